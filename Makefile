@@ -1,0 +1,24 @@
+# Short names for the sessions of noxfile.py, which says what they do.
+
+NOX = .venv/bin/nox
+
+.PHONY: help main_job test lint
+
+help:
+	@echo "make main_job  train the example on real data, to a held-out accuracy"
+	@echo "make test      run the tests on TensorFlow 2.15 and 2.21"
+	@echo "make lint      check style and types"
+
+main_job: $(NOX)
+	$(NOX) -s main_job
+
+test: $(NOX)
+	$(NOX) -s tests
+
+lint: $(NOX)
+	$(NOX) -s lint
+
+$(NOX): constraints/dev.txt
+	python3 -m venv .venv
+	.venv/bin/pip install -c constraints/dev.txt nox
+	touch $@

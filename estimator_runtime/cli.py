@@ -1,0 +1,127 @@
+"""The command `estimator-runtime`; needs no TensorFlow to explain itself.
+
+Each command is a parser and a function that takes the parsed options and returns the
+exit status. What the user did wrong arrives in `main` as an EstimatorRuntimeError and
+becomes one line; a program's own exceptions never come this far.
+"""
+
+import argparse
+import os
+import sys
+
+from estimator_runtime import TFConfig, __version__, install, script, spawn
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+
+_NAME = "estimator-runtime"
+
+_EXIT_STATUSES = """\
+exit status:
+  0  success
+  1  the environment does not allow it (TF_CONFIG, installed packages), or the
+     script cannot be parsed
+  2  the command line is wrong, or the script or module it names cannot be found
+A script that runs decides itself: its sys.exit() status, 1 after an exception that
+it does not catch, 130 (in a shell) after Ctrl-C.
+"""
+
+
+def main(argv=None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The arguments without the program's name; those of this process when
+            None.
+
+    Returns:
+        The exit status, as `estimator-runtime --help` lists them.
+
+    Raises:
+        SystemExit: After --help and --version, and as the script under `run` does.
+        KeyboardInterrupt: As the script under `run` does, already reported.
+    """
+    try:
+        options = _parse(argv)
+        return options.command(options)
+    except UsageError as error:
+        failure, status = error, 2
+    except EstimatorRuntimeError as error:
+        failure, status = error, 1
+    print(f"{_NAME}: error: {failure}", file=sys.stderr)
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and which never guesses an option."""
+
+    def __init__(self, **options):
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=formatter, **options)
+
+    def error(self, message):
+        raise UsageError(f"{message}; see '{self.prog} --help'")
+
+
+def _parse(argv):
+    parser = _Parser(
+        prog=_NAME,
+        description="Train tf.estimator code, unchanged, on today's TensorFlow.",
+        epilog=_EXIT_STATUSES,
+    )
+    parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_run(commands)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        raise UsageError(
+            f"unknown option {unknown[0]!r}; options of the script belong after it, "
+            f"ours are listed by '{_NAME} run --help'"
+        )
+    if not hasattr(options, "command"):
+        parser.error("no COMMAND given")
+    return options
+
+
+def _add_run(commands):
+    parser = commands.add_parser(
+        "run",
+        help="run an untouched script or module that uses tf.estimator",
+        usage=f"{_NAME} run [-h] SCRIPT [ARGS...]\n"
+        f"       {_NAME} run [-h] -m MODULE [ARGS...]",
+        description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
+        "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
+        "SCRIPT or MODULE\nis the script's.",
+        epilog=_EXIT_STATUSES,
+    )
+    parser.add_argument(
+        "-m",
+        action="store_true",
+        dest="is_module",
+        help="what follows is the name of a module or package, found as python -m does",
+    )
+    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
+    # what looks like an option of ours included, and does not swallow those before.
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        nargs=argparse.PARSER,
+        help="path of the script, and its arguments",
+    )
+    parser.set_defaults(command=_run)
+
+
+def _run(options):
+    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
+    if options.program[0] == "--" and len(options.program) > 1:
+        del options.program[0]
+    program, *arguments = options.program
+    if options.is_module:
+        check, run = script.check_module, script.run_module
+    else:
+        check, run = script.check_script, script.run_script
+    check(program)
+    # Some jobs have no chief (worker 0 leads under a multi-worker strategy), and only
+    # the script knows which kind it is.
+    TFConfig.from_environ(os.environ, chief_required=False)
+    install()
+    spawn.arm()
+    return run(program, arguments)

@@ -1,0 +1,197 @@
+"""The cluster of a TF_CONFIG: the addresses of every task.
+
+Standard library only: both halves of the package import it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import reprlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+_EXAMPLE = '{"chief": ["host0:2222"], "worker": ["host1:2222"]}'
+
+
+class Cluster(Mapping[str, tuple[str, ...]]):
+    """Task type to its "host:port" addresses; position i is task index i.
+
+    It keeps a copy of its own and has no way to change. Unlike a mappingproxy
+    it can be hashed, pickled and deep-copied, which `RunConfig.replace` does.
+    It equals any mapping of the same content; `dict(cluster)` is what
+    `tf.train.ClusterSpec` takes.
+    """
+
+    def __init__(self, jobs: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Copy and check the form of `jobs`, not the syntax of its addresses.
+
+        Args:
+            jobs: Task type to a list of addresses, or to a mapping from every
+                index (0 to n-1, as int or string) to its address.
+
+        Raises:
+            ConfigTypeError: If `jobs`, a job or an address has the wrong type.
+            ConfigError: If a job has no name or no tasks, or leaves out an index.
+        """
+        if not isinstance(jobs, Mapping):
+            raise ConfigTypeError(
+                f"TF_CONFIG: cluster is {shown(jobs)}, not an object; "
+                f"use one such as {_EXAMPLE}"
+            )
+        self._jobs = {job: _addresses(job, tasks) for job, tasks in jobs.items()}
+
+    def __getitem__(self, job: str) -> tuple[str, ...]:
+        return self._jobs[job]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._jobs.items()))
+
+    def __repr__(self) -> str:
+        return f"Cluster({self._jobs!r})"
+
+    def check_addresses(self) -> None:
+        """Check that every address is a "host:port" of its own.
+
+        Only the text is looked at: no name is resolved, no port is opened.
+
+        Raises:
+            ConfigError: If an address has a scheme, white space, no host, no port
+                or a bad one, or if two tasks have the same address.
+        """
+        owners: dict[str, str] = {}
+        for job, addresses in self._jobs.items():
+            for index, address in enumerate(addresses):
+                field = f"cluster[{shown(job)}][{index}]"
+                problem = _address_problem(address)
+                if problem:
+                    raise ConfigError(
+                        f"TF_CONFIG: {field} is {shown(address)}, {problem}"
+                    )
+                # Host names do not distinguish case.
+                owner = owners.setdefault(address.lower(), field)
+                if owner != field:
+                    raise ConfigError(
+                        f"TF_CONFIG: {field} is {shown(address)}, the same address "
+                        f"as {owner}; give every task an address of its own"
+                    )
+
+
+def shown(value: object) -> str:
+    """Write a value for an error message: on one line, cut where it is long."""
+    return _SHORT.repr(value)
+
+
+class _ShortRepr(reprlib.Repr):
+    """A repr of bounded length and depth, with JSON's words for its constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 2
+        self.maxlist = self.maxtuple = 6
+        self.maxdict = 3
+        self.maxstring = self.maxother = 60
+
+    def repr_bool(self, value: bool, level: int) -> str:
+        return "true" if value else "false"
+
+    def repr_NoneType(self, value: None, level: int) -> str:
+        return "null"
+
+
+_SHORT = _ShortRepr()
+
+
+def _addresses(job: object, tasks: object) -> tuple[str, ...]:
+    """Return the addresses of one job, in the order of the task index."""
+    if not isinstance(job, str):
+        raise ConfigTypeError(
+            f"TF_CONFIG: cluster has the job name {shown(job)}, not a string; "
+            "use a task type such as 'worker'"
+        )
+    if not job:
+        raise ConfigError(
+            "TF_CONFIG: cluster has the job name '', which is empty; "
+            "use a task type such as 'worker'"
+        )
+    field = f"cluster[{shown(job)}]"
+    if not isinstance(tasks, (list, tuple, Mapping)):
+        raise ConfigTypeError(
+            f"TF_CONFIG: {field} is {shown(tasks)}, not a list; "
+            'use a list of addresses such as ["host:2222"]'
+        )
+    if not tasks:
+        raise ConfigError(
+            f"TF_CONFIG: {field} is {shown(tasks)}, a job without tasks; "
+            "list its addresses, or leave the job out"
+        )
+    if isinstance(tasks, Mapping):
+        tasks = _in_index_order(field, tasks)
+    for index, address in enumerate(tasks):
+        if not isinstance(address, str):
+            raise ConfigTypeError(
+                f"TF_CONFIG: {field}[{index}] is {shown(address)}, not a string; "
+                'use an address such as "host:2222"'
+            )
+    return tuple(tasks)
+
+
+def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
+    """Return the values of an {index: address} job.
+
+    TensorFlow lets such a job leave indexes out, but nobody could then tell how
+    many tasks there are.
+    """
+    by_index = {str(index): address for index, address in tasks.items()}
+    indexes = [str(index) for index in range(len(tasks))]
+    if by_index.keys() != set(indexes):
+        last = len(tasks) - 1
+        raise ConfigError(
+            f"TF_CONFIG: {field} has the indexes {shown(list(tasks))}; name each "
+            f"index from 0 to {last} once, or use a list of addresses"
+        )
+    return [by_index[index] for index in indexes]
+
+
+def _address_problem(address: str) -> str | None:
+    """Say what is wrong with an address, and what would do; None if nothing is."""
+    scheme, separator, _ = address.partition("://")
+    if separator:
+        # TensorFlow aborts the process on a second scheme before the address.
+        return f"which has a scheme; leave out {shown(scheme + separator)}"
+    if any(char.isspace() or not char.isprintable() for char in address):
+        return "which has white space or a control character in it; use 'host:port'"
+    if address.startswith("["):
+        host, _, rest = address[1:].partition("]")
+        colon, port = rest[:1], rest[1:]
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            return "which is no IPv6 address in brackets; use one such as '[::1]:2222'"
+    else:
+        host, colon, port = address.rpartition(":")
+    if colon != ":":
+        return "which has no port; use 'host:port', such as 'host0:2222'"
+    if not host:
+        return "which has no host; use 'host:port', such as 'host0:2222'"
+    if ":" in host and not address.startswith("["):
+        return (
+            "which has more than one colon; use 'host:port', and brackets around "
+            "an IPv6 address, such as '[::1]:2222'"
+        )
+    if re.search(r"[/@?#\[\]]", host):
+        return "whose host is not a name or an IP address; use 'host:port'"
+    # Port 0 passes: nothing can listen there, but programs that only describe a
+    # cluster write it, upstream's own tests among them.
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        return f"whose port is {shown(port)}; use a number from 1 to 65535"
+    return None

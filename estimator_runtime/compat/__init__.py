@@ -1,0 +1,37 @@
+"""The frozen tensorflow-estimator on any TensorFlow: the only place that patches.
+
+`install()` touches nothing by itself. It looks at the installed versions, refuses
+what cannot work, and waits: each patch is applied right after the import of the
+module it is about, so a program may still set TensorFlow's environment variables
+before its own `import tensorflow`, and pays nothing if it never comes to that.
+"""
+
+import threading
+
+from estimator_runtime.compat import keras, patch, versions
+from estimator_runtime.compat.patches import PATCHES
+
+_lock = threading.RLock()
+_installed = False
+
+
+def install():
+    """Make `tf.estimator` work in this process, and put the runtime behind it.
+
+    Call it before or after `import tensorflow`; calling it again does nothing.
+
+    Raises:
+        CompatibilityError: If TensorFlow is missing or older than 2.15, if
+            tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
+            missing, or if this process has already bound `tf.keras` to Keras 3.
+    """
+    global _installed
+    with _lock:
+        if _installed:
+            return
+        tensorflow = versions.check_installed()
+        keras.choose_legacy(tensorflow)
+        for each in PATCHES:
+            if each.applies_to(tensorflow):
+                patch.schedule(each)
+        _installed = True

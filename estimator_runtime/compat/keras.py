@@ -1,0 +1,96 @@
+"""Legacy Keras for the process, where Estimators need it: TensorFlow >= 2.16.
+
+From 2.16 on `tf.keras` is Keras 3, with which no Estimator trains (variable names
+with slashes are refused) and `tf.compat.v1.layers` does not exist. TensorFlow
+itself offers the way back: tf-keras, chosen by TF_USE_LEGACY_KERAS when
+TensorFlow is imported. On 2.15 the variable must stay unset: Keras 2 is already
+there, and TensorFlow would ask for tf-keras in vain.
+"""
+
+import os
+import sys
+import types
+
+from estimator_runtime.errors import CompatibilityError
+
+VARIABLE = "TF_USE_LEGACY_KERAS"
+_YES = ("true", "True", "1")  # the values TensorFlow's loaders accept
+
+
+def choose_legacy(version):
+    """Make `tf.keras` of this process tf-keras, if TensorFlow >= 2.16.
+
+    Args:
+        version: TensorFlow's version as (major, minor).
+
+    Raises:
+        CompatibilityError: If `tf.keras` is already Keras 3, or the environment
+            asks for it.
+    """
+    if version < (2, 16):
+        return
+    asked = os.environ.get(VARIABLE)
+    if asked is not None and asked not in _YES:
+        raise CompatibilityError(
+            f"{VARIABLE} is {asked!r} in the environment, but Estimators on "
+            f"TensorFlow {version[0]}.{version[1]} need legacy Keras; unset it, or "
+            "set it to 1"
+        )
+    if "tensorflow" in sys.modules:
+        _check_unbound()
+        _put_tf_keras_on_path()
+    # Also for the child processes of this one, which inherit it.
+    os.environ[VARIABLE] = "1"
+
+
+def resolve_loaders(_module):
+    """Load what TensorFlow's Keras loaders stand for, on this thread, now.
+
+    A loader that two threads meet for the first time recurses without end, then
+    hangs; strategies call model_fn in one thread per replica.
+    """
+    from tensorflow.python.util.lazy_loader import KerasLazyLoader
+
+    for _, module in _api_modules():
+        for value in list(vars(module).values()):
+            if isinstance(value, KerasLazyLoader):
+                value.__dir__()  # what dir() calls: resolves the loader, no more
+
+
+def _check_unbound():
+    """Refuse a process in which something under `tf.keras` is Keras 3 already."""
+    for owner, module in _api_modules():
+        for name, value in list(vars(module).items()):
+            if _is_keras_3(value):
+                raise CompatibilityError(
+                    f"{owner}.{name} is already bound to Keras 3, by an import or a "
+                    "use of tf.keras that came too early; call "
+                    f"estimator_runtime.install() before it, or set {VARIABLE}=1 "
+                    "before importing tensorflow"
+                )
+
+
+def _api_modules():
+    for name, module in list(sys.modules.items()):
+        if name == "tensorflow" or name.startswith(
+            ("tensorflow._api.", "tensorflow.compat")
+        ):
+            yield name, module
+
+
+def _is_keras_3(value):
+    # Told by its file: `import tensorflow.keras` gives the module another name. A
+    # loader not yet used has none, and must not be asked: that would use it.
+    file = isinstance(value, types.ModuleType) and vars(value).get("__file__")
+    return bool(file) and os.path.join("keras", "_tf_keras", "") in file
+
+
+def _put_tf_keras_on_path():
+    # `import tensorflow.keras` looks along the package's path: Keras 3's folder
+    # is on it when the variable was not set, tf-keras's has to come first.
+    from tensorflow.python.tools import module_util
+
+    folder = module_util.get_parent_dir_for_name("tf_keras.api._v2.keras")
+    path = sys.modules["tensorflow"].__path__
+    if folder not in path:
+        path.insert(0, folder)

@@ -1,0 +1,51 @@
+"""One difference between TensorFlows, and when the patch for it is due."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from types import ModuleType
+
+_logger = logging.getLogger(__name__)
+_applied: list[str] = []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Patch:
+    """Something missing or wrong, and the function that mends it.
+
+    Attributes:
+        name: Short, for logs and reports.
+        reason: What breaks without it.
+        after: Module whose import makes the patch due.
+        apply: Called once with that module.
+        since: First TensorFlow (major, minor) that needs it.
+        until: First TensorFlow that does not need it any more, or None.
+    """
+
+    name: str
+    reason: str
+    after: str
+    apply: Callable[[ModuleType], None]
+    since: tuple[int, int] = (2, 15)
+    until: tuple[int, int] | None = None
+
+    def applies_to(self, version):
+        """Tell whether TensorFlow `version`, as (major, minor), needs this."""
+        return self.since <= version and (self.until is None or version < self.until)
+
+
+def schedule(patch):
+    """Apply `patch` right after its module is imported; now, if it already is."""
+    import wrapt  # here, so that --help and the version checks do without it
+
+    def apply(module):
+        patch.apply(module)
+        _applied.append(patch.name)
+        _logger.debug("applied %s: %s", patch.name, patch.reason)
+
+    wrapt.register_post_import_hook(apply, patch.after)
+
+
+def applied():
+    """Give the names of the patches applied so far, in order."""
+    return tuple(_applied)

@@ -1,0 +1,65 @@
+"""Modules the frozen package imports that TensorFlow 2.16 removed."""
+
+import importlib
+import sys
+import types
+
+_TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
+_TPU_PARAMETERS = (
+    "AdagradParameters",
+    "AdamParameters",
+    "FtrlParameters",
+    "MomentumParameters",
+    "ProximalAdagradParameters",
+    "RMSPropParameters",
+    "StochasticGradientDescentParameters",
+)
+
+
+def provide_estimator_training(_module):
+    """Put our estimator_training where TensorFlow's was."""
+    ours = importlib.import_module("estimator_runtime.compat.estimator_training")
+    _provide("tensorflow.python.distribute", "estimator_training", ours)
+
+
+def provide_tpu_stand_ins(_module):
+    """Put importable stand-ins where the TPU embedding modules were.
+
+    They are enough for `TPUEstimator(use_tpu=False)`; using what they stand for
+    raises NotImplementedError.
+    """
+    for name in _TPU_MODULES:
+        stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
+        _provide("tensorflow.python.tpu", name, stand_in)
+    embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
+    for api in ("tensorflow._api.v2.compat.v1.tpu.experimental",):
+        experimental = importlib.import_module(api)
+        for name in _TPU_PARAMETERS:
+            if not hasattr(experimental, name):
+                setattr(experimental, name, getattr(embedding, name))
+
+
+def _provide(package_name, name, module):
+    sys.modules[f"{package_name}.{name}"] = module
+    setattr(importlib.import_module(package_name), name, module)
+
+
+class _StandIn(types.ModuleType):
+    """A module in which every public name is a class that cannot be made."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = _unavailable(self.__name__, name)
+        setattr(self, name, value)
+        return value
+
+
+def _unavailable(module_name, name):
+    def refuse(cls, *args, **kwargs):
+        raise NotImplementedError(
+            f"{module_name}.{name} was removed in TensorFlow 2.16; TPU training "
+            "needs TensorFlow 2.15 or older"
+        )
+
+    return type(name, (), {"__module__": module_name, "__new__": refuse})

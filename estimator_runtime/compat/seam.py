@@ -1,0 +1,58 @@
+"""The one seam: where the frozen Estimator meets this runtime.
+
+An untouched script reaches the runtime through three names. Each gets one object,
+whichever road a program takes to it, so that a program may patch or subclass it
+through one module and use it through another.
+"""
+
+import importlib
+import sys
+
+# Imported when the frozen package has been; each uses `replaces` below.
+_RUNTIME_MODULES = (
+    "estimator_runtime.run_config",
+    "estimator_runtime.session",
+    "estimator_runtime.training",
+)
+_FROZEN_PACKAGE = "tensorflow_estimator"
+
+
+def connect(_module):
+    """Import the runtime's side, which puts itself in place."""
+    for name in _RUNTIME_MODULES:
+        importlib.import_module(name)
+
+
+def replaces(module_name):
+    """Decorate the runtime's version of a name of TensorFlow or the frozen package.
+
+    The decorated object takes the place of the attribute of the same name in
+    `module_name` and, if the frozen package has other names for it, of those.
+
+    Args:
+        module_name: Module that owns the name and is imported already.
+    """
+
+    def decorate(ours):
+        owner = importlib.import_module(module_name)
+        stock = getattr(owner, ours.__name__)
+        setattr(owner, ours.__name__, ours)
+        for module in _holders():
+            for name, value in list(vars(module).items()):
+                if value is stock:
+                    setattr(module, name, ours)
+        return ours
+
+    return decorate
+
+
+def _holders():
+    """Give the modules that may hold a frozen object under another name."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == _FROZEN_PACKAGE and module is not None:
+            yield module
+    # tf.estimator and its like copy the names of the module they stand for.
+    for name in ("tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2"):
+        loader = vars(sys.modules[name]).get("estimator") if name in sys.modules else None
+        if loader is not None and "RunConfig" in vars(loader):
+            yield loader

@@ -1,0 +1,95 @@
+"""Executes a program's code, and ends it as python does, without our frames.
+
+An exception that leaves `main()` would be printed with the frames of everything it
+passed on its way out. So it is stopped at the program's outermost frame, reported
+here, and becomes an exit status.
+"""
+
+import contextlib
+import sys
+
+
+def execute(code, module, at_end=lambda: None):
+    """Run `code` in the namespace of `module`.
+
+    Args:
+        code: The compiled program.
+        module: Its module, the `__main__` of this process.
+        at_end: Called when the program's last line has run, however it ended, before
+            its exception is reported.
+
+    Returns:
+        The exit status: 0, or what `report` gives for an exception.
+
+    Raises:
+        SystemExit, KeyboardInterrupt: As `report` does; SystemExit also when the
+            program raises it.
+    """
+    try:
+        exec(code, vars(module))
+        return 0
+    except SystemExit:
+        raise
+    except BaseException as error:
+        failure = error.with_traceback(error.__traceback__.tb_next)
+    finally:
+        at_end()
+    # Not in the except block: the hook must not find an exception being handled.
+    return report(failure)
+
+
+def flush():
+    """Flush standard error and output; what cannot be flushed is left to the exit."""
+    for stream in (sys.stderr, sys.stdout):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def report(failure):
+    """Do what python does with an uncaught exception, short of ending the process.
+
+    `sys.excepthook` gets the exception, the program's own hook included, and
+    `sys.last_value` and its siblings are set.
+
+    Args:
+        failure: The exception; its traceback starts at the program's first frame.
+
+    Returns:
+        The exit status, 1.
+
+    Raises:
+        SystemExit: If the hook raised it; its status replaces 1.
+        KeyboardInterrupt: `failure` itself, if it is one, already reported: python
+            ends the process by SIGINT after the exit handlers have run, and needs
+            the exception to do so.
+    """
+    sys.last_type, sys.last_value = type(failure), failure
+    sys.last_traceback = failure.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = failure
+    hook_failure = _call_hook(failure)
+    if hook_failure is not None:
+        sys.stderr.write("Error in sys.excepthook:\n")
+        _print(hook_failure)
+        sys.stderr.write("\nOriginal exception was:\n")
+        _print(failure)
+    # A subclass of it is an exception like any other, as in python.
+    if type(failure) is KeyboardInterrupt:
+        sys.excepthook = lambda *_: None
+        raise failure
+    return 1
+
+
+def _call_hook(failure):
+    hook = getattr(sys, "excepthook", sys.__excepthook__)
+    try:
+        hook(type(failure), failure, failure.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return error.with_traceback(error.__traceback__.tb_next)
+    return None
+
+
+def _print(error):
+    sys.__excepthook__(type(error), error, error.__traceback__)

@@ -1,0 +1,160 @@
+"""The role of a task: its type and index, and whether its cluster has that place.
+
+Standard library only: both halves of the package import it.
+
+Messages contain upstream's own phrases for the same mistakes, letter by letter
+(`If "cluster" is set in TF_CONFIG, ...`), because programs and tests match them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from estimator_runtime.cluster import Cluster, shown
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+
+class TaskType:
+    """The task types with a meaning of their own; a cluster may name others."""
+
+    CHIEF = "chief"
+    MASTER = "master"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+def check_chief(cluster: Cluster, *, required: bool) -> None:
+    """Check that there is one chief, or none where none is required."""
+    if TaskType.CHIEF in cluster and TaskType.MASTER in cluster:
+        raise ConfigError(
+            "TF_CONFIG: cluster has both the jobs 'chief' and 'master'. "
+            "If `master` node exists in `cluster`, job `chief` is not supported. "
+            "Keep 'chief', and list the other address under 'worker'"
+        )
+    for task_type in (TaskType.CHIEF, TaskType.MASTER):
+        count = len(cluster.get(task_type, ()))
+        if count > 1:
+            raise ConfigError(
+                f"TF_CONFIG: cluster['{task_type}'] has {count} addresses. "
+                f'The "cluster" in TF_CONFIG must have only one "{task_type}" node. '
+                "Keep one, and list the others under 'worker'"
+            )
+        if count == 1:
+            return
+    if cluster and required:
+        raise ConfigError(
+            f"TF_CONFIG: cluster has the jobs {shown(list(cluster))}. "
+            'If "cluster" is set in TF_CONFIG, it must have one "chief" node; '
+            "add 'chief' with one address (only multi-worker strategies need none)"
+        )
+
+
+def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> None:
+    """Check the task against its cluster, in upstream's order.
+
+    Args:
+        cluster: The cluster, empty for a local run.
+        task: The "task" object of TF_CONFIG. A key that is absent is unset; one
+            that is null is a mistake.
+        required: Whether a task of a cluster needs both its type and its index.
+
+    Raises:
+        ConfigTypeError: If the index is no number at all, such as a list.
+        ConfigError: If the cluster has no such task, or there is no cluster and
+            the task is not worker 0.
+    """
+    if not cluster:
+        _check_local_task(task)
+        return
+    task_type = task.get("type")
+    types = shown(_task_types(cluster))
+    if not task_type and (required or "type" in task):
+        given = shown(task_type) if "type" in task else "missing"
+        raise ConfigError(
+            f'TF_CONFIG: task.type is {given}. If "cluster" is set in TF_CONFIG, '
+            f"task type must be set; use one of {types}"
+        )
+    # An evaluator is not part of the training cluster: its index has no bound.
+    count = 0
+    if isinstance(task_type, str) and task_type != TaskType.EVALUATOR:
+        count = len(cluster.get(task_type, ()))
+    usable = "0 or more" if not count else "0" if count == 1 else f"0 to {count - 1}"
+    _check_index_in_cluster(task, usable, required=required)
+    if task_type == TaskType.EVALUATOR and TaskType.MASTER in cluster:
+        raise ConfigError(
+            "TF_CONFIG: task.type is 'evaluator'. If `master` node exists in "
+            "`cluster`, task_type `evaluator` is not supported. "
+            "Rename the job 'master' to 'chief'"
+        )
+    if not task_type or task_type == TaskType.EVALUATOR:
+        return
+    if not count:
+        raise ConfigError(
+            f"TF_CONFIG: task.type is {shown(task_type)}, which is not a valid "
+            f"task_type in this cluster; use one of {types}"
+        )
+    if task.get("index", 0) >= count:
+        noun = "address" if count == 1 else "addresses"
+        raise ConfigError(
+            f"TF_CONFIG: task.index is {shown(task['index'])}, but "
+            f"cluster[{shown(task_type)}] has {count} {noun}, so it is not a valid "
+            f"task_id; use {usable}"
+        )
+
+
+def _task_types(cluster: Cluster) -> list[str]:
+    """The task types that a task of this cluster may have."""
+    if TaskType.MASTER in cluster:
+        return [job for job in cluster if job != TaskType.EVALUATOR]
+    return list(dict.fromkeys([*cluster, TaskType.EVALUATOR]))
+
+
+def _check_index_in_cluster(
+    task: Mapping[str, Any], usable: str, *, required: bool
+) -> None:
+    """Check all of the index but its upper bound; `usable` says what would do."""
+    index = task.get("index")
+    if index is None:
+        if required or "index" in task:
+            given = "null" if "index" in task else "missing"
+            raise ConfigError(
+                f'TF_CONFIG: task.index is {given}. If "cluster" is set in '
+                f"TF_CONFIG, task index must be set; use {usable}"
+            )
+        return
+    _check_index_type(index, usable)
+    if index < 0:
+        raise ConfigError(
+            f"TF_CONFIG: task.index is {shown(index)}. "
+            f"Task index must be non-negative number. Use {usable}"
+        )
+
+
+def _check_local_task(task: Mapping[str, Any]) -> None:
+    """Check that the one task of a local run is worker 0, as far as it is set."""
+    task_type, index = task.get("type", TaskType.WORKER), task.get("index", 0)
+    _check_index_type(index, "0")
+    remedy = "Add the cluster, or leave task out"
+    if task_type != TaskType.WORKER:
+        raise ConfigError(
+            f'TF_CONFIG: task.type is {shown(task_type)}. If "cluster" is not set in '
+            f"TF_CONFIG, task type must be WORKER. {remedy}"
+        )
+    if index != 0:
+        raise ConfigError(
+            f'TF_CONFIG: task.index is {shown(index)}. If "cluster" is not set in '
+            f"TF_CONFIG, task index must be 0. {remedy}"
+        )
+
+
+def _check_index_type(index: object, usable: str) -> None:
+    """Refuse what is no int, even 1.7 and true, which upstream's int() takes."""
+    if isinstance(index, int) and not isinstance(index, bool):
+        return
+    # Upstream's int() raises TypeError for these, ValueError for other text.
+    no_number = index is None or isinstance(index, (list, dict))
+    raise (ConfigTypeError if no_number else ConfigError)(
+        f"TF_CONFIG: task.index is {shown(index)}, not a whole number; use {usable}"
+    )

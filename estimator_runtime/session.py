@@ -1,0 +1,198 @@
+"""The runtime's MonitoredTrainingSession: what every Estimator trains through."""
+
+import os
+
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_coordinator_context
+from tensorflow.python.training import monitored_session
+
+from estimator_runtime.compat import seam
+from estimator_runtime.errors import ConfigError
+
+_USE_DEFAULT = object()
+_train = tf.compat.v1.train
+
+
+@seam.replaces("tensorflow.python.training.training")
+def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
+    master="",
+    is_chief=True,
+    checkpoint_dir=None,
+    scaffold=None,
+    hooks=None,
+    chief_only_hooks=None,
+    save_checkpoint_secs=_USE_DEFAULT,
+    save_summaries_steps=_USE_DEFAULT,
+    save_summaries_secs=_USE_DEFAULT,
+    config=None,
+    stop_grace_period_secs=120,
+    log_step_count_steps=100,
+    max_wait_secs=7200,
+    save_checkpoint_steps=_USE_DEFAULT,
+    summary_dir=None,
+    save_graph_def=True,
+):
+    """Make a session that initializes or restores a model and trains it.
+
+    Signature, defaults and meaning are those of
+    `tf.compat.v1.train.MonitoredTrainingSession`. It works on the default graph:
+    build the model and call it inside `with tf.Graph().as_default()`, with eager
+    execution on or off.
+
+    Args:
+        master: Session target: "" for this process, or "grpc://host:port".
+        is_chief: Whether this task initializes or restores the variables, saves
+            checkpoints and writes summaries. The others wait for it.
+        checkpoint_dir: Folder to restore from and save to; None does neither.
+        scaffold: `tf.compat.v1.train.Scaffold`, or None for a default one.
+        hooks: Hooks that run in every task.
+        chief_only_hooks: Hooks that run in the chief, before the others.
+        save_checkpoint_secs: Seconds between checkpoints; 600 if neither interval
+            is given. If both are, this one counts. None or 0 turns it off.
+        save_summaries_steps: Steps between summaries; 100 if neither interval is
+            given. None or 0 turns it off.
+        save_summaries_secs: Seconds between summaries; off by default.
+        config: `tf.compat.v1.ConfigProto` of the session.
+        stop_grace_period_secs: Seconds that threads get to stop at close.
+        log_step_count_steps: Steps between steps/sec log lines; None or 0 for none.
+        max_wait_secs: Longest wait of a task that is not chief, in seconds.
+        save_checkpoint_steps: Steps between checkpoints; off by default.
+        summary_dir: Folder for summaries; None takes `checkpoint_dir`.
+        save_graph_def: Whether the graph is written beside checkpoints.
+
+    Returns:
+        A `tf.compat.v1.train.MonitoredSession`.
+
+    Raises:
+        ConfigError: If the chief cannot write `checkpoint_dir`.
+        RuntimeError: If called in eager mode, outside of any graph.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "MonitoredTrainingSession trains a graph, and eager execution is on here; "
+            "build the model and the session inside `with tf.Graph().as_default():`"
+        )
+    save_checkpoint_secs, save_checkpoint_steps = _interval(
+        save_checkpoint_secs, save_checkpoint_steps, default=(600, None)
+    )
+    save_summaries_steps, save_summaries_secs = _interval(
+        save_summaries_steps, save_summaries_secs, default=(100, None)
+    )
+    if is_chief and checkpoint_dir:
+        _check_writable(os.fspath(checkpoint_dir))
+    scaffold = scaffold or _train.Scaffold()
+    common = {
+        "scaffold": scaffold,
+        "checkpoint_dir": checkpoint_dir,
+        "save_checkpoint_secs": save_checkpoint_secs,
+        "save_checkpoint_steps": save_checkpoint_steps,
+        "save_summaries_steps": save_summaries_steps,
+        "save_summaries_secs": save_summaries_secs,
+        "log_step_count_steps": log_step_count_steps,
+        "summary_dir": summary_dir,
+        "save_graph_def": save_graph_def,
+    }
+    coordinated = distribute_coordinator_context.get_current_worker_context()
+    if coordinated:
+        # Under a multi-worker strategy the coordinator, not the arguments, knows
+        # who initializes, saves and logs.
+        return monitored_session._create_monitored_session_with_worker_context(
+            coordinated,
+            hooks=hooks,
+            chief_only_hooks=chief_only_hooks,
+            config=config,
+            stop_grace_period_secs=stop_grace_period_secs,
+            max_wait_secs=max_wait_secs,
+            **common,
+        )
+    if is_chief:
+        creator = _train.ChiefSessionCreator(
+            scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
+        )
+        all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
+    else:
+        creator = _train.WorkerSessionCreator(
+            scaffold, master=master, config=config, max_wait_secs=max_wait_secs
+        )
+        all_hooks = list(hooks or ())
+    return _train.MonitoredSession(
+        session_creator=creator,
+        hooks=all_hooks,
+        stop_grace_period_secs=stop_grace_period_secs,
+    )
+
+
+def _interval(first, second, default):
+    """Resolve two ways to give an interval: both left out means `default`."""
+    if first is _USE_DEFAULT and second is _USE_DEFAULT:
+        return default
+    return tuple(None if v is _USE_DEFAULT else v for v in (first, second))
+
+
+def _chief_hooks(
+    *,
+    scaffold,
+    checkpoint_dir,
+    save_checkpoint_secs,
+    save_checkpoint_steps,
+    save_summaries_steps,
+    save_summaries_secs,
+    log_step_count_steps,
+    summary_dir,
+    save_graph_def,
+):
+    """Give the hooks that log, summarize and save, in TensorFlow's order."""
+    summary_dir = summary_dir or checkpoint_dir
+    hooks = []
+    if summary_dir and _is_on(log_step_count_steps):
+        hooks.append(
+            _train.StepCounterHook(
+                output_dir=summary_dir, every_n_steps=log_step_count_steps
+            )
+        )
+    if summary_dir and (_is_on(save_summaries_steps) or _is_on(save_summaries_secs)):
+        hooks.append(
+            _train.SummarySaverHook(
+                scaffold=scaffold,
+                save_steps=save_summaries_steps,
+                save_secs=save_summaries_secs,
+                output_dir=summary_dir,
+            )
+        )
+    if checkpoint_dir and (
+        _is_on(save_checkpoint_secs) or _is_on(save_checkpoint_steps)
+    ):
+        hooks.append(
+            _train.CheckpointSaverHook(
+                checkpoint_dir,
+                save_secs=save_checkpoint_secs,
+                save_steps=save_checkpoint_steps,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+            )
+        )
+    return hooks
+
+
+def _is_on(interval):
+    return bool(interval) and interval > 0
+
+
+def _check_writable(folder):
+    """Refuse a folder that cannot be written, before the model is initialized."""
+    if isinstance(folder, bytes):
+        folder = folder.decode()
+    if "://" in folder:  # remote storage: TensorFlow's file system will tell
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"model_dir {folder!r} cannot be made: {error.strerror}; give a folder "
+            "that this process may write"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"model_dir {folder!r} cannot be written by this process; change its "
+            "permissions, or give another folder"
+        )

@@ -1,0 +1,133 @@
+"""What the values of a RunConfig may be, checked before anything is made of them."""
+
+import contextlib
+import dataclasses
+import numbers
+import os
+
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Number:
+    """A numeric setting: its unit, and the least value (itself allowed or not)."""
+
+    unit: str
+    least: int
+    inclusive: bool
+
+    def check(self, name, value):
+        # TensorFlow's words for the same mistake: programs match on them.
+        rule = f"{name} should be {'>=' if self.inclusive else '>'} {self.least}"
+        remedy = f"{rule}; give a number of {self.unit}, or None"
+        if not isinstance(value, numbers.Real):
+            raise ConfigTypeError(f"RunConfig: {name} is {_shown(value)}, but {remedy}")
+        if not (value >= self.least if self.inclusive else value > self.least):
+            raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
+
+
+_NUMBERS = {
+    "save_summary_steps": _Number(unit="steps", least=0, inclusive=True),
+    "save_checkpoints_steps": _Number(unit="steps", least=0, inclusive=True),
+    "save_checkpoints_secs": _Number(unit="seconds", least=0, inclusive=True),
+    "keep_checkpoint_max": _Number(unit="checkpoints", least=0, inclusive=True),
+    "keep_checkpoint_every_n_hours": _Number(unit="hours", least=0, inclusive=False),
+    "log_step_count_steps": _Number(unit="steps", least=0, inclusive=False),
+    "session_creation_timeout_secs": _Number(
+        unit="seconds", least=0, inclusive=False
+    ),
+}
+
+
+def check(settings):
+    """Check settings given by name; None and unknown names are left alone.
+
+    The rules are the frozen RunConfig's (`_validate_properties`); what it lets
+    through by accident, such as a model_dir that is a number, is refused too.
+
+    Args:
+        settings: RunConfig argument name to the value given.
+
+    Raises:
+        ConfigError: (a ValueError) If a value is out of range, or both checkpoint
+            intervals are set.
+        ConfigTypeError: (a ValueError and a TypeError) If a value has a type with
+            which its rule makes no sense.
+    """
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if name in _NUMBERS:
+            _NUMBERS[name].check(name, value)
+        elif name == "model_dir":
+            _check_model_dir(value)
+        elif name == "session_config":
+            _check_session_config(value)
+        elif name == "protocol":
+            _check_protocol(value)
+        elif name in ("tf_random_seed", "experimental_max_worker_delay_secs"):
+            _check_integer(name, value)
+    _check_one_interval(
+        settings.get("save_checkpoints_steps"), settings.get("save_checkpoints_secs")
+    )
+
+
+@contextlib.contextmanager
+def errors_of_frozen_class():
+    """Turn what only the frozen class checks into the error of all other checks."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"RunConfig: {' '.join(str(error).split())}") from error
+
+
+def _check_model_dir(value):
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise ConfigTypeError(
+            f"RunConfig: model_dir is {_shown(value)}; give a path as str or "
+            "os.PathLike, or None"
+        )
+    if not os.fspath(value):
+        raise ConfigError(
+            "RunConfig: model_dir should be non-empty. It is ''; give a folder, or None"
+        )
+
+
+def _check_session_config(value):
+    # Known by its name, as this module does without TensorFlow.
+    descriptor = getattr(value, "DESCRIPTOR", None)
+    if getattr(descriptor, "full_name", None) != "tensorflow.ConfigProto":
+        raise ConfigError(
+            f"RunConfig: session_config is {_shown(value)}, but session_config must "
+            "be instance of ConfigProto; give a tf.compat.v1.ConfigProto, or None"
+        )
+
+
+def _check_protocol(value):
+    if value not in ("grpc", "grpc+verbs"):
+        raise ConfigError(
+            f"RunConfig: protocol is {_shown(value)}, but protocol should be grpc or "
+            "grpc+verbs; give one of them, or None for grpc"
+        )
+
+
+def _check_one_interval(steps, secs):
+    if steps is not None and secs is not None:
+        raise ConfigError(
+            f"RunConfig: save_checkpoints_steps is {steps!r} and "
+            f"save_checkpoints_secs is {secs!r}, but `save_checkpoints_steps` and "
+            "`save_checkpoints_secs` cannot be both set. Leave one of them out"
+        )
+
+
+def _check_integer(name, value):
+    if not isinstance(value, int):
+        raise ConfigError(
+            f"RunConfig: {name} is {_shown(value)}, but {name} must be "
+            f"{'integer.' if name == 'tf_random_seed' else 'an integer if set.'} "
+            "Give an int, or None"
+        )
+
+
+def _shown(value):
+    return f"{value!r} ({type(value).__name__})"

@@ -1,0 +1,70 @@
+"""train_and_evaluate: what each task of a training job does."""
+
+import os
+import socket
+
+from estimator_runtime.compat import seam
+from estimator_runtime.compat.frozen import stock_train_and_evaluate
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.tf_config import TFConfig
+
+
+@seam.replaces("tensorflow_estimator.python.estimator.training")
+def train_and_evaluate(estimator, train_spec, eval_spec):
+    """Train and evaluate `estimator`, in the role that TF_CONFIG gives this task.
+
+    Without a cluster this process trains and evaluates in turn. In a cluster a
+    chief (or master) and workers train, a ps serves variables, an evaluator
+    evaluates each new checkpoint. As `tf.estimator.train_and_evaluate`, but a
+    cluster that could only hang is refused first.
+
+    Args:
+        estimator: `tf.estimator.Estimator`.
+        train_spec: `tf.estimator.TrainSpec`.
+        eval_spec: `tf.estimator.EvalSpec`.
+
+    Returns:
+        The evaluation metrics and the export results of a local run, as a tuple;
+        (None, None) in a cluster or where nothing was left to train.
+
+    Raises:
+        ConfigError: If a task's address cannot be reached by anyone: port 0, or a
+            host name that does not resolve.
+        ValueError: As TensorFlow's, for arguments of the wrong type.
+    """
+    tf_config = TFConfig.from_environ(
+        os.environ, chief_required=False, task_required=False
+    )
+    check_reachable(tf_config.cluster)
+    return stock_train_and_evaluate(estimator, train_spec, eval_spec)
+
+
+def check_reachable(cluster, resolve=socket.getaddrinfo):
+    """Refuse addresses that no task can connect to.
+
+    Args:
+        cluster: Job name to "host:port" addresses, as in `TFConfig.cluster`.
+        resolve: Looks up (host, port); raises OSError if the name is unknown.
+
+    Raises:
+        ConfigError: If a cluster of several tasks has port 0, or an unknown host.
+    """
+    if sum(map(len, cluster.values())) < 2:
+        return  # a single task runs in its own process and dials nobody
+    for job, addresses in cluster.items():
+        for index, address in enumerate(addresses):
+            host, _, port = address.rpartition(":")
+            where = f"TF_CONFIG: cluster[{job!r}][{index}] is {address!r}"
+            if int(port) == 0:
+                raise ConfigError(
+                    f"{where}, but nobody can connect to port 0; give the port that "
+                    "this task listens on"
+                )
+            try:
+                resolve(host.strip("[]"), int(port))
+            except OSError as error:
+                raise ConfigError(
+                    f"{where}, but the host {host!r} cannot be resolved "
+                    f"({error.strerror or error}); give a name or IP address that "
+                    "every task can reach"
+                ) from error

@@ -1,0 +1,95 @@
+"""The chores of this repository, each in an environment of its own.
+
+    nox -s main_job     train the example on real data, to a held-out accuracy
+    nox -s tests        run the tests on TensorFlow 2.15 and 2.21
+    nox -s lint         check style and types
+
+What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
+`nox -R -s ...` keeps the environment of the last time, as it was installed then.
+"""
+
+import shutil
+import sys
+
+import nox
+
+nox.needs_version = ">=2026.10.20"  # Pinned in constraints/dev.txt.
+nox.options.sessions = ["lint", "tests"]
+# pip everywhere: what uv makes of the constraint files is not tested.
+nox.options.default_venv_backend = "virtualenv"
+# Only the Pythons of this machine, and a missing one is no failure, on CI neither.
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False
+
+# Where the newest tested TensorFlow has wheels, first to last.
+NEWEST_TENSORFLOW = "2.21"
+NEWEST_TENSORFLOW_PYTHONS = ((3, 10), (3, 13))
+
+
+def check_python(session):
+    """End the session with one clear line if this Python cannot have TensorFlow."""
+    first, last = NEWEST_TENSORFLOW_PYTHONS
+    current = sys.version_info[:2]
+    if not first <= current <= last:
+        session.error(
+            "TensorFlow {} needs Python {}.{} to {}.{}, and nox runs on {}.{}; make "
+            ".venv with one of those".format(
+                NEWEST_TENSORFLOW, *first, *last, *current
+            )
+        )
+
+
+def install_package(session, tensorflow, requirement):
+    """Install the package as a user would, with the pinned versions of a TensorFlow.
+
+    Not editable: the tests and the example import what was installed, so a module
+    that setup.cfg forgets to package is found here and not by the first user.
+    """
+    # Whatever an earlier build left there would be packaged again.
+    shutil.rmtree("build/lib", ignore_errors=True)
+    pins = f"--constraint=constraints/tf-{tensorflow}.txt"
+    # Constraints do not reach pip's isolated builds: build with the pinned setuptools.
+    session.install(pins, "setuptools")
+    session.install(pins, "--no-build-isolation", requirement)
+
+
+@nox.session
+def main_job(session):
+    """Train the example on real data, to a held-out accuracy that it prints."""
+    check_python(session)
+    install_package(session, NEWEST_TENSORFLOW, ".")
+    session.run(
+        "estimator-runtime",
+        "run",
+        "examples/digits.py",
+        "--model_dir=build/digits",  # A later --model_dir among the others wins.
+        *session.posargs,
+    )
+
+
+@nox.session
+@nox.parametrize(
+    "python,tensorflow",
+    [
+        nox.param(None, NEWEST_TENSORFLOW, id=f"TensorFlow {NEWEST_TENSORFLOW}"),
+        # A range: nox's own Python if that fits, else one found on this machine,
+        # else nox skips the session and says which Pythons it looked for.
+        nox.param(">=3.10,<3.12", "2.15", id="TensorFlow 2.15"),
+    ],
+)
+def tests(session, tensorflow):
+    """Run the tests, on TensorFlow 2.15 where there is a Python that can have it."""
+    if tensorflow == NEWEST_TENSORFLOW:
+        check_python(session)
+    install_package(session, tensorflow, ".[tests]")
+    # The program, not `python -m pytest`, which puts the checkout first on sys.path.
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session):
+    """Check style and types; `ruff format .` and `ruff check --fix .` mend most."""
+    session.install("--constraint=constraints/dev.txt", "ruff", "mypy")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")

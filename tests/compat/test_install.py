@@ -1,0 +1,149 @@
+"""Every road to Estimators leads to the same objects, in whatever order it is taken.
+
+Each program runs in a process of its own: what counts is what it imports first.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from estimator_runtime.compat import versions
+
+_KERAS_3_IS_THERE = versions.parse(tf.__version__) >= (2, 16)
+_SAME_OBJECTS = """
+import tensorflow as tf
+import tensorflow.compat.v1
+import tensorflow_estimator
+from tensorflow import estimator
+from tensorflow.compat.v1 import estimator as estimator_v1
+from tensorflow_estimator.python.estimator import estimator as private
+from tensorflow_estimator.python.estimator import run_config, training
+import estimator_runtime as er
+assert {er.RunConfig} == {
+    tf.estimator.RunConfig, tf.compat.v1.estimator.RunConfig,
+    tf.compat.v2.estimator.RunConfig, tensorflow.compat.v1.estimator.RunConfig,
+    estimator.RunConfig, estimator_v1.RunConfig, run_config.RunConfig,
+    tensorflow_estimator.estimator.RunConfig,
+}
+assert {er.train_and_evaluate} == {
+    tf.estimator.train_and_evaluate, tf.compat.v1.estimator.train_and_evaluate,
+    training.train_and_evaluate,
+}
+assert private.training.MonitoredTrainingSession is er.MonitoredTrainingSession
+assert issubclass(tf.estimator.Estimator, private.Estimator)
+assert tf.compat.v1.estimator.Estimator is private.Estimator
+assert isinstance(tf.estimator.Estimator(lambda features: None).config, er.RunConfig)
+assert tf.compat.v1.layers.dense  # legacy Keras only
+print("ok")
+"""
+
+
+def _run(program, **environ):
+    # Without what install() of this process left for its children.
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "first_lines",
+    [
+        "import estimator_runtime; estimator_runtime.install()",
+        "import tensorflow, estimator_runtime; estimator_runtime.install()",
+        "import tensorflow.compat.v1, estimator_runtime; estimator_runtime.install()",
+        "import estimator_runtime; estimator_runtime.RunConfig",
+        "from estimator_runtime.run_config import RunConfig",
+        "from estimator_runtime.training import train_and_evaluate",
+        "import estimator_runtime.session, estimator_runtime as er; er.install()",
+    ],
+)
+def test_one_object_for_each_name_by_every_road_after(first_lines):
+    result = _run(first_lines + _SAME_OBJECTS)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
+@pytest.mark.skipif(
+    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
+)
+def test_estimators_imported_before_install_get_the_runtime_too():
+    program = """
+import tensorflow as tf
+config = tf.estimator.RunConfig()
+tf.compat.v1.estimator.RunConfig
+import estimator_runtime as er
+er.install()
+assert isinstance(config, er.RunConfig)
+assert tf.estimator.Estimator(lambda features: None, config=config).config
+"""
+    result = _run(program + _SAME_OBJECTS)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
+def test_install_alone_imports_no_tensorflow():
+    program = """
+import sys, estimator_runtime
+estimator_runtime.install()
+estimator_runtime.install()
+print([name for name in ("tensorflow", "numpy", "wrapt") if name in sys.modules])
+"""
+    assert _run(program).stdout.strip() == "['wrapt']"
+
+
+def test_a_program_may_set_tensorflows_variables_after_install():
+    program = """
+import os, estimator_runtime
+estimator_runtime.install()
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+import tensorflow as tf
+tf.raw_ops  # any use
+"""
+    # At level 0 TensorFlow tells at import which CPU instructions it can use.
+    assert "CPU instructions" in _run(program).stderr
+
+
+@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="tf.keras is Keras 2 on 2.15")
+@pytest.mark.parametrize(
+    "too_early",
+    [
+        "import tensorflow as tf; tf.keras.layers",
+        "from tensorflow.keras import layers",
+        "import tensorflow as tf; tf.optimizers.SGD",
+    ],
+)
+def test_keras_3_bound_before_install_is_refused_in_one_line(too_early):
+    program = f"{too_early}\nimport estimator_runtime\nestimator_runtime.install()"
+    [error] = [line for line in _run(program).stderr.splitlines() if "Error: " in line]
+    assert error.startswith("estimator_runtime.errors.CompatibilityError: tensorflow.")
+    assert error.endswith(
+        " is already bound to Keras 3, by an import or a use of tf.keras that came too "
+        "early; call estimator_runtime.install() before it, or set "
+        "TF_USE_LEGACY_KERAS=1 before importing tensorflow"
+    )
+
+
+@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="tf.keras is Keras 2 on 2.15")
+def test_an_environment_that_asks_for_keras_3_is_refused_with_the_remedy():
+    program = "import estimator_runtime; estimator_runtime.install()"
+    result = _run(program, TF_USE_LEGACY_KERAS="0")
+    assert result.stderr.strip().splitlines()[-1].endswith(
+        "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
+        "2.21 need legacy Keras; unset it, or set it to 1"
+    )
+
+
+@pytest.mark.skipif(_KERAS_3_IS_THERE, reason="2.16 and newer need the variable")
+def test_on_2_15_legacy_keras_is_never_asked_for():
+    program = """
+import os, estimator_runtime, tensorflow
+estimator_runtime.install()
+print(os.environ.get("TF_USE_LEGACY_KERAS"))
+"""
+    assert _run(program).stdout.strip() == "None"

@@ -1,0 +1,50 @@
+"""What stands where TensorFlow 2.16 removed modules."""
+
+import importlib
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime
+from estimator_runtime.compat import versions
+
+estimator_runtime.install()
+
+pytestmark = pytest.mark.skipif(
+    versions.parse(tf.__version__) < (2, 16), reason="TensorFlow 2.15 has them"
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["tpu_embedding", "session_support", "tpu_embedding_gradient"]
+)
+def test_a_stand_in_can_be_imported_and_refuses_to_be_used(name):
+    module = importlib.import_module(f"tensorflow.python.tpu.{name}")
+    with pytest.raises(NotImplementedError, match=f"{name}.Anything was removed in"):
+        module.Anything(1, two=2)
+
+
+def test_a_stand_in_gives_one_class_for_a_name_and_nothing_private():
+    from tensorflow.python.tpu import tpu_embedding
+
+    assert tpu_embedding.AdamParameters is tpu_embedding.AdamParameters
+    assert not hasattr(tpu_embedding, "_private")
+
+
+def test_tpu_optimizer_parameters_are_back_in_the_api():
+    from tensorflow.python.tpu import tpu_embedding
+
+    public = tf.compat.v1.tpu.experimental
+    assert public.AdamParameters is tpu_embedding.AdamParameters
+    with pytest.raises(NotImplementedError):
+        public.AdagradParameters(0.1)
+
+
+def test_symbols_exported_to_the_estimator_api_are_found_by_name_again():
+    from tensorflow.python.util import tf_export
+
+    assert tf_export.get_v2_names(tf.estimator.EstimatorSpec) == [
+        "estimator.EstimatorSpec"
+    ]
+    assert tf_export.get_v1_names(tf.estimator.TrainSpec) == ["estimator.TrainSpec"]
+    assert tf_export.get_v2_names(tf.Variable) == ["Variable"]

@@ -1,0 +1,268 @@
+"""The command line: what it refuses, in one line, and what it answers."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import estimator_runtime
+from estimator_runtime.cli import main
+
+OURS = [sys.executable, "-m", "estimator_runtime"]
+
+
+def run(arguments, folder, **variables):
+    root = pathlib.Path(estimator_runtime.__file__).parents[1]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "TF_CONFIG" and not name.startswith("PYTHON")
+    }
+    done = subprocess.run(
+        [*OURS, *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(root), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def refusal(status, line):
+    return status, "", f"estimator-runtime: error: {line}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = {
+        "train.py": "print('ran')",
+        "package/__init__.py": "",
+        "package/train.py": "print('ran')",
+        "runnable/__init__.py": "",
+        "runnable/__main__.py": "print('ran')",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        ([], "no COMMAND given; see 'estimator-runtime --help'"),
+        (
+            ["run"],
+            "the following arguments are required: SCRIPT; "
+            "see 'estimator-runtime run --help'",
+        ),
+        (
+            ["run", "-m"],
+            "the following arguments are required: SCRIPT; "
+            "see 'estimator-runtime run --help'",
+        ),
+        (
+            ["run", "--steps", "train.py"],
+            "unknown option '--steps'; options of the script belong after it, "
+            "ours are listed by 'estimator-runtime run --help'",
+        ),
+        (
+            ["--steps=3", "run", "train.py"],
+            "unknown option '--steps=3'; options of the script belong after it, "
+            "ours are listed by 'estimator-runtime run --help'",
+        ),
+        (
+            ["run", "--hel", "train.py"],
+            "unknown option '--hel'; options of the script belong after it, "
+            "ours are listed by 'estimator-runtime run --help'",
+        ),
+        (
+            ["run", "trian.py"],
+            "script 'trian.py' does not exist; did you mean 'train.py'?",
+        ),
+        (["run", "train"], "script 'train' does not exist; did you mean 'train.py'?"),
+        (
+            ["run", "package/trai.py"],
+            "script 'package/trai.py' does not exist; "
+            "did you mean 'package/train.py'?",
+        ),
+        (
+            ["run", "package.train"],
+            "script 'package.train' does not exist; "
+            "if it is a module, put -m before it: -m package.train",
+        ),
+        (["run", "package"], "script 'package' is a folder; name a script in it"),
+        (
+            ["run", "runnable"],
+            "script 'runnable' is a folder; "
+            "to run it as a package, put -m before it: -m runnable",
+        ),
+        (
+            ["run", "elsewhere/job.py", "--help"],
+            "script 'elsewhere/job.py' does not exist; "
+            "relative paths start from '{folder}'",
+        ),
+        (
+            ["run", "-m", "nowhere.train"],
+            "no module named 'nowhere.train'; "
+            "is its package installed, or in a folder below '{folder}'?",
+        ),
+        (
+            ["run", "-m", "package.nothing"],
+            "No module named package.nothing; "
+            "is its package installed, or in a folder below '{folder}'?",
+        ),
+        (
+            ["run", "-m", "package"],
+            "No module named package.__main__; 'package' is a package and cannot be "
+            "directly executed; name a module in it, such as package.train",
+        ),
+        (
+            ["run", "-m", "train.py"],
+            "no module named 'train.py'; "
+            "it is a file: leave out the -m before train.py",
+        ),
+        (
+            ["run", "-m", ".train"],
+            "no module named '.train'; "
+            "is its package installed, or in a folder below '{folder}'?",
+        ),
+    ],
+)
+def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
+    arguments, line, folder
+):
+    assert run(arguments, folder) == refusal(2, line.format(folder=folder))
+
+
+def test_a_missing_command_is_named_with_the_ones_there_are(folder):
+    status, output, error = run(["train.py"], folder)
+    assert (status, output) == (2, "")
+    assert error.startswith("estimator-runtime: error: argument COMMAND: invalid choice")
+    assert "'train.py' (choose from" in error
+    assert error.endswith("run'); see 'estimator-runtime --help'\n") or (
+        error.endswith("run); see 'estimator-runtime --help'\n")
+    )
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("a = 1\n\n  b = = 2  # two\n", "train.py:3: unexpected indent: b = = 2  # two"),
+        ("a = 1\nb = = 2  # two\n", "train.py:2: invalid syntax: b = = 2  # two"),
+        ("print('größer'\n", "train.py:1: '(' was never closed: print('größer'"),
+        ("if True:\n\tx = 1\n        y = 2\n", None),
+        ("# coding: klingon\n", "train.py: unknown encoding: klingon"),
+        ("return\n", "train.py:1: 'return' outside function: return"),
+    ],
+)
+def test_a_script_that_fails_to_parse_is_one_line_and_status_1(text, line, tmp_path):
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    status, output, error = run(["run", "train.py"], tmp_path, PYTHONIOENCODING="utf-8")
+    assert (status, output, error.count("\n")) == (1, "", 1)
+    assert error.startswith("estimator-runtime: error: train.py")
+    if line:
+        assert error == f"estimator-runtime: error: {line}\n"
+
+
+def test_a_module_that_fails_to_parse_is_one_line_and_status_1(tmp_path):
+    (tmp_path / "train.py").write_text("a = 1\nb = = 2\n")
+    line = f"{tmp_path / 'train.py'}:2: invalid syntax: b = = 2"
+    assert run(["run", "-m", "train"], tmp_path) == refusal(1, line)
+
+
+@pytest.mark.parametrize("content", [b"print(1)\0", b"'\xff'", b"(" * 10_000])
+def test_a_file_that_is_no_python_is_one_line_and_status_1(content, tmp_path):
+    (tmp_path / "model.bin").write_bytes(content)
+    status, output, error = run(["run", "model.bin"], tmp_path)
+    assert (status, output, error.count("\n")) == (1, "", 1)
+    assert error.startswith("estimator-runtime: error: model.bin:")
+
+
+def test_a_compiled_script_of_another_python_is_one_line_and_status_1(tmp_path):
+    (tmp_path / "train.pyc").write_bytes(b"\0" * 64)
+    status, output, error = run(["run", "train.pyc"], tmp_path)
+    assert (status, output, error.count("\n")) == (1, "", 1)
+    assert error.startswith("estimator-runtime: error: train.pyc: bad magic number")
+
+
+def test_a_bad_tf_config_stops_at_the_door_with_status_1(folder):
+    for program in (["train.py"], ["-m", "package.train"]):
+        status, output, error = run(["run", *program], folder, TF_CONFIG='{"cluster":')
+        assert (status, output, error.count("\n")) == (1, "", 1)
+        assert error.startswith("estimator-runtime: error: TF_CONFIG")
+
+
+def test_a_cluster_without_chief_is_the_scripts_business(folder):
+    workers = (
+        '{"cluster": {"worker": ["127.0.0.1:2222"]},'
+        ' "task": {"type": "worker", "index": 0}}'
+    )
+    assert run(["run", "train.py"], folder, TF_CONFIG=workers) == (0, "ran\n", "")
+
+
+def test_the_wrong_script_is_reported_before_a_bad_tf_config(folder):
+    line = "script 'package' is a folder; name a script in it"
+    assert run(["run", "package"], folder, TF_CONFIG="no JSON") == refusal(2, line)
+
+
+def test_a_tensorflow_that_is_too_old_is_one_line_and_status_1(folder):
+    # Package metadata is what the check reads; the first on the path counts.
+    metadata = folder / "old" / "tensorflow-2.14.0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.14.0\n")
+    root = pathlib.Path(estimator_runtime.__file__).parents[1]
+    path = f"{metadata.parents[1]}:{root}"
+    status, output, error = run(["run", "train.py"], folder, PYTHONPATH=path)
+    assert (status, output, error.count("\n")) == (1, "", 1)
+    assert error.startswith("estimator-runtime: error: TensorFlow 2.14.0 is too old")
+
+
+def test_two_dashes_may_stand_before_the_program(folder):
+    assert run(["run", "--", "train.py"], folder) == (0, "ran\n", "")
+    assert run(["run", "-m", "--", "package.train"], folder) == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["run", "-h", "x"]])
+def test_help_lists_the_exit_statuses(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+    assert "exit status:\n  0  success\n  1  " in capsys.readouterr().out
+
+
+def test_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    expected = f"estimator-runtime {estimator_runtime.__version__}\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_main_gives_the_status_and_prints_one_line(capsys):
+    assert main(["run", "no/such/script.py"]) == 2
+    assert capsys.readouterr().err == (
+        "estimator-runtime: error: script 'no/such/script.py' does not exist; "
+        f"relative paths start from {os.getcwd()!r}\n"
+    )
+
+
+def test_the_command_line_needs_no_tensorflow(tmp_path):
+    program = textwrap.dedent(
+        """
+        import sys
+        from estimator_runtime.cli import main
+        try:
+            main(["run", "--help"])
+        except SystemExit:
+            print({"tensorflow", "numpy", "tf_keras"} & set(sys.modules))
+        """
+    )
+    (tmp_path / "program.py").write_text(program)
+    status, output, error = run(["run", "program.py"], tmp_path)
+    assert (status, output.splitlines()[-1], error) == (0, "set()", "")

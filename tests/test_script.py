@@ -1,0 +1,633 @@
+"""A program under `estimator-runtime run` and under plain python, side by side.
+
+Every program here is run twice, by real processes, and what plain python does is the
+expectation. None needs TensorFlow, and none may find it imported.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import estimator_runtime
+
+PLAIN = [sys.executable]
+OURS = [sys.executable, "-m", "estimator_runtime", "run"]
+TIMEOUT_SECS = 60
+
+
+def environment(**extra):
+    root = pathlib.Path(estimator_runtime.__file__).parents[1]
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "TF_CONFIG" and not name.startswith("PYTHON")
+    }
+    return {**inherited, "PYTHONPATH": str(root), **extra}
+
+
+def run(command, folder, *, stdin=b"", stderr=subprocess.PIPE, **variables):
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(**variables),
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        timeout=TIMEOUT_SECS,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+# What plain `python -m` adds to a traceback: the frames of runpy.
+RUNPY_FRAME = re.compile(
+    rb'  File "(?:<frozen runpy>|[^"]*/runpy\.py)", line .*\n(?:    .*\n)*'
+)
+
+# Ends each program that gets to its last line.
+NO_TENSORFLOW = "import sys; assert 'tensorflow' not in sys.modules\n"
+
+SCRIPTS = {
+    "arguments": """
+        import sys
+        print(sys.argv)
+        """,
+    "first folder of sys.path": """
+        import sys
+        print(sys.path)
+        """,
+    "names in __main__": """
+        import sys
+        shown = {n: v for n, v in globals().items() if not n.startswith("__loader")}
+        print(shown, sys.modules["__main__"].__dict__ is globals())
+        print(type(__loader__), __loader__.name, __loader__.path)
+        """,
+    "docstring": '''
+        """About this script."""
+        print(__doc__)
+        ''',
+    "annotations without any": "print(__annotations__)",
+    "future import": """
+        from __future__ import annotations
+        import typing
+        def f(x: Later): ...
+        class Later: ...
+        print(f.__annotations__, typing.get_type_hints(f))
+        """,
+    "no future import of ours": """
+        def f(x: int): ...
+        print(f.__annotations__)
+        """,
+    "name is main": """
+        if __name__ == "__main__":
+            print("main")
+        """,
+    "import of __main__": """
+        value = 3
+        import __main__
+        print(__main__.value, __main__.__name__)
+        """,
+    "no exception being handled": """
+        import sys
+        print(sys.exc_info())
+        """,
+    "exception": """
+        print("before")
+        def f():
+            return 1 / 0
+        f()
+        """,
+    "chained exceptions": """
+        def parse(text):
+            try:
+                return int(text)
+            except ValueError as error:
+                raise RuntimeError("no number") from error
+        try:
+            parse("x")
+        except RuntimeError:
+            {}["missing"]
+        """,
+    "suppressed context": """
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise KeyError("key") from None
+        """,
+    "exception group": """
+        import sys
+        if sys.version_info < (3, 11):
+            sys.exit("3.11")
+        def fail(error):
+            try:
+                raise error
+            except Exception as caught:
+                return caught
+        raise ExceptionGroup("two", [fail(ValueError(1)), fail(TypeError(2))])
+        """,
+    "notes": """
+        error = ValueError("x")
+        error.__notes__ = ["a note"]
+        raise error
+        """,
+    "exception from a bare function": "int('x')",
+    "assertion": "assert 1 == 2, 'arithmetic'",
+    "name error with a suggestion": """
+        value = 1
+        print(valu)
+        """,
+    "missing import": "import no_such_module",
+    "syntax error at run time": "exec('x = = 1')",
+    "import of a broken file": "import broken",
+    "base exception": """
+        class Stop(BaseException): ...
+        raise Stop("now")
+        """,
+    "generator exit": "raise GeneratorExit",
+    "one of our errors": """
+        from estimator_runtime.errors import ConfigError
+        raise ConfigError("mine")
+        """,
+    "our usage error": """
+        from estimator_runtime.errors import UsageError
+        raise UsageError("mine")
+        """,
+    "exit without status": "import sys; sys.exit()",
+    "exit 0": "raise SystemExit(0)",
+    "exit 3": "import sys; sys.exit(3)",
+    "exit 256": "import sys; sys.exit(256)",
+    "exit -1": "import sys; sys.exit(-1)",
+    "exit True": "import sys; sys.exit(True)",
+    "exit with a message": """
+        print("out")
+        raise SystemExit("the reason")
+        """,
+    "exit with a tuple": "raise SystemExit(1, 2)",
+    "exit with a float": "raise SystemExit(1.5)",
+    "exit in a function with finally": """
+        def f():
+            try:
+                exit(4)
+            finally:
+                print("finally")
+        f()
+        """,
+    "os._exit": """
+        import os
+        print("lost in the buffer")
+        os._exit(5)
+        """,
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "keyboard interrupt": """
+        import atexit
+        atexit.register(print, "at exit")
+        print("out")
+        def f():
+            raise KeyboardInterrupt
+        f()
+        """,
+    "subclass of keyboard interrupt": """
+        class Mine(KeyboardInterrupt): ...
+        raise Mine("message")
+        """,
+    "excepthook": """
+        import sys, traceback
+        def hook(kind, error, tb):
+            print(kind, error, traceback.extract_tb(tb), sys.exc_info())
+            print(error.__traceback__ is tb, sys.last_value is error)
+        sys.excepthook = hook
+        1 / 0
+        """,
+    "excepthook that fails": """
+        import sys
+        def hook(kind, error, tb):
+            raise RuntimeError("in the hook")
+        sys.excepthook = hook
+        1 / 0
+        """,
+    "excepthook that exits": """
+        import sys
+        sys.excepthook = lambda *_: sys.exit(7)
+        1 / 0
+        """,
+    "excepthook that is no function": """
+        import sys
+        sys.excepthook = None
+        1 / 0
+        """,
+    "excepthook for an interrupt": """
+        import sys
+        sys.excepthook = lambda *failure: print(failure[:2])
+        raise KeyboardInterrupt("x")
+        """,
+    "exit handlers": """
+        import atexit, sys
+        atexit.register(lambda: print(sys.argv, sys.modules["__main__"].value))
+        value = "still here"
+        1 / 0
+        """,
+    "failing exit handler": """
+        import atexit
+        class Handler:
+            def __call__(self):
+                raise ValueError("late")
+            def __repr__(self):
+                return "a handler"
+        atexit.register(Handler())
+        """,
+    "thread that outlives the script": """
+        import pickle, sys, threading
+        class Point: ...
+        main = threading.main_thread()
+        def late():
+            main.join()
+            print(pickle.loads(pickle.dumps(Point())).__class__, sys.argv)
+        threading.Thread(target=late).start()
+        print("last line")
+        """,
+    "failing thread": """
+        import threading
+        thread = threading.Thread(target=lambda: 1 / 0, name="worker")
+        thread.start()
+        thread.join()
+        """,
+    "pickle": """
+        import dataclasses, pickle
+        @dataclasses.dataclass(frozen=True)
+        class Point:
+            x: int
+            y: "int" = 2
+        print(pickle.loads(pickle.dumps(Point(1))), pickle.dumps(Point(1)))
+        """,
+    "source of a function and a class": """
+        import inspect, linecache
+        def f():
+            return "source"
+        class C:
+            def method(self): ...
+        print(inspect.getsource(f), inspect.getsource(C), inspect.getsourcefile(f))
+        print(inspect.getmodule(f), linecache.getline(__file__, 2))
+        """,
+    "fork": """
+        import multiprocessing
+        class Point:
+            def __init__(self, x):
+                self.x = x
+        def move(point):
+            return Point(point.x + 1)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            print(pool.map(move, [Point(1)])[0].x)
+        """,
+    "spawn": """
+        import multiprocessing
+        class Point:
+            def __init__(self, x):
+                self.x = x
+        def move(point):
+            import sys
+            assert "tensorflow" not in sys.modules
+            return Point([point.x, __name__, sys.argv, sys.path, __file__])
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(move, [Point(1)])[0].x)
+        """,
+    "failing child": """
+        import multiprocessing
+        def fail():
+            1 / 0
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            child = context.Process(target=fail, name="child")
+            child.start()
+            child.join()
+            print(child.exitcode)
+        """,
+    "raw fork": """
+        import os, sys
+        child = os.fork()
+        if child == 0:
+            raise ValueError("in the child")
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+    "event loop": """
+        import asyncio
+        async def main():
+            await asyncio.sleep(0)
+            raise ValueError("in the loop")
+        asyncio.run(main())
+        """,
+    "warnings": r"""
+        import warnings
+        def f():
+            warnings.warn("careful", DeprecationWarning)
+            warnings.warn("up", DeprecationWarning, stacklevel=2)
+        f()
+        print("\d")
+        """,
+    "logging": """
+        import logging
+        logging.basicConfig(format="%(name)s %(pathname)s %(funcName)s %(message)s")
+        logging.warning("a line")
+        """,
+    "standard input": """
+        import sys
+        print(input(), sys.stdin.read())
+        """,
+    "unicode": "print('größer → 大'); raise ValueError('größer → 大')",
+    "latin-1": "# -*- coding: latin-1 -*-\nprint(ascii('Ã¤'))",
+    "byte order mark": "\ufeffprint('marked')\n1 / 0",
+    "no newline at the end": "print(1)\nif True:\n    print(2)",
+    "windows lines": "x = '''a\r\nb'''\r\nprint(repr(x))\r\n",
+    "empty": "",
+    "change of folder": """
+        import os
+        os.chdir("/")
+        raise ValueError(__file__)
+        """,
+    "import of a neighbour": """
+        import neighbour
+        print(neighbour.__name__, neighbour.__file__)
+        neighbour.fail()
+        """,
+    "no bytecode left behind": """
+        import os
+        print(sorted(os.listdir()))
+        """,
+    "patched streams": """
+        import io, sys
+        sys.stderr = io.StringIO()
+        import atexit
+        atexit.register(lambda text=sys.stderr: print(text.getvalue()))
+        1 / 0
+        """,
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_does_what_it_does_under_plain_python(name, tmp_path):
+    script = tmp_path / "train.py"
+    text = textwrap.dedent(SCRIPTS[name])
+    script.write_bytes(f"{text}\n{NO_TENSORFLOW}".encode())
+    write(
+        tmp_path,
+        {
+            "neighbour.py": "def fail():\n    raise LookupError('neighbour')\n",
+            "broken.py": "x = = 1\n",
+        },
+    )
+    command = ["train.py", "--steps=3", "input file"]
+    options = {"stdin": b"one\ntwo\n", "PYTHONDONTWRITEBYTECODE": "1"}
+    expected = run([*PLAIN, *command], tmp_path, **options)
+    assert run([*OURS, *command], tmp_path, **options) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["exception", "exit with a message", "keyboard interrupt"]
+)
+@pytest.mark.parametrize("program", [["train.py"], ["-m", "train"]])
+def test_output_and_errors_come_in_the_same_order(program, name, tmp_path):
+    write(tmp_path, {"train.py": SCRIPTS[name]})
+    status, output, _ = run([*PLAIN, *program], tmp_path, stderr=subprocess.STDOUT)
+    result = run([*OURS, *program], tmp_path, stderr=subprocess.STDOUT)
+    assert result == (status, RUNPY_FRAME.sub(b"", output), None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["-m", "other"],
+        ["--"],
+        ["--", "--", "a", "--"],
+        ["run", "-h"],
+        ["--no-such-option", "-x", "-1"],
+        ["", " ", "-", "größer", "a=b", "@file", "*"],
+    ],
+)
+@pytest.mark.parametrize("program", [["train.py"], ["-m", "train"]])
+def test_what_follows_the_program_is_its_own(program, arguments, tmp_path):
+    write(tmp_path, {"train.py": "import sys; print(ascii(sys.argv))"})
+    command = [*program, *arguments]
+    assert run([*OURS, *command], tmp_path) == run([*PLAIN, *command], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "job/train.py",
+        "./job/train.py",
+        "job/../job/train.py",
+        "job//train.py",
+        "{folder}/job/train.py",
+        "link.py",
+        "job/größer script",
+    ],
+)
+@pytest.mark.parametrize("safe_path", ["", "1"])
+def test_a_script_is_named_and_finds_its_neighbours_by_any_path(
+    path, safe_path, tmp_path
+):
+    text = """
+        import sys
+        print(sys.argv, sys.path, __file__, __loader__.path)
+        import neighbour
+        neighbour.fail()
+        """
+    write(
+        tmp_path,
+        {
+            "job/train.py": text,
+            "job/größer script": text,
+            "job/neighbour.py": "def fail():\n    1 / 0\n",
+        },
+    )
+    (tmp_path / "link.py").symlink_to("job/train.py")
+    path = path.format(folder=tmp_path)
+    expected = run([*PLAIN, path], tmp_path, PYTHONSAFEPATH=safe_path)
+    assert run([*OURS, path], tmp_path, PYTHONSAFEPATH=safe_path) == expected
+
+
+PACKAGE = {
+    "package/__init__.py": "import sys; print('parent', sys.argv)",
+    "package/__main__.py": """
+        from . import sibling
+        print(sibling.NAME, __package__, __spec__.name)
+        """,
+    "package/sibling.py": "NAME = 'sibling'",
+    "package/train.py": """
+        import pickle, sys
+        from package.sibling import NAME
+        class Point: ...
+        print(NAME, pickle.dumps(Point()), sys.argv, sys.path)
+        hidden = ("__loader__", "__builtins__", "__spec__", "hidden")
+        print({n: v for n, v in globals().items() if n not in hidden})
+        print(__spec__.name, __spec__.origin, __spec__.loader is __loader__)
+        print(__builtins__, sys.modules["__main__"].__dict__ is globals())
+        """,
+    "package/fails.py": "def f():\n    return 1 / 0\nf()\n",
+    "package/exits.py": "raise SystemExit('reason')",
+    "package/stops.py": "raise KeyboardInterrupt",
+    "package/late.py": """
+        import atexit, pickle, sys
+        class Point: ...
+        atexit.register(lambda: print(pickle.dumps(Point()), sys.argv, __spec__.name))
+        """,
+    "package/spawns.py": """
+        import multiprocessing, sys
+        class Point: ...
+        def where(_):
+            return __name__, __spec__.name, Point, sys.argv
+        if __name__ == "__main__":
+            pool = multiprocessing.get_context("spawn").Pool(1)
+            print(pool.map(where, [Point()]), flush=True)
+            pool.close()
+            pool.join()
+        """,
+    "package/needs.py": "import no_such_dependency",
+    "eager/__init__.py": "from eager import train",
+    "eager/train.py": "print(__name__)",
+    "needy/__init__.py": "import no_such_dependency",
+    "needy/train.py": "",
+    "deep/__init__.py": "def f():\n    1 / 0\nf()\n",
+    "deep/train.py": "",
+    "quits/__init__.py": "raise SystemExit(9)",
+    "quits/train.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "package",
+        "package.train",
+        "package.fails",
+        "package.exits",
+        "package.stops",
+        "package.late",
+        "package.spawns",
+        "package.needs",
+        "eager.train",
+        "needy.train",
+        "deep.train",
+        "quits.train",
+    ],
+)
+@pytest.mark.parametrize("safe_path", ["", "1"])
+def test_a_module_does_what_it_does_under_plain_python(module, safe_path, tmp_path):
+    write(tmp_path, PACKAGE)
+    command = ["-m", module, "--steps", "-m"]
+    variables = {"PYTHONDONTWRITEBYTECODE": "1"}
+    if safe_path:
+        root = environment()["PYTHONPATH"]
+        variables |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": f"{root}:{tmp_path}"}
+    status, output, errors = run([*PLAIN, *command], tmp_path, **variables)
+    expected = status, output, RUNPY_FRAME.sub(b"", errors)
+    assert run([*OURS, *command], tmp_path, **variables) == expected
+
+
+def test_ctrl_c_ends_the_process_by_the_signal(tmp_path):
+    write(
+        tmp_path,
+        {
+            "train.py": """
+                import atexit, threading
+                atexit.register(print, "at exit")
+                print("ready", flush=True)
+                threading.Event().wait()
+                """
+        },
+    )
+
+    def interrupt(command):
+        with subprocess.Popen(
+            [*command, "train.py"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGINT)
+            output = process.communicate(timeout=TIMEOUT_SECS)
+            return process.returncode, *output
+
+    expected = interrupt(PLAIN)
+    assert expected[0] == -signal.SIGINT
+    assert interrupt(OURS) == expected
+
+
+def test_a_reader_that_goes_away_ends_it_as_it_ends_python(tmp_path):
+    write(tmp_path, {"train.py": "print('lost')"})
+
+    def without_reader(command):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = subprocess.run(
+                [*command, "train.py"],
+                cwd=tmp_path,
+                env=environment(),
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                timeout=TIMEOUT_SECS,
+            )
+        finally:
+            os.close(writer)
+        return done.returncode, done.stderr
+
+    expected = without_reader(PLAIN)
+    assert expected[0] == 120
+    assert without_reader(OURS) == expected
+
+
+def test_a_compiled_script_runs(tmp_path):
+    write(tmp_path, {"train.py": "print(__file__, type(__loader__))\n1 / 0\n"})
+    compiling = "import py_compile; py_compile.compile('train.py', 'train.pyc')"
+    assert run([*PLAIN, "-c", compiling], tmp_path) == (0, b"", b"")
+    expected = run([*PLAIN, "train.pyc"], tmp_path)
+    assert run([*OURS, "train.pyc"], tmp_path) == expected
+
+
+def test_a_script_leaves_no_bytecode_beside_it(tmp_path):
+    write(tmp_path, {"train.py": "print('ran')"})
+    assert run([*OURS, "train.py"], tmp_path) == (0, b"ran\n", b"")
+    assert os.listdir(tmp_path) == ["train.py"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_children_and_their_children_get_the_runtime_before_the_script(
+    method, tmp_path
+):
+    write(
+        tmp_path,
+        {
+            "train.py": f"""
+                import multiprocessing, sys
+                print("estimator_runtime.compat" in sys.modules, __name__, flush=True)
+                def child(depth):
+                    if depth:
+                        context = multiprocessing.get_context({method!r})
+                        process = context.Process(target=child, args=[depth - 1])
+                        process.start()
+                        process.join()
+                if __name__ == "__main__":
+                    child(2)
+                """
+        },
+    )
+    in_child = b"True __mp_main__\n"
+    expected = (0, b"True __main__\n" + in_child + in_child, b"")
+    assert run([*OURS, "train.py"], tmp_path) == expected

@@ -1,0 +1,417 @@
+import ast
+import copy
+import dataclasses
+import inspect
+import json
+import pickle
+import random
+import sys
+
+import pytest
+
+from estimator_runtime import cluster, errors, role, tf_config
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.tf_config import TaskType, TFConfig
+
+CLUSTER = {
+    "chief": ["host0:2222"],
+    "ps": ["host1:2222", "host2:2222"],
+    "worker": ["host3:2222", "host4:2222", "host5:2222"],
+}
+WORKER_1 = {"type": "worker", "index": 1}
+
+
+def read(document, **requirements):
+    return TFConfig.from_environ({"TF_CONFIG": json.dumps(document)}, **requirements)
+
+
+@pytest.mark.parametrize("environ", [{}, {"TF_CONFIG": "{}"}])
+def test_without_tf_config_the_run_is_local(environ):
+    assert TFConfig.from_environ(environ) == TFConfig(
+        cluster=Cluster(),
+        task_type=None,
+        task_index=None,
+        service=None,
+        session_master=None,
+        eval_session_master=None,
+        model_dir=None,
+        environment=None,
+        rpc_layer=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("task_type", "index"),
+    [
+        ("chief", 0),
+        ("ps", 1),
+        ("worker", 2),
+        ("evaluator", 0),
+        ("evaluator", 12),  # not part of the training cluster: no upper bound
+    ],
+)
+def test_a_task_is_read_with_its_cluster(task_type, index):
+    config = read({"cluster": CLUSTER, "task": {"type": task_type, "index": index}})
+    assert config == TFConfig(
+        cluster=Cluster(
+            {
+                "chief": ("host0:2222",),
+                "ps": ("host1:2222", "host2:2222"),
+                "worker": ("host3:2222", "host4:2222", "host5:2222"),
+            }
+        ),
+        task_type=task_type,
+        task_index=index,
+    )
+    assert config.chief_type == "chief"
+
+
+def test_the_older_master_is_a_chief():
+    config = read(
+        {
+            "cluster": {"master": ["host0:2222"], "ps": ["host1:2222"]},
+            "task": {"type": "master", "index": 0},
+            "environment": "cloud",
+        }
+    )
+    assert config == TFConfig(
+        cluster=Cluster({"master": ["host0:2222"], "ps": ["host1:2222"]}),
+        task_type=TaskType.MASTER,
+        task_index=0,
+        environment="cloud",
+    )
+    assert config.chief_type == "master"
+
+
+def test_a_cluster_of_workers_is_read_where_no_chief_is_required():
+    document = {"cluster": {"worker": ["h:1", "h:2"]}, "task": WORKER_1}
+    config = read(document, chief_required=False)
+    assert config == TFConfig(
+        cluster=Cluster({"worker": ["h:1", "h:2"]}), task_type="worker", task_index=1
+    )
+    assert config.chief_type is None
+
+
+def test_an_evaluator_beside_a_cluster_of_workers_is_read_where_no_chief_is_required():
+    document = {
+        "cluster": {"worker": ["h:1", "h:2"]},
+        "task": {"type": "evaluator", "index": 0},
+    }
+    assert read(document, chief_required=False) == TFConfig(
+        cluster=Cluster({"worker": ["h:1", "h:2"]}), task_type="evaluator", task_index=0
+    )
+
+
+def test_an_evaluator_listed_in_the_cluster_is_read():
+    document = {
+        "cluster": {"chief": ["h:1"], "evaluator": ["h:2"]},
+        "task": {"type": "evaluator", "index": 0},
+    }
+    assert read(document) == TFConfig(
+        cluster=Cluster({"chief": ["h:1"], "evaluator": ["h:2"]}),
+        task_type="evaluator",
+        task_index=0,
+    )
+
+
+def test_a_job_of_any_other_name_is_read():
+    document = {
+        "cluster": {"chief": ["h:1"], "other_type": ["h:2", "h:3"]},
+        "task": {"type": "other_type", "index": 1},
+    }
+    assert read(document) == TFConfig(
+        cluster=Cluster({"chief": ["h:1"], "other_type": ["h:2", "h:3"]}),
+        task_type="other_type",
+        task_index=1,
+    )
+
+
+def test_a_single_node_cluster_is_read():
+    document = {
+        "cluster": {"chief": ["h:1"]},
+        "task": {"type": "chief", "index": 0},
+    }
+    assert read(document) == TFConfig(
+        cluster=Cluster({"chief": ["h:1"]}), task_type="chief", task_index=0
+    )
+
+
+def test_a_job_may_map_every_index_to_its_address():
+    document = {
+        "cluster": {"chief": ["h:1"], "worker": {"1": "h:3", "0": "h:2"}},
+        "task": WORKER_1,
+    }
+    assert read(document) == TFConfig(
+        cluster=Cluster({"chief": ("h:1",), "worker": ("h:2", "h:3")}),
+        task_type="worker",
+        task_index=1,
+    )
+
+
+def test_an_index_may_be_a_numeral_in_a_string():
+    config = read({"cluster": CLUSTER, "task": {"type": "worker", "index": "1"}})
+    assert config == read({"cluster": CLUSTER, "task": WORKER_1})
+    assert type(config.task_index) is int
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({}, TFConfig()),
+        ({"type": "worker"}, TFConfig(task_type="worker")),
+        ({"index": 0}, TFConfig(task_index=0)),
+        (
+            {"type": "worker", "index": "0"},
+            TFConfig(task_type="worker", task_index=0),
+        ),
+    ],
+)
+def test_without_a_cluster_the_task_stays_as_it_is_given(task, expected):
+    assert read({"task": task}) == expected
+    assert read({"task": task, "cluster": {}}) == expected
+
+
+def test_a_task_may_be_left_out_where_none_is_required():
+    assert read({"cluster": CLUSTER}, task_required=False) == TFConfig(
+        cluster=Cluster(CLUSTER)
+    )
+    assert read(
+        {"cluster": CLUSTER, "task": {"type": "ps"}}, task_required=False
+    ) == TFConfig(cluster=Cluster(CLUSTER), task_type="ps")
+
+
+def test_settings_are_read_and_unknown_keys_ignored():
+    document = {
+        "service": {"key1": [1, 2], "key2": {"a": 3}},
+        "session_master": "grpc://host:1",
+        "eval_session_master": "",
+        "model_dir": "/tmp/model",
+        "environment": "google",
+        "rpc_layer": "grpc",
+        "job": {"scale_tier": "CUSTOM"},
+        "task": {"type": "worker", "index": 0, "trial": "7"},
+    }
+    assert read(document) == TFConfig(
+        task_type="worker",
+        task_index=0,
+        service={"key1": [1, 2], "key2": {"a": 3}},
+        session_master="grpc://host:1",
+        eval_session_master="",
+        model_dir="/tmp/model",
+        environment="google",
+        rpc_layer="grpc",
+    )
+
+
+def test_a_setting_that_is_null_is_as_good_as_absent():
+    document = dict.fromkeys(["service", "session_master", "model_dir", "rpc_layer"])
+    assert read(document) == TFConfig()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:1",
+        "10.0.0.7:65535",
+        "worker_0.jobs.svc.cluster.local:2222",
+        "[::1]:2222",
+        "[fe80::1%eth0]:2222",
+        "host:0",
+    ],
+)
+def test_an_address_is_a_host_and_a_port(address):
+    document = {
+        "cluster": {"chief": [address]},
+        "task": {"type": "chief", "index": 0},
+    }
+    assert read(document).cluster == {"chief": (address,)}
+
+
+def test_addresses_can_go_unchecked():
+    cluster = {"chief": ["grpc://h"], "worker": ["same", "same"]}
+    config = read({"cluster": cluster, "task": WORKER_1}, check_addresses=False)
+    assert config.cluster == {"chief": ("grpc://h",), "worker": ("same", "same")}
+
+
+ROUND_TRIPS = [
+    TFConfig(),
+    TFConfig(task_type="worker"),
+    TFConfig(task_type="worker", task_index=0, service={}),
+    TFConfig(cluster=Cluster(CLUSTER), task_type="evaluator", task_index=3),
+    TFConfig(
+        cluster=Cluster({"chief": ["[::1]:1"], "worker": {0: "h:1", 1: "h:2"}}),
+        task_type="worker",
+        task_index=1,
+        service={"note": 'two\nlines, "quotes" and \u00e9', "deep": [{"x": None}]},
+        session_master="",
+        eval_session_master="grpc://h:3",
+        model_dir="/tmp/a b",
+        environment="cloud",
+        rpc_layer="grpc",
+    ),
+]
+
+
+@pytest.mark.parametrize("config", ROUND_TRIPS)
+def test_what_is_written_is_read_back_equal(config):
+    assert TFConfig.from_environ({"TF_CONFIG": config.to_json()}) == config
+
+
+def test_only_what_is_set_is_written():
+    assert TFConfig().to_json() == "{}"
+    config = TFConfig(
+        cluster=Cluster({"chief": ["h:1"], "ps": ["h:2"]}),
+        task_type="ps",
+        task_index=0,
+        model_dir="/m",
+    )
+    assert json.loads(config.to_json()) == {
+        "cluster": {"chief": ["h:1"], "ps": ["h:2"]},
+        "task": {"type": "ps", "index": 0},
+        "model_dir": "/m",
+    }
+
+
+@pytest.mark.parametrize("config", ROUND_TRIPS)
+def test_a_config_can_be_copied_pickled_hashed_and_printed(config):
+    copies = [
+        copy.deepcopy(config),
+        copy.copy(config),
+        dataclasses.replace(config),
+        eval(repr(config)),
+        *(
+            pickle.loads(pickle.dumps(config, protocol))
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+        ),
+    ]
+    assert copies == [config] * len(copies)
+    assert {hash(each) for each in copies} == {hash(config)}
+
+
+def test_a_config_cannot_change():
+    jobs = {"chief": ["h:1"], "worker": ["h:2"]}
+    config = TFConfig(cluster=Cluster(jobs), task_type="worker", task_index=0)
+    jobs["worker"].append("h:3")
+    del jobs["chief"]
+    assert config.cluster == {"chief": ("h:1",), "worker": ("h:2",)}
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        config.cluster["ps"] = ("h:4",)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.task_index = 1
+
+
+def test_configs_differ_where_any_field_differs():
+    config = TFConfig(
+        cluster=Cluster({"chief": ["h:1"]}), task_type="chief", task_index=0
+    )
+    others = [
+        dataclasses.replace(config, cluster=Cluster({"chief": ["h:2"]})),
+        dataclasses.replace(config, task_type="evaluator"),
+        dataclasses.replace(config, task_index=None),
+        dataclasses.replace(config, model_dir="/m"),
+    ]
+    assert [config == other for other in others] == [False] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"cluster": {"chief": ("h:1",)}},
+            "TFConfig: cluster is {'chief': ('h:1',)}, not a Cluster; "
+            "use Cluster({...}), which copies and checks it",
+        ),
+        (
+            {"cluster": Cluster({"chief": ["h:1", "h:2"]})},
+            "TF_CONFIG: cluster['chief'] has 2 addresses. "
+            'The "cluster" in TF_CONFIG must have only one "chief" node. '
+            "Keep one, and list the others under 'worker'",
+        ),
+        (
+            {"task_type": "ps", "task_index": 0},
+            "TF_CONFIG: task.type is 'ps'. If \"cluster\" is not set in TF_CONFIG, "
+            "task type must be WORKER. Add the cluster, or leave task out",
+        ),
+        (
+            {"cluster": Cluster(CLUSTER), "task_type": "ps", "task_index": 2},
+            "TF_CONFIG: task.index is 2, but cluster['ps'] has 2 addresses, so it is "
+            "not a valid task_id; use 0 to 1",
+        ),
+        (
+            {"model_dir": ""},
+            "TF_CONFIG: model_dir is ''. model_dir in TF_CONFIG should be non-empty; "
+            "name a folder, or leave model_dir out",
+        ),
+    ],
+)
+def test_the_constructor_checks_too(fields, message):
+    with pytest.raises(ConfigError) as caught:
+        TFConfig(**fields)
+    assert str(caught.value) == message
+
+
+def test_any_json_is_a_config_or_a_config_error():
+    rng = random.Random(20240229)
+    scalars = [None, True, 0, 1, -1, 1.7, "", "1", "h:1", "h:2", "x\ny", "\ud800", []]
+    jobs = ["chief", "master", "worker", "ps", "evaluator", "", "other"]
+    keys = ["cluster", "task", "service", "model_dir", "session_master", "job"]
+
+    def anything(depth=3):
+        kind = rng.random() if depth else 0
+        if kind < 0.5:
+            return rng.choice(scalars)
+        if kind < 0.75:
+            return [anything(depth - 1) for _ in range(rng.randrange(4))]
+        return {rng.choice(jobs): anything(depth - 1) for _ in range(rng.randrange(3))}
+
+    def mostly(plausible):
+        return plausible if rng.random() < 0.8 else anything()
+
+    def tasks():
+        return [mostly(f"h:{rng.randrange(1, 99)}") for _ in range(rng.randrange(1, 3))]
+
+    def document():
+        chosen = {key: anything() for key in rng.sample(keys, rng.randrange(3))}
+        cluster = {job: mostly(tasks()) for job in rng.sample(jobs, rng.randrange(3))}
+        task = {
+            "type": mostly(rng.choice(jobs)),
+            "index": mostly(rng.choice([0, 1, "0"])),
+        }
+        return mostly(chosen | {"cluster": mostly(cluster), "task": mostly(task)})
+
+    configs, messages = 0, set()
+    for _ in range(10_000):
+        text = json.dumps(document())
+        requirements = {
+            "check_addresses": rng.random() < 0.5,
+            "chief_required": rng.random() < 0.5,
+            "task_required": rng.random() < 0.5,
+        }
+        try:
+            config = TFConfig.from_environ({"TF_CONFIG": text}, **requirements)
+        except ConfigError as error:
+            messages.add(str(error))
+        else:
+            again = TFConfig.from_environ(
+                {"TF_CONFIG": config.to_json()}, **requirements
+            )
+            assert again == config
+            configs += 1
+    # The seed reaches both outcomes, in many ways.
+    assert configs > 500
+    assert len(messages) > 500
+    assert {len(message.splitlines()) for message in messages} == {1}
+
+
+@pytest.mark.parametrize("module", [cluster, errors, role, tf_config])
+def test_tf_config_needs_nothing_but_the_standard_library(module):
+    layer = {each.__name__ for each in (cluster, errors, role)}
+    imported = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module)
+    top_level = {name.partition(".")[0] for name in imported - layer}
+    assert top_level <= sys.stdlib_module_names

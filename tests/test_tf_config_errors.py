@@ -1,0 +1,619 @@
+"""Every bad form of TF_CONFIG, and the one line that each of them ends in."""
+
+import json
+import re
+
+import pytest
+
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.tf_config import TFConfig
+
+CLUSTER = {
+    "chief": ["host0:2222"],
+    "ps": ["host1:2222", "host2:2222"],
+    "worker": ["host3:2222", "host4:2222", "host5:2222"],
+}
+WORKER_1 = {"type": "worker", "index": 1}
+EXAMPLE = (
+    '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
+    '"task": {"type": "worker", "index": 0}}'
+)
+
+
+def read(document, **requirements):
+    return TFConfig.from_environ({"TF_CONFIG": json.dumps(document)}, **requirements)
+
+
+NO_CHIEF = (
+    'If "cluster" is set in TF_CONFIG, it must have one "chief" node; '
+    "add 'chief' with one address (only multi-worker strategies need none)"
+)
+NOT_AN_OBJECT = f"not an object; use one such as {EXAMPLE}"
+NO_CLUSTER = "Add the cluster, or leave task out"
+
+
+def bad_text(text, message):
+    return pytest.param(text, ConfigError, message, id=repr(text[:20]))
+
+
+def bad(document, message, error=ConfigError):
+    text = json.dumps(document)
+    return pytest.param(text, error, message, id=text[:70])
+
+
+def bad_cluster(cluster, message, error=ConfigError):
+    return bad({"cluster": cluster, "task": WORKER_1}, message, error)
+
+
+def bad_address(address, message):
+    """A cluster with `address` as that of its chief; `message` follows "is"."""
+    return bad_cluster(
+        {"chief": [address], "worker": ["h:1", "h:2"]},
+        f"TF_CONFIG: cluster['chief'][0] is {message}",
+    )
+
+
+def bad_task(task, message, error=ConfigError):
+    return bad({"cluster": CLUSTER, "task": task}, message, error)
+
+
+def bad_index(index, message, error=ConfigError):
+    return bad_task({"type": "worker", "index": index}, message, error)
+
+
+def bad_local_task(task, message, error=ConfigError):
+    return bad({"task": task}, message, error)
+
+
+BAD_FORMS = [
+    # The JSON itself.
+    bad_text(
+        "",
+        "TF_CONFIG: not JSON (Expecting value: line 1 column 1 (char 0)): ''; "
+        f"use an object such as {EXAMPLE}",
+    ),
+    bad_text(
+        "chief",
+        "TF_CONFIG: not JSON (Expecting value: line 1 column 1 (char 0)): 'chief'; "
+        f"use an object such as {EXAMPLE}",
+    ),
+    bad_text(
+        "{'cluster': {}}",
+        "TF_CONFIG: not JSON (Expecting property name enclosed in double quotes: "
+        "line 1 column 2 (char 1)): \"{'cluster': {}}\"; "
+        f"use an object such as {EXAMPLE}",
+    ),
+    bad_text(
+        ' \n{"task":\n',
+        "TF_CONFIG: not JSON (Expecting value: line 3 column 1 (char 11)): "
+        f"' \\n{{\"task\":\\n'; use an object such as {EXAMPLE}",
+    ),
+    bad_text(
+        '{"cluster": {}} {}',
+        "TF_CONFIG: not JSON (Extra data: line 1 column 17 (char 16)): "
+        f"'{{\"cluster\": {{}}}} {{}}'; use an object such as {EXAMPLE}",
+    ),
+    bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),
+    bad([], f"TF_CONFIG: the JSON is [], {NOT_AN_OBJECT}"),
+    bad("worker", f"TF_CONFIG: the JSON is 'worker', {NOT_AN_OBJECT}"),
+    bad(7, f"TF_CONFIG: the JSON is 7, {NOT_AN_OBJECT}"),
+    bad(None, f"TF_CONFIG: the JSON is null, {NOT_AN_OBJECT}"),
+    bad(True, f"TF_CONFIG: the JSON is true, {NOT_AN_OBJECT}"),
+    # The form of the cluster.
+    *(
+        bad_cluster(
+            cluster,
+            f"TF_CONFIG: cluster is {value}, not an object; use one such as "
+            '{"chief": ["host0:2222"], "worker": ["host1:2222"]}',
+            ConfigTypeError,
+        )
+        for cluster, value in [
+            (["h:1"], "['h:1']"),
+            ([], "[]"),
+            ("h:1", "'h:1'"),
+            (7, "7"),
+            (False, "false"),
+            (None, "null"),
+        ]
+    ),
+    *(
+        bad_cluster(
+            {"chief": ["h:1"], "worker": tasks},
+            f"TF_CONFIG: cluster['worker'] is {value}, not a list; "
+            'use a list of addresses such as ["host:2222"]',
+            ConfigTypeError,
+        )
+        for tasks, value in [("h:2", "'h:2'"), (2, "2"), (None, "null")]
+    ),
+    *(
+        bad_cluster(
+            {"chief": ["h:1"], "worker": ["h:2", address]},
+            f"TF_CONFIG: cluster['worker'][1] is {value}, not a string; "
+            'use an address such as "host:2222"',
+            ConfigTypeError,
+        )
+        for address, value in [
+            (2222, "2222"),
+            (None, "null"),
+            (["h:3"], "['h:3']"),
+            ({"host": "h", "port": 3}, "{'host': 'h', 'port': 3}"),
+        ]
+    ),
+    bad_cluster(
+        {"": ["h:1"]},
+        "TF_CONFIG: cluster has the job name '', which is empty; "
+        "use a task type such as 'worker'",
+    ),
+    bad_cluster(
+        {"chief": ["h:1"], "worker": []},
+        "TF_CONFIG: cluster['worker'] is [], a job without tasks; "
+        "list its addresses, or leave the job out",
+    ),
+    bad_cluster(
+        {"chief": {}},
+        "TF_CONFIG: cluster['chief'] is {}, a job without tasks; "
+        "list its addresses, or leave the job out",
+    ),
+    *(
+        bad_cluster(
+            {"chief": ["h:1"], "worker": tasks},
+            f"TF_CONFIG: cluster['worker'] has the indexes {indexes}; "
+            "name each index from 0 to 1 once, or use a list of addresses",
+        )
+        for tasks, indexes in [
+            ({"0": "h:2", "2": "h:3"}, "['0', '2']"),
+            ({"1": "h:2", "2": "h:3"}, "['1', '2']"),
+            ({"0": "h:2", "one": "h:3"}, "['0', 'one']"),
+            ({"0": "h:2", "00": "h:3"}, "['0', '00']"),
+        ]
+    ),
+    # The chief.
+    bad_cluster(
+        {"worker": ["h:1", "h:2"], "ps": ["h:3"]},
+        f"TF_CONFIG: cluster has the jobs ['worker', 'ps']. {NO_CHIEF}",
+    ),
+    bad(
+        {"cluster": {"worker": ["h:1"]}, "task": {"type": "evaluator", "index": 0}},
+        f"TF_CONFIG: cluster has the jobs ['worker']. {NO_CHIEF}",
+    ),
+    bad_cluster(
+        {"chief": ["h:1", "h:2"], "worker": ["h:3", "h:4"]},
+        "TF_CONFIG: cluster['chief'] has 2 addresses. "
+        'The "cluster" in TF_CONFIG must have only one "chief" node. '
+        "Keep one, and list the others under 'worker'",
+    ),
+    bad_cluster(
+        {"master": ["h:1", "h:2", "h:3"], "worker": ["h:4", "h:5"]},
+        "TF_CONFIG: cluster['master'] has 3 addresses. "
+        'The "cluster" in TF_CONFIG must have only one "master" node. '
+        "Keep one, and list the others under 'worker'",
+    ),
+    bad_cluster(
+        {"master": ["h:1"], "chief": ["h:2"], "worker": ["h:3", "h:4"]},
+        "TF_CONFIG: cluster has both the jobs 'chief' and 'master'. "
+        "If `master` node exists in `cluster`, job `chief` is not supported. "
+        "Keep 'chief', and list the other address under 'worker'",
+    ),
+    # The form of the task.
+    *(
+        bad_task(
+            task,
+            f"TF_CONFIG: task is {value}, not an object; "
+            'use one such as {"type": "worker", "index": 0}',
+        )
+        for task, value in [
+            ("worker", "'worker'"),
+            (["worker", 0], "['worker', 0]"),
+            ([], "[]"),
+            (1, "1"),
+            (None, "null"),
+        ]
+    ),
+    # The type of the task.
+    bad(
+        {"cluster": CLUSTER},
+        'TF_CONFIG: task.type is missing. If "cluster" is set in TF_CONFIG, task type '
+        "must be set; use one of ['chief', 'ps', 'worker', 'evaluator']",
+    ),
+    bad(
+        {"cluster": {"master": ["h:1"]}, "task": {"index": 0}},
+        'TF_CONFIG: task.type is missing. If "cluster" is set in TF_CONFIG, task type '
+        "must be set; use one of ['master']",
+    ),
+    *(
+        bad_task(
+            {"type": task_type, "index": 0},
+            f'TF_CONFIG: task.type is {value}. If "cluster" is set in TF_CONFIG, task '
+            "type must be set; use one of ['chief', 'ps', 'worker', 'evaluator']",
+        )
+        for task_type, value in [("", "''"), (None, "null"), (0, "0"), ([], "[]")]
+    ),
+    *(
+        bad_task(
+            {"type": task_type, "index": 0},
+            f"TF_CONFIG: task.type is {value}, which is not a valid task_type in this "
+            "cluster; use one of ['chief', 'ps', 'worker', 'evaluator']",
+        )
+        for task_type, value in [
+            ("wroker", "'wroker'"),
+            ("Worker", "'Worker'"),
+            ("master", "'master'"),
+            (5, "5"),
+            (True, "true"),
+            (["worker"], "['worker']"),
+            ({"worker": 0}, "{'worker': 0}"),
+        ]
+    ),
+    bad(
+        {"cluster": {"master": ["h:1"]}, "task": {"type": "evaluator", "index": 0}},
+        "TF_CONFIG: task.type is 'evaluator'. If `master` node exists in `cluster`, "
+        "task_type `evaluator` is not supported. Rename the job 'master' to 'chief'",
+    ),
+    # The index of the task.
+    bad_task(
+        {"type": "worker"},
+        'TF_CONFIG: task.index is missing. If "cluster" is set in TF_CONFIG, task '
+        "index must be set; use 0 to 2",
+    ),
+    bad_task(
+        {"type": "evaluator"},
+        'TF_CONFIG: task.index is missing. If "cluster" is set in TF_CONFIG, task '
+        "index must be set; use 0 or more",
+    ),
+    bad_index(
+        None,
+        'TF_CONFIG: task.index is null. If "cluster" is set in TF_CONFIG, task '
+        "index must be set; use 0 to 2",
+    ),
+    *(
+        bad_index(
+            index,
+            f"TF_CONFIG: task.index is {value}, not a whole number; use 0 to 2",
+            error,
+        )
+        for index, value, error in [
+            (1.7, "1.7", ConfigError),
+            (1.0, "1.0", ConfigError),
+            (True, "true", ConfigError),
+            ("x", "'x'", ConfigError),
+            ("", "''", ConfigError),
+            ("1.0", "'1.0'", ConfigError),
+            ("1_0", "'1_0'", ConfigError),
+            ([1], "[1]", ConfigTypeError),
+            ({"0": 1}, "{'0': 1}", ConfigTypeError),
+        ]
+    ),
+    *(
+        bad_index(
+            index,
+            "TF_CONFIG: task.index is -1. Task index must be non-negative number. "
+            "Use 0 to 2",
+        )
+        for index in [-1, "-1"]
+    ),
+    bad_task(
+        {"type": "evaluator", "index": -2},
+        "TF_CONFIG: task.index is -2. Task index must be non-negative number. "
+        "Use 0 or more",
+    ),
+    *(
+        bad_index(
+            index,
+            f"TF_CONFIG: task.index is {int(index)}, but cluster['worker'] has 3 "
+            "addresses, so it is not a valid task_id; use 0 to 2",
+        )
+        for index in [3, "7", 10**12]
+    ),
+    bad_task(
+        {"type": "chief", "index": 1},
+        "TF_CONFIG: task.index is 1, but cluster['chief'] has 1 address, so it is "
+        "not a valid task_id; use 0",
+    ),
+    # A task without a cluster.
+    *(
+        bad_local_task(
+            {"type": task_type, "index": 0},
+            f'TF_CONFIG: task.type is {value}. If "cluster" is not set in TF_CONFIG, '
+            f"task type must be WORKER. {NO_CLUSTER}",
+        )
+        for task_type, value in [
+            ("chief", "'chief'"),
+            ("evaluator", "'evaluator'"),
+            ("", "''"),
+            (None, "null"),
+            (["worker"], "['worker']"),
+        ]
+    ),
+    *(
+        bad_local_task(
+            {"type": "worker", "index": index},
+            f'TF_CONFIG: task.index is {index}. If "cluster" is not set in TF_CONFIG, '
+            f"task index must be 0. {NO_CLUSTER}",
+        )
+        for index in [1, -1]
+    ),
+    *(
+        bad_local_task(
+            {"index": index},
+            f"TF_CONFIG: task.index is {value}, not a whole number; use 0",
+            error,
+        )
+        for index, value, error in [
+            (None, "null", ConfigTypeError),
+            ([], "[]", ConfigTypeError),
+            (0.0, "0.0", ConfigError),
+            (False, "false", ConfigError),
+        ]
+    ),
+    # Addresses.
+    *(
+        bad_address(address, f"'{address}', which has a scheme; leave out '{scheme}'")
+        for address, scheme in [
+            ("grpc://host:1", "grpc://"),
+            ("http://host:1", "http://"),
+            ("://host:1", "://"),
+        ]
+    ),
+    *(
+        bad_address(
+            address,
+            f"'{address}', which has no port; use 'host:port', such as 'host0:2222'",
+        )
+        for address in ["host", "", "[::1]", "[::1]2222"]
+    ),
+    *(
+        bad_address(
+            f"host:{port}",
+            f"'host:{port}', whose port is '{port}'; use a number from 1 to 65535",
+        )
+        for port in ["", "x", "-1", "+1", "1.5", "65536", "99999", "\u0663"]
+    ),
+    bad_address(
+        ":2222",
+        "':2222', which has no host; use 'host:port', such as 'host0:2222'",
+    ),
+    *(
+        bad_address(
+            address,
+            f"{address!r}, which has white space or a control character in it; "
+            "use 'host:port'",
+        )
+        for address in ["host :1", " host:1", "host:1\n", "host:\t1", "ho\0st:1"]
+    ),
+    *(
+        bad_address(
+            address,
+            f"'{address}', which has more than one colon; use 'host:port', and "
+            "brackets around an IPv6 address, such as '[::1]:2222'",
+        )
+        for address in ["::1:2222", "host:1:2"]
+    ),
+    *(
+        bad_address(
+            address,
+            f"'{address}', which is no IPv6 address in brackets; "
+            "use one such as '[::1]:2222'",
+        )
+        for address in ["[host]:1", "[]:1", "[1.2.3.4]:1"]
+    ),
+    *(
+        bad_address(
+            address,
+            f"'{address}', whose host is not a name or an IP address; use 'host:port'",
+        )
+        for address in ["host/path:1", "user@host:1"]
+    ),
+    bad_cluster(
+        {"chief": ["h:1"], "worker": ["h:2", "h:2"]},
+        "TF_CONFIG: cluster['worker'][1] is 'h:2', the same address as "
+        "cluster['worker'][0]; give every task an address of its own",
+    ),
+    bad_cluster(
+        {"chief": ["Host:1"], "worker": ["h:2", "host:1"]},
+        "TF_CONFIG: cluster['worker'][1] is 'host:1', the same address as "
+        "cluster['chief'][0]; give every task an address of its own",
+    ),
+    # The settings.
+    *(
+        bad(
+            {"service": service},
+            f"TF_CONFIG: service is {value}. "
+            'If "service" is set in TF_CONFIG, it must be a dict. '
+            f"Given {kind}; use an object, or leave service out",
+            ConfigTypeError,
+        )
+        for service, value, kind in [
+            (789, "789", "int"),
+            ([], "[]", "list"),
+            ("x", "'x'", "str"),
+            (False, "false", "bool"),
+        ]
+    ),
+    *(
+        bad(
+            {name: value},
+            f"TF_CONFIG: {name} is {written}, not a string; "
+            f"put it in quotes, or leave {name} out",
+        )
+        for name, value, written in [
+            ("session_master", 7, "7"),
+            ("eval_session_master", ["h:1"], "['h:1']"),
+            ("model_dir", False, "false"),
+            ("environment", {}, "{}"),
+            ("rpc_layer", 1.5, "1.5"),
+        ]
+    ),
+    bad(
+        {"model_dir": ""},
+        "TF_CONFIG: model_dir is ''. model_dir in TF_CONFIG should be non-empty; "
+        "name a folder, or leave model_dir out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "message"), BAD_FORMS)
+def test_a_bad_form_is_one_line_with_field_value_and_remedy(text, error, message):
+    with pytest.raises(ConfigError) as caught:
+        TFConfig.from_environ({"TF_CONFIG": text})
+    assert str(caught.value) == message
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, TypeError) == (error is ConfigTypeError)
+    assert len(message.splitlines()) == 1
+
+
+def test_a_job_name_that_is_not_a_string_is_a_type_error():
+    with pytest.raises(ConfigTypeError) as caught:
+        Cluster({7: ["h:1"]})
+    assert str(caught.value) == (
+        "TF_CONFIG: cluster has the job name 7, not a string; "
+        "use a task type such as 'worker'"
+    )
+
+
+# Each beside the mistake for which upstream's RunConfig raises it.
+UPSTREAM_PHRASES = [
+    (
+        {"cluster": {"worker": ["h:1"]}},
+        r'If "cluster" is set in TF_CONFIG, it must have one "chief" node',
+    ),
+    (
+        {"cluster": {"chief": ["h:1", "h:2"]}},
+        r'The "cluster" in TF_CONFIG must have only one "chief" node.',
+    ),
+    (
+        {"cluster": {"master": ["h:1", "h:2"]}},
+        r'The "cluster" in TF_CONFIG must have only one "master" node.',
+    ),
+    (
+        {"cluster": CLUSTER},
+        r'If "cluster" is set in TF_CONFIG, task type must be set',
+    ),
+    (
+        {"cluster": CLUSTER, "task": {"type": "ps"}},
+        r'If "cluster" is set in TF_CONFIG, task index must be set',
+    ),
+    (
+        {"cluster": CLUSTER, "task": {"type": "ps", "index": 2}},
+        "is not a valid task_id",
+    ),
+    (
+        {"cluster": CLUSTER, "task": {"type": "ps", "index": -1}},
+        r"Task index must be non-negative number.",
+    ),
+    (
+        {"cluster": CLUSTER, "task": {"type": "x", "index": 0}},
+        "is not a valid task_type",
+    ),
+    (
+        {"task": {"type": "chief", "index": 0}},
+        r'If "cluster" is not set in TF_CONFIG, task type must be WORKER.',
+    ),
+    (
+        {"task": {"type": "worker", "index": 1}},
+        r'If "cluster" is not set in TF_CONFIG, task index must be 0.',
+    ),
+    (
+        {"cluster": {"master": ["h:1"]}, "task": {"type": "evaluator", "index": 0}},
+        "If `master` node exists in `cluster`, task_type `evaluator` is not supported.",
+    ),
+    (
+        {"cluster": {"master": ["h:1"], "chief": ["h:2"]}},
+        r"If `master` node exists in `cluster`, job `chief` is not supported.",
+    ),
+    (
+        {"service": 789},
+        r'If "service" is set in TF_CONFIG, it must be a dict. Given',
+    ),
+    ({"model_dir": ""}, r"model_dir in TF_CONFIG should be non-empty"),
+]
+
+
+@pytest.mark.parametrize(("document", "phrase"), UPSTREAM_PHRASES)
+def test_upstream_finds_its_own_phrase_in_our_message(document, phrase):
+    with pytest.raises(ConfigError, match=phrase):
+        read(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (
+            {"service": 7, "cluster": {"chief": ["h:1", "h:2"]}},
+            "service is 7",
+        ),
+        (
+            {"cluster": {"chief": ["h0:0", "h:6:6"]}, "task": {"type": "x"}},
+            "cluster['chief'] has 2 addresses",
+        ),
+        (
+            {"cluster": {"worker": ["bad"]}, "task": {"type": "chief", "index": 0}},
+            "cluster has the jobs ['worker']",
+        ),
+        (
+            {"cluster": {"chief": ["bad"]}, "task": {"type": "x", "index": 0}},
+            "task.type is 'x'",
+        ),
+    ],
+)
+def test_of_several_mistakes_form_comes_first_then_chief_task_and_address(
+    document, field
+):
+    with pytest.raises(ConfigError, match=re.escape(f"TF_CONFIG: {field}")):
+        read(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"cluster": {"chief": ["h:1", "h:2"]}},
+            'must have only one "chief" node',
+        ),
+        (
+            {"cluster": {"worker": ["h:1"]}, "task": WORKER_1},
+            "task.index is 1, but cluster['worker'] has 1 address",
+        ),
+        (
+            {"cluster": {"worker": ["h:1"]}, "task": {"index": None}},
+            "task.index is null",
+        ),
+        (
+            {"cluster": {"worker": ["h:1"]}, "task": {"type": ""}},
+            "task.type is ''",
+        ),
+        ({"cluster": {"worker": [1]}}, "cluster['worker'][0] is 1, not a string"),
+    ],
+)
+def test_what_is_there_is_checked_even_where_nothing_is_required(document, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read(
+            document,
+            check_addresses=False,
+            chief_required=False,
+            task_required=False,
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 3_000_000,
+        '{"cluster": ' * 300_000,
+        '{"service": ' + "[" * 300_000 + "]" * 300_000 + "}",
+        '{"task": {"type": "worker", "index": ' + "9" * 100_000 + "}}",
+        '{"task": {"type": "worker", "index": "' + "9" * 1_000_000 + '"}}',
+        '{"cluster": {"' + "j" * 1_000_000 + '": []}}',
+        json.dumps(
+            {"cluster": {"chief": ["h" * 1_000_000]}, "task": {"type": "chief"}}
+        ),
+        json.dumps({"cluster": {f"job{i}": ["h:1"] for i in range(50_000)}}),
+        json.dumps({"cluster": [[["x" * 99] * 99] * 99]}),
+    ],
+    ids=lambda text: text[:36],
+)
+def test_megabytes_of_nonsense_end_in_one_short_line(text):
+    with pytest.raises(ConfigError) as caught:
+        TFConfig.from_environ({"TF_CONFIG": text})
+    assert len(str(caught.value)) < 1000
+    assert len(str(caught.value).splitlines()) == 1
