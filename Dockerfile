@@ -18,7 +18,7 @@ RUN pip install --no-cache-dir --constraint constraints/tf-2.21.txt \
 
 COPY examples examples
 
-# Nothing that trains needs root. A volume mounted on /model starts as its owner's.
+# Training needs no root. A new volume mounted on /model takes over its owner.
 RUN useradd --create-home trainer && install --directory --owner=trainer /model
 USER trainer
 VOLUME /model

@@ -33,9 +33,7 @@ def check_python(session):
     if not first <= current <= last:
         session.error(
             "TensorFlow {} needs Python {}.{} to {}.{}, and nox runs on {}.{}; make "
-            ".venv with one of those".format(
-                NEWEST_TENSORFLOW, *first, *last, *current
-            )
+            ".venv with one of those".format(NEWEST_TENSORFLOW, *first, *last, *current)
         )
 
 

@@ -42,12 +42,9 @@ def main(argv=None) -> int:
     try:
         options = _parse(argv)
         return options.command(options)
-    except UsageError as error:
-        failure, status = error, 2
     except EstimatorRuntimeError as error:
-        failure, status = error, 1
-    print(f"{_NAME}: error: {failure}", file=sys.stderr)
-    return status
+        print(f"{_NAME}: error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 class _Parser(argparse.ArgumentParser):

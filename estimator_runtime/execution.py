@@ -30,8 +30,8 @@ def execute(code, module, at_end=lambda: None):
         return 0
     except SystemExit:
         raise
-    except BaseException as error:
-        failure = error.with_traceback(error.__traceback__.tb_next)
+    except BaseException as error:  # noqa: BLE001 - all that python reports
+        failure = _without_our_frame(error)
     finally:
         at_end()
     # Not in the except block: the hook must not find an exception being handled.
@@ -86,9 +86,14 @@ def _call_hook(failure):
         hook(type(failure), failure, failure.__traceback__)
     except SystemExit:
         raise
-    except BaseException as error:
-        return error.with_traceback(error.__traceback__.tb_next)
+    except BaseException as error:  # noqa: BLE001 - all that python reports
+        return _without_our_frame(error)
     return None
+
+
+def _without_our_frame(error):
+    traceback = error.__traceback__
+    return error.with_traceback(traceback and traceback.tb_next)
 
 
 def _print(error):

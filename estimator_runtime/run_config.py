@@ -136,6 +136,9 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         # Not super(): the frozen Estimator calls this with configs of other classes.
         with settings.errors_of_frozen_class():
             changed = StockRunConfig.replace(self, **kwargs)
+        coordinated = getattr(changed, "_distribute_coordinator_mode", None)
+        if kwargs.get("session_config") is not None and not coordinated:
+            changed._maybe_overwrite_session_config_for_distributed_training()
         strategies.adapt(changed.train_distribute, changed.eval_distribute)
         return changed
 
@@ -214,14 +217,15 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         The frozen class makes a config with filters when there is none, and leaves
         one of the user's without: its session then waits for every other worker.
         """
-        mine = self._session_config
+        mine = self.session_config
         super()._maybe_overwrite_session_config_for_distributed_training()
         if mine is None or mine.device_filters or not self._cluster_spec:
             return
         usual = self._get_default_session_config_distributed()
         if usual is not None:
-            self._session_config = copy.deepcopy(mine)
-            self._session_config.device_filters.extend(usual.device_filters)
+            session_config = copy.deepcopy(mine)
+            session_config.device_filters.extend(usual.device_filters)
+            self._session_config = session_config
 
 
 def _check_tf_config(model_dir, *, coordinated):

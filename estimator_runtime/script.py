@@ -81,7 +81,7 @@ def run_script(path, arguments):
         raise _unparsable(path, error) from error
     main = _become_main(loader)
     main.__file__ = file
-    main.__cached__ = None
+    vars(main)["__cached__"] = None
     sys.argv = [path, *arguments]
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     # python flushes when a script ends, before it reports an exception or the
@@ -106,7 +106,7 @@ def run_module(name, arguments):
         raise UsageError(f"{error}; {_module_remedy(name)}") from error
     except SystemExit:
         raise
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - all that python reports
         failure = error.with_traceback(_program_frames(error.__traceback__))
     else:
         sys.argv[0] = spec.origin
@@ -173,7 +173,7 @@ def _become_main(loader):
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
     # exec() would put the dict there; in __main__ it is the module.
-    main.__builtins__ = builtins
+    vars(main)["__builtins__"] = builtins
     sys.modules["__main__"] = main
     # multiprocessing's other name for it, under which spawned children send back what
     # they make; it took the old module when it was imported.

@@ -8,13 +8,14 @@ from tensorflow.python.training import monitored_session
 
 from estimator_runtime.compat import seam
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.loop.monitored import LoopSession
 
 _USE_DEFAULT = object()
 _train = tf.compat.v1.train
 
 
 @seam.replaces("tensorflow.python.training.training")
-def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
+def MonitoredTrainingSession(
     master="",
     is_chief=True,
     checkpoint_dir=None,
@@ -43,12 +44,13 @@ def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
         master: Session target: "" for this process, or "grpc://host:port".
         is_chief: Whether this task initializes or restores the variables, saves
             checkpoints and writes summaries. The others wait for it.
-        checkpoint_dir: Folder to restore from and save to; None does neither.
+        checkpoint_dir: Folder to restore from and save to, as str or `os.PathLike`;
+            None does neither.
         scaffold: `tf.compat.v1.train.Scaffold`, or None for a default one.
         hooks: Hooks that run in every task.
         chief_only_hooks: Hooks that run in the chief, before the others.
         save_checkpoint_secs: Seconds between checkpoints; 600 if neither interval
-            is given. If both are, this one counts. None or 0 turns it off.
+            is given. None or 0 turns it off.
         save_summaries_steps: Steps between summaries; 100 if neither interval is
             given. None or 0 turns it off.
         save_summaries_secs: Seconds between summaries; off by default.
@@ -66,6 +68,7 @@ def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
     Raises:
         ConfigError: If the chief cannot write `checkpoint_dir`.
         RuntimeError: If called in eager mode, outside of any graph.
+        ValueError: If both intervals of checkpoints, or of summaries, are given.
     """
     if tf.executing_eagerly():
         raise RuntimeError(
@@ -78,8 +81,11 @@ def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
     save_summaries_steps, save_summaries_secs = _interval(
         save_summaries_steps, save_summaries_secs, default=(100, None)
     )
+    # TensorFlow's own hooks take no path objects.
+    checkpoint_dir = checkpoint_dir and os.fspath(checkpoint_dir)
+    summary_dir = summary_dir and os.fspath(summary_dir)
     if is_chief and checkpoint_dir:
-        _check_writable(os.fspath(checkpoint_dir))
+        _check_writable(checkpoint_dir)
     scaffold = scaffold or _train.Scaffold()
     common = {
         "scaffold": scaffold,
@@ -115,7 +121,7 @@ def MonitoredTrainingSession(  # noqa: N802 (TensorFlow's name)
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
         all_hooks = list(hooks or ())
-    return _train.MonitoredSession(
+    return LoopSession(
         session_creator=creator,
         hooks=all_hooks,
         stop_grace_period_secs=stop_grace_period_secs,

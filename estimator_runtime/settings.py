@@ -22,7 +22,8 @@ class _Number:
         remedy = f"{rule}; give a number of {self.unit}, or None"
         if not isinstance(value, numbers.Real):
             raise ConfigTypeError(f"RunConfig: {name} is {_shown(value)}, but {remedy}")
-        if not (value >= self.least if self.inclusive else value > self.least):
+        number = float(value)
+        if not (number >= self.least if self.inclusive else number > self.least):
             raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
 
 
@@ -33,9 +34,7 @@ _NUMBERS = {
     "keep_checkpoint_max": _Number(unit="checkpoints", least=0, inclusive=True),
     "keep_checkpoint_every_n_hours": _Number(unit="hours", least=0, inclusive=False),
     "log_step_count_steps": _Number(unit="steps", least=0, inclusive=False),
-    "session_creation_timeout_secs": _Number(
-        unit="seconds", least=0, inclusive=False
-    ),
+    "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
 
@@ -130,4 +129,5 @@ def _check_integer(name, value):
 
 
 def _shown(value):
-    return f"{value!r} ({type(value).__name__})"
+    text = " ".join(repr(value).split())  # a proto's has several lines
+    return f"{text} ({type(value).__name__})"

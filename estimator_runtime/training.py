@@ -1,12 +1,11 @@
 """train_and_evaluate: what each task of a training job does."""
 
-import os
 import socket
 
+from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.tf_config import TFConfig
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
@@ -24,18 +23,17 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
         eval_spec: `tf.estimator.EvalSpec`.
 
     Returns:
-        The evaluation metrics and the export results of a local run, as a tuple;
-        (None, None) in a cluster or where nothing was left to train.
+        The evaluation metrics and the export results of a local run, as a tuple,
+        (None, None) if nothing was left to train; None in a cluster.
 
     Raises:
-        ConfigError: If a task's address cannot be reached by anyone: port 0, or a
-            host name that does not resolve.
-        ValueError: As TensorFlow's, for arguments of the wrong type.
+        ConfigError: If a task's address cannot be reached by anyone: port 0, a host
+            name that does not resolve, or what is no address.
+        TypeError: As TensorFlow's, for arguments of the wrong type.
+        ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
-    tf_config = TFConfig.from_environ(
-        os.environ, chief_required=False, task_required=False
-    )
-    check_reachable(tf_config.cluster)
+    cluster = getattr(getattr(estimator, "config", None), "cluster_spec", None)
+    check_reachable(cluster.as_dict() if cluster else {})
     return stock_train_and_evaluate(estimator, train_spec, eval_spec)
 
 
@@ -47,10 +45,13 @@ def check_reachable(cluster, resolve=socket.getaddrinfo):
         resolve: Looks up (host, port); raises OSError if the name is unknown.
 
     Raises:
-        ConfigError: If a cluster of several tasks has port 0, or an unknown host.
+        ConfigError: If a cluster of several tasks has port 0, an unknown host, or
+            an address that is no "host:port" of its own.
     """
     if sum(map(len, cluster.values())) < 2:
         return  # a single task runs in its own process and dials nobody
+    # With a strategy, the RunConfig has not looked at the addresses.
+    Cluster(cluster).check_addresses()
     for job, addresses in cluster.items():
         for index, address in enumerate(addresses):
             host, _, port = address.rpartition(":")
@@ -62,9 +63,10 @@ def check_reachable(cluster, resolve=socket.getaddrinfo):
                 )
             try:
                 resolve(host.strip("[]"), int(port))
-            except OSError as error:
+            # UnicodeError: the name is too long, or has two dots in a row.
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or error
                 raise ConfigError(
-                    f"{where}, but the host {host!r} cannot be resolved "
-                    f"({error.strerror or error}); give a name or IP address that "
-                    "every task can reach"
+                    f"{where}, but the host {host!r} cannot be resolved ({reason}); "
+                    "give a name or IP address that every task can reach"
                 ) from error

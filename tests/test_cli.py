@@ -53,7 +53,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, line",
+    ("arguments", "line"),
     [
         ([], "no COMMAND given; see 'estimator-runtime --help'"),
         (
@@ -88,8 +88,7 @@ def folder(tmp_path):
         (["run", "train"], "script 'train' does not exist; did you mean 'train.py'?"),
         (
             ["run", "package/trai.py"],
-            "script 'package/trai.py' does not exist; "
-            "did you mean 'package/train.py'?",
+            "script 'package/trai.py' does not exist; did you mean 'package/train.py'?",
         ),
         (
             ["run", "package.train"],
@@ -143,7 +142,9 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):
     status, output, error = run(["train.py"], folder)
     assert (status, output) == (2, "")
-    assert error.startswith("estimator-runtime: error: argument COMMAND: invalid choice")
+    assert error.startswith(
+        "estimator-runtime: error: argument COMMAND: invalid choice"
+    )
     assert "'train.py' (choose from" in error
     assert error.endswith("run'); see 'estimator-runtime --help'\n") or (
         error.endswith("run); see 'estimator-runtime --help'\n")
@@ -151,9 +152,12 @@ def test_a_missing_command_is_named_with_the_ones_there_are(folder):
 
 
 @pytest.mark.parametrize(
-    "text, line",
+    ("text", "line"),
     [
-        ("a = 1\n\n  b = = 2  # two\n", "train.py:3: unexpected indent: b = = 2  # two"),
+        (
+            "a = 1\n\n  b = = 2  # two\n",
+            "train.py:3: unexpected indent: b = = 2  # two",
+        ),
         ("a = 1\nb = = 2  # two\n", "train.py:2: invalid syntax: b = = 2  # two"),
         ("print('größer'\n", "train.py:1: '(' was never closed: print('größer'"),
         ("if True:\n\tx = 1\n        y = 2\n", None),
@@ -228,7 +232,9 @@ def test_two_dashes_may_stand_before_the_program(folder):
     assert run(["run", "-m", "--", "package.train"], folder) == (0, "ran\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["run", "-h", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["run", "-h", "x"]]
+)
 def test_help_lists_the_exit_statuses(arguments, capsys):
     with pytest.raises(SystemExit) as exit_:
         main(arguments)

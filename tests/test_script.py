@@ -543,30 +543,15 @@ def test_ctrl_c_ends_the_process_by_the_signal(tmp_path):
         tmp_path,
         {
             "train.py": """
-                import atexit, threading
+                import atexit, signal
                 atexit.register(print, "at exit")
-                print("ready", flush=True)
-                threading.Event().wait()
+                signal.raise_signal(signal.SIGINT)
                 """
         },
     )
-
-    def interrupt(command):
-        with subprocess.Popen(
-            [*command, "train.py"],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            assert process.stdout.readline() == b"ready\n"
-            process.send_signal(signal.SIGINT)
-            output = process.communicate(timeout=TIMEOUT_SECS)
-            return process.returncode, *output
-
-    expected = interrupt(PLAIN)
-    assert expected[0] == -signal.SIGINT
-    assert interrupt(OURS) == expected
+    expected = run([*PLAIN, "train.py"], tmp_path)
+    assert expected[:2] == (-signal.SIGINT, b"at exit\n")
+    assert run([*OURS, "train.py"], tmp_path) == expected
 
 
 def test_a_reader_that_goes_away_ends_it_as_it_ends_python(tmp_path):

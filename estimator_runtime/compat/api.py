@@ -18,17 +18,16 @@ def provide_estimator(_module):
     # it would happen later and drop the attributes set here.
     importlib.import_module("tensorflow.compat.v1")
     importlib.import_module("tensorflow.compat.v2")
+    spec = importlib.util.find_spec("tensorflow_estimator")
+    [package] = (spec and spec.submodule_search_locations) or []
     for name, module in list(sys.modules.items()):
         if _API_MODULE.fullmatch(name) and hasattr(module, "__version__"):
-            _add(module, "_v1" if name.endswith(".v1") else "_v2")
+            _add(module, package, "_v1" if name.endswith(".v1") else "_v2")
 
 
-def _add(module, version):
-    package = importlib.util.find_spec("tensorflow_estimator")
-    folder = os.path.join(
-        os.path.dirname(package.origin), "python", "estimator", "api", version
-    )
+def _add(module, package, version):
     # For `import tensorflow.estimator`, which goes by the path, not the attribute.
+    folder = os.path.join(package, "python", "estimator", "api", version)
     if folder not in module.__path__:
         module.__path__ = [folder, *module.__path__]
     module.estimator = LazyLoader(

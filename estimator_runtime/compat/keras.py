@@ -81,8 +81,10 @@ def _api_modules():
 def _is_keras_3(value):
     # Told by its file: `import tensorflow.keras` gives the module another name. A
     # loader not yet used has none, and must not be asked: that would use it.
-    file = isinstance(value, types.ModuleType) and vars(value).get("__file__")
-    return bool(file) and os.path.join("keras", "_tf_keras", "") in file
+    if not isinstance(value, types.ModuleType):
+        return False
+    file = vars(value).get("__file__")
+    return os.path.join("keras", "_tf_keras", "") in (file or "")
 
 
 def _put_tf_keras_on_path():

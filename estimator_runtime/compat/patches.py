@@ -57,7 +57,7 @@ PATCHES = (
     ),
     Patch(
         name="tf_random_seed",
-        reason="initializers of tf.compat.v1.layers ignore it, so no two runs are equal",
+        reason="initializers of tf.compat.v1.layers ignore it: no two runs are equal",
         after="tensorflow_estimator",
         apply=_late("seeds:patch_estimator"),
     ),

@@ -53,6 +53,8 @@ def _holders():
             yield module
     # tf.estimator and its like copy the names of the module they stand for.
     for name in ("tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2"):
-        loader = vars(sys.modules[name]).get("estimator") if name in sys.modules else None
+        loader = (
+            vars(sys.modules[name]).get("estimator") if name in sys.modules else None
+        )
         if loader is not None and "RunConfig" in vars(loader):
             yield loader

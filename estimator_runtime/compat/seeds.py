@@ -40,11 +40,21 @@ def keras_seed(seed):
         return
     generators = _keras_backend()._SEED_GENERATOR
     before = getattr(generators, "generator", None)
-    generators.generator = random.Random(seed)
+    generators.generator = _Generator(seed)
     try:
         yield
     finally:
         generators.generator = before
+
+
+class _Generator(random.Random):
+    """Draws what Keras asks for: up to 2.18 at least, randint(1, 1e9).
+
+    Python 3.10 and 3.11 warn of the float, and 3.12 refuses it.
+    """
+
+    def randint(self, a, b):
+        return super().randint(int(a), int(b))
 
 
 def _keras_backend():

@@ -17,7 +17,9 @@ def adapt(*distribution_strategies):
     """
     for strategy in distribution_strategies:
         extended = getattr(strategy, "extended", None)
-        if isinstance(extended, mirrored_strategy.MirroredExtended) and _rings(extended):
+        if isinstance(extended, mirrored_strategy.MirroredExtended) and _rings(
+            extended
+        ):
             extended._collective_ops = cross_device_ops.ReductionToOneDevice()
             extended._cross_device_ops = extended._collective_ops
 

@@ -98,7 +98,7 @@ def test_a_strategy_given_twice_is_refused(name):
 
 def test_two_descriptions_of_the_cluster_are_refused(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(_task(_CHIEF, "chief", 0)))
-    with pytest.raises(ValueError, match="Cannot set both \"cluster_spec\" of TF_CONF"):
+    with pytest.raises(ValueError, match='Cannot set both "cluster_spec" of TF_CONF'):
         tf.estimator.RunConfig(
             experimental_distribute=DistributeConfig(_strategy(), None, _REMOTE)
         )

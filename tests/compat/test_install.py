@@ -133,9 +133,13 @@ def test_keras_3_bound_before_install_is_refused_in_one_line(too_early):
 def test_an_environment_that_asks_for_keras_3_is_refused_with_the_remedy():
     program = "import estimator_runtime; estimator_runtime.install()"
     result = _run(program, TF_USE_LEGACY_KERAS="0")
-    assert result.stderr.strip().splitlines()[-1].endswith(
-        "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
-        "2.21 need legacy Keras; unset it, or set it to 1"
+    assert (
+        result.stderr.strip()
+        .splitlines()[-1]
+        .endswith(
+            "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
+            "2.21 need legacy Keras; unset it, or set it to 1"
+        )
     )
 
 

@@ -15,7 +15,9 @@ def _patch(name, after, apply=lambda module: None, **when):
 def test_a_patch_waits_for_its_module_and_is_applied_right_after_the_import():
     sys.modules.pop("this", None)
     seen = []
-    patch.schedule(_patch("zen", "this", apply=lambda module: seen.append(module.s[:3])))
+    patch.schedule(
+        _patch("zen", "this", apply=lambda module: seen.append(module.s[:3]))
+    )
     assert seen == [] and "zen" not in patch.applied()
     import this  # noqa: F401
 

@@ -1,8 +1,8 @@
 """What the installed packages must be, asked of folders that claim to be packages."""
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +10,9 @@ import estimator_runtime
 from estimator_runtime.compat import versions
 from estimator_runtime.errors import CompatibilityError
 
-_CHECKOUT = os.path.dirname(os.path.dirname(estimator_runtime.__file__))
-_ASK = "from estimator_runtime.compat import versions; print(versions.check_installed())"
+_ASK = (
+    "from estimator_runtime.compat import versions; print(versions.check_installed())"
+)
 
 
 def _check(folder, packages):
@@ -26,9 +27,12 @@ def _check(folder, packages):
         info.mkdir()
         (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
         (info / "top_level.txt").write_text(module.name)
+    # Alone, without the site-packages that it may be installed in.
+    ours = Path(estimator_runtime.__file__).parent
+    (folder / "estimator_runtime").symlink_to(ours, target_is_directory=True)
     return subprocess.run(
         [sys.executable, "-S", "-c", _ASK],
-        env={"PYTHONPATH": f"{_CHECKOUT}{os.pathsep}{folder}"},
+        env={"PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         timeout=30,

@@ -1,0 +1,209 @@
+"""`tf.contrib.learn`'s RunConfig and ClusterConfig, as in TensorFlow 1.15."""
+
+import numbers
+import os
+import warnings
+from operator import attrgetter
+
+import tensorflow as tf
+
+from estimator_runtime import run_config, settings
+from estimator_runtime.compat.frozen import default_session_config
+from estimator_runtime.contrib.cluster_config import ClusterConfig
+from estimator_runtime.contrib.fingerprint import describe
+from estimator_runtime.contrib.place import Environment, Place, TaskType
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+__all__ = ["ClusterConfig", "Environment", "RunConfig", "TaskType"]
+
+_DEPRECATED = (
+    "estimator_runtime.contrib.learn.RunConfig is deprecated: use "
+    "estimator_runtime.RunConfig (tf.estimator.RunConfig), with a session_config "
+    "in place of num_cores, log_device_placement and gpu_memory_fraction"
+)
+# What a run may change without becoming another run.
+_NOT_IN_UID = (
+    "tf_random_seed",
+    "save_summary_steps",
+    "save_checkpoints_steps",
+    "save_checkpoints_secs",
+    "session_config",
+    "keep_checkpoint_max",
+    "keep_checkpoint_every_n_hours",
+    "log_step_count_steps",
+)
+
+
+class RunConfig(ClusterConfig, run_config.RunConfig):
+    """Deprecated: configuration of an Estimator, as `tf.contrib.learn` had it.
+
+    Every Estimator accepts it. `replace()`, `device_fn`, `train_distribute` and
+    whatever else is not described here is that of `estimator_runtime.RunConfig`.
+
+    Unlike in TensorFlow 1.15, values that no Estimator would take are refused here
+    and not later; `service` and `global_id_in_cluster` (None for a task that is not
+    listed in its cluster) have values; and `tf_config` reaches the sessions of an
+    Estimator (see `session_config` below), where 1.15 gave it to servers only.
+
+    Args:
+        master: See `ClusterConfig`.
+        num_cores: Threads within an op, and ops at a time; 0 for TensorFlow's choice.
+        log_device_placement: Whether to log on which device each op runs.
+        gpu_memory_fraction: Part of each GPU's memory to take at the start, 0 to 1.
+        tf_random_seed: Seed of random ops and initializers, or None.
+        save_summary_steps: Steps between summaries; 0 for none.
+        save_checkpoints_secs: Seconds between checkpoints. 0 is 600 s if no steps
+            are given and else None; None for no checkpoints by time.
+        save_checkpoints_steps: Steps between checkpoints, or None. With seconds as
+            well, no chief can train.
+        keep_checkpoint_max: Newest checkpoints to keep; None or 0 keeps all.
+        keep_checkpoint_every_n_hours: Beside those, keep one every so many hours.
+        log_step_count_steps: Steps between log lines, or None.
+        protocol: None, "grpc" or "grpc+verbs": what servers speak.
+        evaluation_master: See `ClusterConfig`.
+        model_dir: Folder of checkpoints and summaries; None takes TF_CONFIG's, if
+            any. If both are given they must be equal.
+        session_config: `tf.compat.v1.ConfigProto` to use in place of `tf_config`, as
+            it is: in a cluster no device filters are added. With None, and the
+            property stays None, an Estimator's copy of the config gets TensorFlow's
+            usual one with `tf_config` added, and with parameter servers the device
+            filters. (Exactly that usual one, given to `replace`, counts as None.)
+        session_creation_timeout_secs: Longest wait for a session, in seconds.
+
+    Raises:
+        ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
+        ConfigTypeError: (also a TypeError) If an argument has the wrong type.
+    """
+
+    tf_config = property(
+        attrgetter("_tf_config"),
+        doc="ConfigProto of num_cores, log_device_placement, gpu_memory_fraction.",
+    )
+
+    def __init__(
+        self,
+        master=None,
+        num_cores=0,
+        log_device_placement=False,
+        gpu_memory_fraction=1,
+        tf_random_seed=None,
+        save_summary_steps=100,
+        save_checkpoints_secs=0,
+        save_checkpoints_steps=None,
+        keep_checkpoint_max=5,
+        keep_checkpoint_every_n_hours=10000,
+        log_step_count_steps=100,
+        protocol=None,
+        evaluation_master="",
+        model_dir=None,
+        session_config=None,
+        session_creation_timeout_secs=7200,
+    ):
+        # Once per construction, at the caller's line: Python shows it once per line
+        # and to developers only, whom it is for. `replace` constructs nothing.
+        warnings.warn(_DEPRECATED, DeprecationWarning, stacklevel=2)
+        place = Place.from_environ(os.environ)
+        self._take(place, master, evaluation_master)
+        self._service = place.service
+        self._global_id_in_cluster = place.global_id
+        self._tf_config = _session_options(
+            num_cores, log_device_placement, gpu_memory_fraction
+        )
+        if save_checkpoints_secs == 0:
+            save_checkpoints_secs = 600 if save_checkpoints_steps is None else None
+        for name, value in {
+            "tf_random_seed": tf_random_seed,
+            "save_summary_steps": save_summary_steps,
+            "save_checkpoints_secs": save_checkpoints_secs,
+            "save_checkpoints_steps": save_checkpoints_steps,
+            "keep_checkpoint_max": keep_checkpoint_max,
+            "keep_checkpoint_every_n_hours": keep_checkpoint_every_n_hours,
+            "log_step_count_steps": log_step_count_steps,
+            "protocol": protocol,
+            "model_dir": model_dir,
+            "session_config": session_config,
+            "session_creation_timeout_secs": session_creation_timeout_secs,
+            "train_distribute": None,
+            "eval_distribute": None,
+            "experimental_distribute": None,
+            "experimental_max_worker_delay_secs": None,
+            "device_fn": None,
+            "checkpoint_save_graph_def": True,
+        }.items():
+            # One at a time: 1.15 has configs with both checkpoint intervals.
+            settings.check({name: value})
+            setattr(self, f"_{name}", value)
+        self._model_dir = place.resolve_model_dir(model_dir)
+
+    def training_session_kwargs(self, *args, **kwargs):
+        """As `estimator_runtime.RunConfig`'s, with `tf_config` where it applies."""
+        arguments = super().training_session_kwargs(*args, **kwargs)
+        if self.session_config is None:
+            arguments["config"] = self._usual_session_config()
+        return arguments
+
+    def uid(self, whitelist=None):
+        """Give text that is equal for equal configs, in this and any other process.
+
+        Args:
+            whitelist: Names of properties to leave out, which may differ then. None
+                leaves out seed, session_config, and how often to save, keep and log.
+
+        Returns:
+            One line, "name=value, ...", of what is not left out. Its form may change
+            with the version of this package.
+        """
+        left_out = {f"_{name}" for name in _NOT_IN_UID if whitelist is None}
+        left_out.update(f"_{name}" for name in whitelist or ())
+        state = {
+            name: vars(self)[name] for name in sorted(vars(self).keys() - left_out)
+        }
+        return ", ".join(f"{name}={describe(value)}" for name, value in state.items())
+
+    def _maybe_overwrite_session_config_for_distributed_training(self):
+        """Add `tf_config` to the session config of a config that had none.
+
+        The frozen class calls for this override to complete a session config, ours
+        calls it from `replace()`: the way in which an Estimator gives its copy of
+        the config TensorFlow's usual session config. Any other is left alone.
+        """
+        if self._session_config == default_session_config():
+            self._session_config = self._usual_session_config()
+
+    def _usual_session_config(self):
+        """Give a new session config: TensorFlow's usual one and `tf_config`."""
+        filtered = None
+        if self.num_ps_replicas:
+            # Without parameter servers, tasks have only each other to talk to.
+            filtered = self._get_default_session_config_distributed()
+        usual = filtered or default_session_config()
+        usual.MergeFrom(self.tf_config)
+        return usual
+
+
+def _session_options(num_cores, log_device_placement, gpu_memory_fraction):
+    """Make a ConfigProto of the three; None is as good as not given."""
+    whole = numbers.Integral
+    _check("num_cores", num_cores, whole, "a number of threads, or 0")
+    _check("log_device_placement", log_device_placement, whole, "a bool")
+    _check("gpu_memory_fraction", gpu_memory_fraction, numbers.Real, "a part of 1")
+    threads = None if num_cores is None else int(num_cores)
+    return tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads,
+        inter_op_parallelism_threads=threads,
+        log_device_placement=bool(log_device_placement),
+        gpu_options=tf.compat.v1.GPUOptions(
+            per_process_gpu_memory_fraction=gpu_memory_fraction
+        ),
+    )
+
+
+def _check(name, value, kind, remedy):
+    if value is None:
+        return
+    refused = f"RunConfig: {name} is {value!r} ({type(value).__name__})"
+    if not isinstance(value, kind):
+        raise ConfigTypeError(f"{refused}; give {remedy}")
+    # What an int32 field holds; fewer than 0 threads would abort the process.
+    if not 0 <= value < 2**31:
+        raise ConfigError(f"{refused}, which is out of range; give {remedy}")

@@ -1,0 +1,22 @@
+"""What all tests share. TensorFlow is not imported here: some tests are about that."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_tf_config(monkeypatch):
+    """Run on one machine, whatever the environment of the test run says."""
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+@pytest.fixture
+def set_tf_config(monkeypatch):
+    """Give a function that puts an object, or any text, into TF_CONFIG."""
+
+    def set_tf_config(content):
+        text = content if isinstance(content, str) else json.dumps(content)
+        monkeypatch.setenv("TF_CONFIG", text)
+
+    return set_tf_config

@@ -1,0 +1,198 @@
+"""The older RunConfig in real trainings: its tf_config reaches the sessions."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import estimator_runtime
+from estimator_runtime.contrib.learn import RunConfig
+
+estimator_runtime.install()
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:estimator_runtime.contrib.learn.RunConfig is:DeprecationWarning"
+)
+
+_PS_AND_WORKERS = {
+    "cluster": {"ps": ["p0:1"], "worker": ["w0:1", "w1:1"]},
+    "task": {"type": "worker", "index": 1},
+}
+_FILTERS = ["/job:ps", "/job:worker/task:1"]
+
+
+class _SeenConfigs(tf.estimator.SessionRunHook):
+    """Keeps the ConfigProto of every session it is used in."""
+
+    def __init__(self):
+        self.seen = []
+
+    def after_create_session(self, session, coord):
+        self.seen.append(session._config)
+
+
+def _input_fn():
+    x = np.linspace(-1, 1, 32, dtype=np.float32)
+    return tf.data.Dataset.from_tensors(({"x": x}, 3 * x + 1)).repeat(200)
+
+
+def _model_fn(features, labels, mode):
+    slope = tf.compat.v1.get_variable("slope", initializer=0.0)
+    offset = tf.compat.v1.get_variable("offset", initializer=0.0)
+    predicted = slope * features["x"] + offset
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions=predicted)
+    loss = tf.reduce_mean((predicted - labels) ** 2)
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.2).minimize(
+        loss, global_step=tf.compat.v1.train.get_global_step()
+    )
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def _config_of(estimator):
+    """Give the ConfigProto of the estimator's sessions, and check it is used."""
+    assert estimator._session_config == estimator.config.session_config
+    return estimator._session_config
+
+
+def test_an_estimator_trains_evaluates_and_predicts_with_tf_config(tmp_path, capfd):
+    config = RunConfig(
+        num_cores=3,
+        log_device_placement=True,
+        gpu_memory_fraction=0.25,
+        model_dir=tmp_path,
+    )
+    estimator, hook = tf.estimator.Estimator(_model_fn, config=config), _SeenConfigs()
+    estimator.train(_input_fn, hooks=[hook], max_steps=100)
+    assert estimator.evaluate(_input_fn, steps=1, hooks=[hook])["loss"] < 0.01
+    assert next(estimator.predict(_input_fn, hooks=[hook])) == pytest.approx(
+        -2, abs=0.1
+    )
+    assert hook.seen == [_config_of(estimator)] * 3
+    assert hook.seen[0].intra_op_parallelism_threads == 3
+    assert hook.seen[0].inter_op_parallelism_threads == 3
+    assert hook.seen[0].gpu_options.per_process_gpu_memory_fraction == 0.25
+    assert hook.seen[0].allow_soft_placement  # as in every Estimator's session
+    # What log_device_placement is for.
+    assert "slope: (VarHandleOp): /job:localhost" in "".join(capfd.readouterr())
+
+
+def test_the_config_itself_reports_what_1_15_did(tmp_path):
+    config = RunConfig(num_cores=3)
+    estimator = tf.estimator.Estimator(_model_fn, config=config, model_dir=tmp_path)
+    assert _config_of(estimator).intra_op_parallelism_threads == 3
+    assert config.session_config is None
+    assert config.model_dir is None
+    assert estimator.config.uid(["model_dir", "session_config"]) == config.uid(
+        ["model_dir", "session_config"]
+    )
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_session_config_of_your_own_is_used_as_it_is(replaced, set_tf_config):
+    own = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=5)
+    set_tf_config(_PS_AND_WORKERS)
+    make = RunConfig().replace if replaced else RunConfig
+    config = make(session_config=own)
+    estimator = tf.estimator.Estimator(_model_fn, config=config)
+    assert _config_of(estimator) == config.session_config == own
+
+
+def test_workers_with_parameter_servers_do_not_wait_for_each_other(set_tf_config):
+    set_tf_config(_PS_AND_WORKERS)
+    estimator = tf.estimator.Estimator(_model_fn, config=RunConfig(num_cores=3))
+    assert list(_config_of(estimator).device_filters) == _FILTERS
+    assert _config_of(estimator).intra_op_parallelism_threads == 3
+
+
+def test_a_training_session_of_your_own_gets_tf_config_too(set_tf_config):
+    set_tf_config(_PS_AND_WORKERS)
+    config = RunConfig(num_cores=3)
+    own = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=5)
+    estimator = tf.estimator.Estimator(_model_fn, config=config)
+    with tf.Graph().as_default():
+        assert config.training_session_kwargs()["config"] == _config_of(estimator)
+        assert RunConfig(session_config=own).training_session_kwargs()["config"] == own
+
+
+_TASK = """
+import sys
+import tensorflow as tf
+import estimator_runtime
+from estimator_runtime.contrib.learn import RunConfig
+
+estimator_runtime.install()
+
+def model_fn(features, labels, mode):
+    slope = tf.compat.v1.get_variable("slope", initializer=0.0)
+    step = tf.compat.v1.train.get_or_create_global_step()
+    loss = tf.reduce_mean((slope - 3) ** 2)
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])).repeat()
+
+config = RunConfig(num_cores=1, model_dir=sys.argv[1])
+config = config.replace(experimental_max_worker_delay_secs=0)
+estimator = tf.estimator.Estimator(model_fn, config=config)
+print(config.task_type, config.task_id, config.is_chief, flush=True)
+tf.estimator.train_and_evaluate(
+    estimator,
+    tf.estimator.TrainSpec(input_fn, max_steps=200),
+    tf.estimator.EvalSpec(input_fn, steps=1),
+)
+"""
+
+
+def test_worker_0_leads_a_cluster_with_a_ps_and_does_not_wait_for_worker_1(tmp_path):
+    ps_port, *worker_ports = _free_ports(3)
+    cluster = {
+        "ps": [f"localhost:{ps_port}"],
+        "worker": [f"localhost:{port}" for port in worker_ports],
+    }
+    with (
+        _started(cluster, "ps", tmp_path) as ps,
+        _started(cluster, "worker", tmp_path) as worker,
+    ):
+        out, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, err
+        assert ps.poll() is None  # it serves until it is stopped
+    assert out == "worker 0 True\n"
+    checkpoint = tf.train.latest_checkpoint(tmp_path)
+    assert tf.train.load_variable(checkpoint, "global_step") == 200
+    assert tf.train.load_variable(checkpoint, "slope") == pytest.approx(3, abs=0.01)
+
+
+@contextlib.contextmanager
+def _started(cluster, task_type, model_dir):
+    task = {"type": task_type, "index": 0}
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", _TASK, str(model_dir)],
+        env={
+            **os.environ,
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,98 @@
+"""The example, an untouched Estimator script, run as a user runs it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from estimator_runtime.compat import versions
+
+_SCRIPT = str(Path(__file__).parents[2] / "examples" / "digits.py")
+_RUNTIME = [sys.executable, "-m", "estimator_runtime", "run"]
+_HAS_ESTIMATOR = versions.parse(tf.__version__) < (2, 16)
+
+
+def _run(*command, cwd, **environ):
+    # Without what install() of this process left for its children.
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**inherited, **environ},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def _accuracy(result):
+    found = re.fullmatch(
+        r"held-out accuracy (\d\.\d+) after (\d+) steps", result.stdout.strip()
+    )
+    assert found, result.stdout + result.stderr
+    return float(found[1]), int(found[2])
+
+
+def test_the_example_trains_checkpoints_summarizes_exports_and_resumes(tmp_path):
+    flags = ["--model_dir", "model", "--max_steps", "600"]
+    result = _run(*_RUNTIME, _SCRIPT, *flags, cwd=tmp_path)
+    accuracy, steps = _accuracy(result)
+    assert (accuracy > 0.95, steps, result.returncode) == (True, 600, 0)
+    model = tmp_path / "model"
+    assert tf.train.latest_checkpoint(str(model)) == str(model / "model.ckpt-600")
+    assert list(model.glob("events.out.tfevents.*"))
+    assert list(model.glob("eval/events.out.tfevents.*"))
+    assert list(model.glob("export/*/*/saved_model.pb"))
+
+    flags[-1] = "700"
+    resumed = _run(*_RUNTIME, _SCRIPT, *flags, cwd=tmp_path)
+    assert _accuracy(resumed)[1] == 700
+    assert "Restoring parameters from model/model.ckpt-600" in resumed.stderr
+
+
+def test_plain_python_runs_the_example_only_where_tensorflow_has_estimators(tmp_path):
+    result = _run(sys.executable, _SCRIPT, "--max_steps", "100", cwd=tmp_path)
+    if _HAS_ESTIMATOR:
+        assert (_accuracy(result)[1], result.returncode) == (100, 0)
+    else:
+        assert result.returncode == 1
+        assert result.stderr.strip().endswith(
+            "AttributeError: module 'tensorflow' has no attribute 'estimator'"
+        )
+
+
+def test_a_bad_tf_config_ends_the_run_in_one_line_before_tensorflow_is_loaded(tmp_path):
+    result = _run(*_RUNTIME, _SCRIPT, cwd=tmp_path, TF_CONFIG='{"cluster": {"ps": []}}')
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "estimator-runtime: error: TF_CONFIG: cluster['ps'] is [], a job without "
+        "tasks; list its addresses, or leave the job out\n"
+    )
+
+
+def test_a_model_dir_that_cannot_be_made_is_named_in_the_scripts_own_traceback(
+    tmp_path,
+):
+    (tmp_path / "file").touch()
+    result = _run(*_RUNTIME, _SCRIPT, "--model_dir", "file/model", cwd=tmp_path)
+    last_line = result.stderr.strip().splitlines()[-1]
+    assert result.returncode == 1
+    assert "model_dir 'file/model' cannot be made: Not a directory" in last_line
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_the_command_explains_itself_without_tensorflow(tmp_path, flag):
+    program = (
+        "import sys\n"
+        "from estimator_runtime import cli\n"
+        "try:\n"
+        f"    cli.main([{flag!r}])\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, 'tensorflow' in sys.modules, 'numpy' in sys.modules)\n"
+    )
+    result = _run(sys.executable, "-c", program, cwd=tmp_path)
+    assert result.stdout.splitlines()[-1] == "0 False False"

@@ -1,0 +1,201 @@
+"""A model_fn as people wrote them: tf.compat.v1.layers, dropout and Adam."""
+
+import numpy as np
+import pytest
+
+import estimator_runtime as er
+
+er.install()
+
+import tensorflow as tf  # noqa: E402
+
+ModeKeys = tf.estimator.ModeKeys
+# The list reads no device's memory and runs no op.
+GPUS = tf.config.list_physical_devices("GPU")
+
+
+def model_fn(features, labels, mode, params):
+    """One hidden layer with dropout, on the device that `params` names."""
+    with tf.device(params.get("device")):
+        hidden = tf.compat.v1.layers.dense(features["pixels"], 64, tf.nn.relu)
+        hidden = tf.compat.v1.layers.dropout(hidden, 0.3, training=mode == "train")
+        logits = tf.compat.v1.layers.dense(hidden, 10)
+    if mode == ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    if mode == ModeKeys.EVAL:
+        accuracy = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=1))
+        return tf.estimator.EstimatorSpec(
+            mode, loss=loss, eval_metric_ops={"accuracy": accuracy}
+        )
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.005)
+    train_op = optimizer.minimize(loss, tf.compat.v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+class VariablesAtStart(tf.estimator.SessionRunHook):
+    """Reads every variable of a session before its first step."""
+
+    def after_create_session(self, session, coord):
+        variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+        self.values = session.run(variables)
+
+
+class Placement(tf.estimator.SessionRunHook):
+    """Tells the device of each op that took part in the last step."""
+
+    def before_run(self, run_context):
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        return tf.estimator.SessionRunArgs({}, options=options)
+
+    def after_run(self, run_context, run_values):
+        self.device = {
+            node.name: tf.DeviceSpec.from_string(node.device)
+            for graph in run_values.run_metadata.partition_graphs
+            for node in graph.node
+        }
+
+
+def test_a_model_of_v1_layers_learns_to_read_digits(digits, tmp_path):
+    config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
+    estimator = tf.estimator.Estimator(model_fn, config=config, params={})
+    untrained = estimator.evaluate(digits.held_out())
+
+    estimator.train(digits.to_train(), steps=300)
+
+    trained = estimator.evaluate(digits.held_out())
+    assert untrained["accuracy"] < 0.3
+    assert trained["accuracy"] >= 0.9
+    assert trained["loss"] < untrained["loss"]
+
+
+def test_a_second_run_goes_on_from_the_model_directory(digits, tmp_path):
+    config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
+    first = tf.estimator.Estimator(model_fn, config=config, params={})
+    first.train(digits.to_train(), steps=10)
+    at_end = {
+        name: first.get_variable_value(name) for name in first.get_variable_names()
+    }
+    accuracy_at_end = first.evaluate(digits.held_out())["accuracy"]
+
+    second = tf.estimator.Estimator(model_fn, config=config, params={})
+    start = VariablesAtStart()
+    second.train(digits.to_train(), max_steps=300, hooks=[start])
+
+    # Adam's two slots of each variable and its powers are among them.
+    assert set(start.values) == set(at_end)
+    assert {"dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1"} < set(at_end)
+    for name, value in at_end.items():
+        np.testing.assert_array_equal(start.values[name], value, err_msg=name)
+    assert start.values["global_step"] == 10
+    trained = second.evaluate(digits.held_out())
+    assert trained["global_step"] == 300
+    assert accuracy_at_end < 0.9 <= trained["accuracy"]
+
+
+def test_a_checkpoint_holds_the_model_that_predicts(digits, tmp_path):
+    config = tf.estimator.RunConfig(tmp_path)
+    estimator = tf.estimator.Estimator(model_fn, config=config, params={})
+    estimator.train(digits.to_train(), steps=100)
+
+    checkpoint = tf.train.load_checkpoint(str(tmp_path))
+
+    read = checkpoint.get_tensor
+    hidden = digits.held_out_images @ read("dense/kernel") + read("dense/bias")
+    logits = np.maximum(hidden, 0) @ read("dense_1/kernel") + read("dense_1/bias")
+    predicted = [each["logits"] for each in estimator.predict(digits.held_out())]
+    np.testing.assert_allclose(predicted, logits, atol=1e-4)
+    assert read("global_step") == 100
+    assert checkpoint.get_variable_to_shape_map() == {
+        "beta1_power": [],
+        "beta2_power": [],
+        "dense/bias": [64],
+        "dense/bias/Adam": [64],
+        "dense/bias/Adam_1": [64],
+        "dense/kernel": [64, 64],
+        "dense/kernel/Adam": [64, 64],
+        "dense/kernel/Adam_1": [64, 64],
+        "dense_1/bias": [10],
+        "dense_1/bias/Adam": [10],
+        "dense_1/bias/Adam_1": [10],
+        "dense_1/kernel": [64, 10],
+        "dense_1/kernel/Adam": [64, 10],
+        "dense_1/kernel/Adam_1": [64, 10],
+        "global_step": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "CPU:0",
+        pytest.param(
+            "GPU:0", marks=pytest.mark.skipif(not GPUS, reason="no GPU in this machine")
+        ),
+    ],
+)
+def test_a_model_trains_on_the_device_it_asks_for(device, digits, tmp_path):
+    session_config = tf.compat.v1.ConfigProto(
+        allow_soft_placement=True,  # for the ops that have no GPU kernel
+        gpu_options=tf.compat.v1.GPUOptions(allow_growth=True),
+    )
+    config = tf.estimator.RunConfig(
+        tmp_path, tf_random_seed=1, session_config=session_config
+    )
+    estimator = tf.estimator.Estimator(
+        model_fn, config=config, params={"device": f"/{device}"}
+    )
+    placement = Placement()
+
+    estimator.train(digits.to_train(), steps=300, hooks=[placement])
+
+    asked = tf.DeviceSpec.from_string(f"/{device}")
+    for name in (
+        "dense/kernel",
+        "gradients/dense/MatMul_grad/MatMul_1",
+        "Adam/update_dense/kernel/ResourceApplyAdam",
+    ):
+        got = placement.device[name]
+        assert (got.device_type, got.device_index) == (
+            asked.device_type,
+            asked.device_index,
+        ), name
+    assert estimator.evaluate(digits.held_out())["accuracy"] >= 0.9
+
+
+def test_soft_placement_of_the_session_config_reaches_the_session(digits, tmp_path):
+    def estimator(soft):
+        session_config = tf.compat.v1.ConfigProto(allow_soft_placement=soft)
+        return tf.estimator.Estimator(
+            model_fn,
+            config=tf.estimator.RunConfig(tmp_path, session_config=session_config),
+            params={"device": "/GPU:9"},  # nobody's machine has it
+        )
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:9"):
+        estimator(soft=False).train(digits.to_train(), steps=1)
+    estimator(soft=True).train(digits.to_train(), steps=1)
+
+
+def test_the_session_config_reaches_the_session_as_it_is(digits, tmp_path):
+    session_config = tf.compat.v1.ConfigProto(
+        allow_soft_placement=True,
+        log_device_placement=True,
+        gpu_options=tf.compat.v1.GPUOptions(
+            allow_growth=True, per_process_gpu_memory_fraction=0.25
+        ),
+    )
+
+    class SessionConfig(tf.estimator.SessionRunHook):
+        def after_create_session(self, session, coord):
+            self.value = session._config
+
+    estimator = tf.estimator.Estimator(
+        model_fn,
+        config=tf.estimator.RunConfig(tmp_path, session_config=session_config),
+        params={},
+    )
+    seen = SessionConfig()
+    estimator.train(digits.to_train(), steps=1, hooks=[seen])
+
+    assert seen.value == session_config

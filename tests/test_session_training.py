@@ -1,0 +1,273 @@
+"""Training through MonitoredTrainingSession, step by step as TensorFlow's does it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session, training_util
+
+import estimator_runtime as er
+
+train = tf.compat.v1.train
+STOCK = monitored_session.MonitoredTrainingSession
+
+
+class Recorder(train.SessionRunHook):
+    """Writes every call down; `act` is called with each event, and may raise."""
+
+    def __init__(self, name, log, act=lambda event: None):
+        self._name, self._log, self._act = name, log, act
+
+    def _record(self, event, *details):
+        self._log.append((self._name, event, *details))
+        self._act((event, *details))
+
+    def begin(self):
+        self._step = train.get_global_step()
+        self._batch = self._step.graph.get_tensor_by_name("batch:0")
+        self._record("begin", self._step.graph.finalized)
+
+    def after_create_session(self, session, coord):
+        step = session.run(self._step)
+        self._record("after_create_session", step, type(session), coord.should_stop())
+
+    def before_run(self, run_context):
+        fetches = sorted(run_context.original_args.fetches)
+        self._record("before_run", fetches, run_context.stop_requested)
+        return train.SessionRunArgs({"batch": self._batch})
+
+    def after_run(self, run_context, run_values):
+        self._record("after_run", run_values.results, run_context.stop_requested)
+
+    def end(self, session):
+        self._record("end", session.run(self._step))
+
+
+def build_model(steps_of_data=100):
+    """Build w -> 0.8 w, with data for so many steps; returns the fetches of a step."""
+    data = tf.compat.v1.data.make_one_shot_iterator(
+        tf.data.Dataset.range(steps_of_data)
+    )
+    batch = tf.identity(data.get_next(), "batch")
+    weight = tf.compat.v1.get_variable("weight", initializer=1.0)
+    global_step = train.get_or_create_global_step()
+    # Nothing else keeps hooks from reading the step when it has been increased.
+    read_before = training_util._get_or_create_global_step_read()
+    with tf.control_dependencies([batch, read_before]):
+        loss = tf.square(weight)
+    tf.compat.v1.summary.scalar("loss", loss)
+    train_op = train.GradientDescentOptimizer(0.1).minimize(loss, global_step)
+    return {"train_op": train_op, "loss": loss}
+
+
+def run(function, log, *hooks, steps_of_data=100, **arguments):
+    """Train until a hook or the data stops it; losses and exception go to the log."""
+    with tf.Graph().as_default():
+        fetches = build_model(steps_of_data)
+        try:
+            with function(hooks=hooks, **arguments) as session:
+                while not session.should_stop():
+                    log.append(round(float(session.run(fetches)["loss"]), 4))
+        except ValueError as error:
+            log.append(str(error))
+        log.append("out")
+    return log
+
+
+def logs_of_both(train_with, tmp_path):
+    """Log of the same training with ours and with TensorFlow's session."""
+    logs = []
+    for function in er.MonitoredTrainingSession, STOCK:
+        folder = tmp_path / function.__module__
+        logs.append(train_with(function, [], str(folder)))
+    return logs
+
+
+def stop_at(step):
+    return train.StopAtStepHook(last_step=step)
+
+
+def checkpoint_steps(folder):
+    paths = tf.train.get_checkpoint_state(folder).all_model_checkpoint_paths
+    return [int(path.rpartition("-")[2]) for path in paths]
+
+
+def summary_steps(folder):
+    """Tag to the steps at which it was written."""
+    steps = {}
+    for path in folder.glob("events.*"):
+        for event in train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                steps.setdefault(value.tag, []).append(event.step)
+    return steps
+
+
+def test_one_step_calls_the_hooks_in_this_order():
+    log = []
+    run(
+        er.MonitoredTrainingSession,
+        log,
+        Recorder("everyone", log),
+        stop_at(1),
+        chief_only_hooks=[Recorder("chief", log)],
+    )
+    session_type = tf.compat.v1.Session
+    assert log == [
+        ("chief", "begin", False),
+        ("everyone", "begin", False),
+        ("chief", "after_create_session", 0, session_type, False),
+        ("everyone", "after_create_session", 0, session_type, False),
+        ("chief", "before_run", ["loss", "train_op"], False),
+        ("everyone", "before_run", ["loss", "train_op"], False),
+        ("chief", "after_run", {"batch": 0}, False),
+        ("everyone", "after_run", {"batch": 0}, False),
+        1.0,
+        ("chief", "end", 1),
+        ("everyone", "end", 1),
+        "out",
+    ]
+
+
+def test_hooks_see_what_they_see_in_tensorflows_session(tmp_path):
+    def train_with(function, log, folder):
+        hooks = [Recorder("first", log), stop_at(4), Recorder("last", log)]
+        chief = [Recorder("chief", log)]
+        return run(function, log, *hooks, checkpoint_dir=folder, chief_only_hooks=chief)
+
+    ours, stock = logs_of_both(train_with, tmp_path)
+    assert ours == stock
+    assert ("last", "after_run", {"batch": 3}, True) in ours
+
+
+def test_the_end_of_the_data_ends_training_as_in_tensorflows_session(tmp_path):
+    def train_with(function, log, folder):
+        hook = Recorder("hook", log)
+        log = run(function, log, hook, checkpoint_dir=folder, steps_of_data=3)
+        return [*log, checkpoint_steps(folder)]
+
+    ours, stock = logs_of_both(train_with, tmp_path)
+    assert ours == stock
+    assert ours[-3:] == [("hook", "end", 3), "out", [0, 3]]
+
+
+def test_an_exception_passes_as_in_tensorflows_session(tmp_path):
+    def train_with(function, log, folder):
+        def act(event):
+            if event[:2] == ("after_run", {"batch": 2}):
+                raise ValueError("of the user's hook")
+
+        hook = Recorder("hook", log, act)
+        log = run(function, log, hook, checkpoint_dir=folder)
+        return [*log, checkpoint_steps(folder)]
+
+    ours, stock = logs_of_both(train_with, tmp_path)
+    assert ours == stock
+    assert ours[-3:] == ["of the user's hook", "out", [0]]
+
+
+def test_a_lost_session_is_made_again_as_in_tensorflows_session(tmp_path):
+    def train_with(function, log, folder):
+        failures = [tf.errors.AbortedError(None, None, "lost")]
+
+        def act(event):
+            if event[:2] == ("after_run", {"batch": 4}) and failures:
+                raise failures.pop()
+
+        hooks = [Recorder("hook", log, act), stop_at(6)]
+        arguments = {"checkpoint_dir": folder, "save_checkpoint_steps": 2}
+        return run(function, log, *hooks, **arguments)
+
+    ours, stock = logs_of_both(train_with, tmp_path)
+    assert ours == stock
+    assert [event[2] for event in ours if "after_create_session" in str(event)] == [
+        0,
+        4,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("interval", "saved"),
+    [
+        ({"save_checkpoint_steps": 3}, [0, 3, 6, 8]),
+        ({"save_checkpoint_steps": 100}, [0, 8]),
+        ({"save_checkpoint_secs": 1000}, [0, 8]),
+        ({}, [0, 8]),
+    ],
+)
+def test_checkpoints_are_saved_at_the_start_between_and_at_the_end(
+    interval, saved, tmp_path
+):
+    def train_with(function, log, folder):
+        run(function, log, stop_at(8), checkpoint_dir=folder, **interval)
+        return checkpoint_steps(folder)
+
+    assert logs_of_both(train_with, tmp_path) == [saved, saved]
+
+
+@pytest.mark.parametrize("off", [None, 0])
+def test_without_an_interval_no_checkpoint_is_saved(off, tmp_path):
+    run(
+        er.MonitoredTrainingSession,
+        [],
+        stop_at(3),
+        checkpoint_dir=tmp_path,
+        save_checkpoint_secs=off,
+    )
+    assert tf.train.get_checkpoint_state(tmp_path) is None
+    assert [path.name[:6] for path in tmp_path.iterdir()] == ["events"]
+
+
+def test_summaries_go_to_their_own_folder(tmp_path):
+    model, summaries = tmp_path / "model", tmp_path / "summaries"
+    run(
+        er.MonitoredTrainingSession,
+        [],
+        stop_at(5),
+        checkpoint_dir=model,
+        summary_dir=summaries,
+        save_summaries_steps=2,
+    )
+    assert checkpoint_steps(model) == [0, 5]
+    assert summary_steps(model) == {}  # only where the checkpoints are
+    assert summary_steps(summaries) == {"loss": [1, 3, 5]}
+
+
+def test_feeds_and_run_metadata_reach_the_step():
+    with tf.Graph().as_default():
+        fed = tf.compat.v1.placeholder(tf.float32, [])
+        doubled = 2 * fed
+        train.get_or_create_global_step()
+        with er.MonitoredTrainingSession() as session:
+            metadata = tf.compat.v1.RunMetadata()
+            options = tf.compat.v1.RunOptions(
+                trace_level=tf.compat.v1.RunOptions.FULL_TRACE
+            )
+            assert session.run(doubled, {fed: 4.0}) == 8.0
+            assert session.run(doubled, {fed: 5.0}, options, metadata) == 10.0
+    assert metadata.step_stats.dev_stats
+
+
+def test_it_trains_with_eager_execution_off_in_the_default_graph():
+    program = """
+import estimator_runtime as er
+import tensorflow as tf
+tf.compat.v1.disable_eager_execution()
+train = tf.compat.v1.train
+weight = tf.compat.v1.get_variable("weight", initializer=1.0)
+step = train.get_or_create_global_step()
+loss = tf.square(weight)
+train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
+with er.MonitoredTrainingSession(hooks=[train.StopAtStepHook(3)]) as session:
+    while not session.should_stop():
+        print(round(float(session.run([train_op, loss])[1]), 4))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.stdout.split() == ["1.0", "0.64", "0.4096"], result.stderr

@@ -1,0 +1,225 @@
+"""train_and_evaluate: its checked start, and a run on one machine."""
+
+import socket
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.distribute.distribute_config import DistributeConfig
+
+import estimator_runtime as er
+from estimator_runtime.compat.frozen import stock_train_and_evaluate
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.training import check_reachable
+
+EXAMPLE = {
+    "chief": ["host0:2222"],
+    "ps": ["10.0.0.1:2223"],
+    "worker": ["[::1]:2224", "host3.example:2225"],
+}
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    loss = tf.reduce_mean(tf.square(weight * features - labels))
+    step = tf.compat.v1.train.get_global_step()
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [2.0])).repeat()
+
+
+def no_input():
+    raise AssertionError("training or evaluation has begun")
+
+
+def job(model_dir, input_fn, max_steps=1):
+    """The three arguments of train_and_evaluate."""
+    return (
+        tf.estimator.Estimator(model_fn, model_dir),
+        tf.estimator.TrainSpec(input_fn, max_steps=max_steps),
+        tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0),
+    )
+
+
+def no_such_host(host, port):
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_every_address_of_a_cluster_is_looked_up():
+    asked = []
+    check_reachable(EXAMPLE, resolve=lambda host, port: asked.append((host, port)))
+    assert asked == [
+        ("host0", 2222),
+        ("10.0.0.1", 2223),
+        ("::1", 2224),
+        ("host3.example", 2225),
+    ]
+
+
+def test_an_unknown_host_is_named_with_the_remedy():
+    with pytest.raises(ConfigError) as refused:
+        check_reachable(EXAMPLE, resolve=no_such_host)
+    assert str(refused.value) == (
+        "TF_CONFIG: cluster['chief'][0] is 'host0:2222', but the host 'host0' cannot "
+        "be resolved (Name or service not known); give a name or IP address that "
+        "every task can reach"
+    )
+
+
+def test_port_0_is_refused_before_any_name_is_looked_up():
+    with pytest.raises(ConfigError) as refused:
+        check_reachable(
+            {"chief": ["host0:2222"], "worker": ["host1:2222", "host2:0"]},
+            resolve=lambda host, port: None,
+        )
+    assert str(refused.value) == (
+        "TF_CONFIG: cluster['worker'][1] is 'host2:0', but nobody can connect to port "
+        "0; give the port that this task listens on"
+    )
+
+
+@pytest.mark.parametrize("cluster", [{}, {"chief": ["nowhere.invalid:0"]}])
+def test_a_task_on_its_own_dials_nobody(cluster):
+    check_reachable(cluster, resolve=no_such_host)
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "two..dots", "x" * 70])
+def test_a_host_that_cannot_exist_is_refused_by_the_real_resolver(host):
+    cluster = {"chief": ["127.0.0.1:1"], "ps": [f"{host}:1"]}
+    with pytest.raises(ConfigError, match=f"host '{host}' cannot be resolved"):
+        check_reachable(cluster)
+
+
+def test_addresses_of_this_machine_are_resolved_by_the_real_resolver():
+    check_reachable(
+        {"chief": ["127.0.0.1:1"], "ps": ["localhost:2"], "worker": ["[::1]:3"]}
+    )
+
+
+@pytest.mark.parametrize("address", ["host0", "host0:http", "grpc://host0:1", "h:1"])
+def test_what_is_no_address_of_its_own_is_refused(address):
+    cluster = {"worker": ["h:1", address]}
+    with pytest.raises(ConfigError, match=rf"cluster\['worker'\]\[1\] is '{address}'"):
+        check_reachable(cluster, resolve=lambda host, port: None)
+
+
+@pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "nowhere.invalid:2222"])
+def test_no_task_of_a_cluster_that_could_only_hang_is_started(
+    task_type, address, set_tf_config, tmp_path
+):
+    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": [address]}
+    set_tf_config({"cluster": cluster, "task": {"type": task_type, "index": 0}})
+    arguments = job(tmp_path / "model", no_input)
+    with pytest.raises(ConfigError, match=rf"cluster\['ps'\]\[0\] is '{address}', but"):
+        tf.estimator.train_and_evaluate(*arguments)
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_cluster_is_the_one_that_the_estimator_was_made_in(set_tf_config, tmp_path):
+    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:0"]}
+    set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+    arguments = job(tmp_path, no_input)
+    set_tf_config({})
+    with pytest.raises(ConfigError, match=r"cluster\['worker'\]\[0\]"):
+        tf.estimator.train_and_evaluate(*arguments)
+
+
+def test_workers_of_a_strategy_need_addresses_too(set_tf_config, tmp_path):
+    _, *specs = job(tmp_path, no_input)
+    cluster = {"worker": ["127.0.0.1:1", "fake_worker"]}
+    set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    config = er.RunConfig(tmp_path, train_distribute=strategy)
+    with pytest.raises(ConfigError, match=r"is 'fake_worker', which has no port"):
+        er.train_and_evaluate(tf.estimator.Estimator(model_fn, config=config), *specs)
+
+
+def test_an_evaluator_needs_nobodys_address(set_tf_config, tmp_path):
+    er.train_and_evaluate(*job(tmp_path, input_fn, max_steps=1))
+    cluster = {"chief": ["nowhere.invalid:1"], "ps": ["nowhere.invalid:0"]}
+    set_tf_config({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+    estimator, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=1)
+    evaluated = []
+
+    class Exporter(tf.estimator.Exporter):
+        name = "mine"
+
+        def export(self, estimator, export_path, **about):
+            evaluated.append(about["eval_result"]["global_step"])
+
+    eval_spec = eval_spec._replace(exporters=(Exporter(),))
+    # It ends with the first checkpoint of max_steps, which is there.
+    er.train_and_evaluate(estimator, train_spec, eval_spec)
+    assert evaluated == [1]
+
+
+def test_the_names_of_train_and_evaluate_stand_for_one_function():
+    assert tf.estimator.train_and_evaluate is er.train_and_evaluate
+    assert tf.compat.v1.estimator.train_and_evaluate is er.train_and_evaluate
+    assert stock_train_and_evaluate is not er.train_and_evaluate
+
+
+@pytest.mark.parametrize(
+    ("position", "name"), [(0, "estimator"), (1, "train_spec"), (2, "eval_spec")]
+)
+def test_an_argument_of_the_wrong_type_gives_tensorflows_error(
+    position, name, tmp_path
+):
+    arguments = list(job(tmp_path, no_input))
+    arguments[position] = "wrong"
+    with pytest.raises(TypeError) as stock:
+        stock_train_and_evaluate(*arguments)
+    with pytest.raises(TypeError, match=f"`{name}` must") as ours:
+        er.train_and_evaluate(*arguments)
+    assert str(ours.value) == str(stock.value)
+
+
+def test_a_local_run_trains_evaluates_and_exports(tmp_path):
+    exported = []
+
+    class Exporter(tf.estimator.Exporter):
+        name = "mine"
+
+        def export(self, estimator, export_path, **about):
+            exported.append(export_path)
+            return "exported"
+
+    estimator, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=7)
+    eval_spec = eval_spec._replace(exporters=(Exporter(),))
+    metrics, exports = er.train_and_evaluate(estimator, train_spec, eval_spec)
+    assert sorted(metrics) == ["global_step", "loss"]
+    assert metrics["global_step"] == 7
+    assert metrics["loss"] < 0.2  # 4 before the first step
+    assert exports == ["exported"]
+    assert exported == [f"{tmp_path}/export/mine"]
+
+
+def test_a_second_local_run_has_nothing_left_to_do(tmp_path):
+    er.train_and_evaluate(*job(tmp_path, input_fn))
+    assert er.train_and_evaluate(*job(tmp_path, input_fn)) == (None, None)
+
+
+def test_a_local_run_with_a_strategy_returns_metrics(tmp_path):
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    config = er.RunConfig(
+        tmp_path, experimental_distribute=DistributeConfig(strategy, strategy)
+    )
+    _, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=3)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    metrics, _ = er.train_and_evaluate(estimator, train_spec, eval_spec)
+    assert metrics["global_step"] == 3
+
+
+def test_a_cluster_of_one_trains_in_its_own_process(set_tf_config, tmp_path):
+    set_tf_config(
+        {
+            "cluster": {"chief": ["nowhere.invalid:0"]},
+            "task": {"type": "chief", "index": 0},
+        }
+    )
+    estimator, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=2)
+    assert er.train_and_evaluate(estimator, train_spec, eval_spec) is None
+    assert estimator.get_variable_value("global_step") == 2
