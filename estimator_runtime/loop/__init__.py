@@ -1,0 +1,1 @@
+"""The step loop behind MonitoredTrainingSession: stock's semantics, less overhead."""

@@ -1,0 +1,163 @@
+"""When each hook next has to see a step, so that the steps before it may be fused.
+
+TensorFlow's own hooks act at some steps and only wait through the others: when they
+act next can be told from their timers. A hook of any other class must see every step,
+unless it says otherwise. It may have
+
+    def steps_until_due(self, global_step):
+        # 1 if the next step must be seen, 2 for the one after, None if any will do
+
+where `global_step` is the number of steps trained so far. It is then called once for
+each run of steps, after the last of them, which is at the latest the one it named. It
+may fetch what the caller fetches, the global step, and the tensors that its attribute
+`fused_fetches` lists.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What a class of hooks needs.
+
+    Attributes:
+        until_due: Steps until one that the hook must see, of (hook, global step).
+        skip: Lets the hook count steps that it does not see, of (hook, steps).
+        fetches: Tensors that the hook asks for at some steps only, of (hook).
+    """
+
+    until_due: Callable
+    skip: Callable = lambda hook, steps: None
+    fetches: Callable = lambda hook: ()
+
+
+def until_due(hooks, global_step, loss=None):
+    """Give the number of steps until one that some hook must see.
+
+    Args:
+        hooks: The hooks of a session.
+        global_step: Steps trained so far.
+        loss: The tensor at whose NaN the run of steps ends by itself, or None.
+
+    Returns:
+        1 if the next step is such a step; None if no hook must see any.
+    """
+    due = [_until_due(hook, global_step, loss) for hook in hooks]
+    known = [max(1, steps) for steps in due if steps is not None]
+    return min(known) if known else None
+
+
+def skip(hooks, steps):
+    """Let `hooks` count `steps` that they will not see."""
+    for hook in hooks:
+        kind = _kind(hook)
+        if kind is not None:
+            kind.skip(hook, steps)
+
+
+def fetches(hooks):
+    """Give the tensors that `hooks` may ask for at steps they are due."""
+    wanted: list = []
+    for hook in hooks:
+        kind = _kind(hook)
+        declared = getattr(hook, "fused_fetches", ())
+        wanted.extend(declared if kind is None else kind.fetches(hook))
+    return wanted
+
+
+def every_step_hooks(hooks):
+    """Give the class names of the hooks that must see every step, for a log line."""
+    return sorted(
+        {
+            type(hook).__name__
+            for hook in hooks
+            if _kind(hook) is None and not hasattr(hook, "steps_until_due")
+        }
+    )
+
+
+def _until_due(hook, global_step, loss):
+    kind = _kind(hook)
+    if kind is not None:
+        if loss is not None and getattr(hook, "_loss_tensor", None) is loss:
+            return None
+        return kind.until_due(hook, global_step)
+    declared = getattr(hook, "steps_until_due", None)
+    return declared(global_step) if declared else 1
+
+
+def _kind(hook):
+    """Give what is known of a hook, by the methods that it really has."""
+    cls = type(hook)
+    return _KINDS.get((_owner(cls.before_run), _owner(cls.after_run)))
+
+
+def _owner(method):
+    """Name the class that defines a method."""
+    return f"{method.__module__}.{method.__qualname__.rpartition('.')[0]}"
+
+
+def _until(timer, count):
+    """Steps until a SecondOrStepTimer, asked with `count` next, triggers.
+
+    None if it goes by the clock: asked at the end of each run, it triggers then.
+    """
+    every_steps = getattr(timer, "_every_steps", None)
+    if every_steps is None:
+        return None
+    last = timer.last_triggered_step()
+    return 1 if last is None else last + every_steps - count + 1
+
+
+def _skip_summaries(hook, steps):
+    if hook._next_step is not None:
+        hook._next_step += steps
+
+
+def _skip_logs(hook, steps):
+    hook._iter_count += steps
+
+
+def _global_step_timer(hook, global_step):
+    # These ask their timer for the step count after the step.
+    return _until(hook._timer, global_step + 1)
+
+
+_TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
+_PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
+_EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
+
+# Class that defines before_run and after_run to what its hooks need.
+_BY_CLASS = {
+    _PASSIVE: _Kind(until_due=lambda hook, step: None),
+    f"{_TENSORFLOW}StopAtStepHook": _Kind(
+        until_due=lambda hook, step: hook._last_step - step
+    ),
+    f"{_TENSORFLOW}NanTensorHook": _Kind(until_due=lambda hook, step: 1),
+    f"{_TENSORFLOW}CheckpointSaverHook": _Kind(until_due=_global_step_timer),
+    f"{_TENSORFLOW}StepCounterHook": _Kind(until_due=_global_step_timer),
+    f"{_TENSORFLOW}LoggingTensorHook": _Kind(
+        until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
+        skip=_skip_logs,
+        fetches=lambda hook: hook._current_tensors.values(),
+    ),
+    f"{_TENSORFLOW}SummarySaverHook": _Kind(
+        until_due=lambda hook, step: (
+            1 if hook._next_step is None else _until(hook._timer, hook._next_step)
+        ),
+        skip=_skip_summaries,
+        fetches=lambda hook: hook._get_summary_op() or (),
+    ),
+    # Asks its timer for the step count before the step.
+    f"{_EARLY_STOPPING}_StopOnPredicateHook": _Kind(
+        until_due=lambda hook, step: _until(hook._timer, step)
+    ),
+    f"{_EARLY_STOPPING}_CheckForStoppingHook": _Kind(
+        until_due=lambda hook, step: None,
+        fetches=lambda hook: (hook._stop_var,),
+    ),
+}
+_KINDS = {(name, name): kind for name, kind in _BY_CLASS.items()}
+# Waits before the first step only.
+_KINDS[f"{_TENSORFLOW}GlobalStepWaiterHook", _PASSIVE] = _BY_CLASS[_PASSIVE]

@@ -1,0 +1,148 @@
+"""Fetch plans: what one step runs, compiled once and called many times.
+
+`Session.run` takes its fetches apart at every call. A training loop asks for the same
+ones at nearly every step, so each distinct request is compiled once, into a callable
+of the session and the recipe that gives every consumer its values back.
+"""
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as session_lib
+from tensorflow.python.framework import composite_tensor
+from tensorflow.python.ops import resource_variable_ops
+
+# What may be fetched and never changes what it stands for.
+_LEAVES = (
+    tf.Tensor,
+    tf.Operation,
+    tf.Variable,
+    resource_variable_ops.BaseResourceVariable,
+    composite_tensor.CompositeTensor,
+)
+# Requests that differ at every step would fill memory with plans used once.
+MAX_PLANS = 64
+
+
+class CannotPlan(Exception):
+    """A request that only `Session.run` can serve."""
+
+
+def structure(fetches):
+    """Give what two equal requests have in common, as a hashable key.
+
+    Containers count by what they hold, not by which they are: some hooks build a
+    fresh dict or list at every step. Leaves count by identity, so whoever keeps the
+    key must keep the leaves alive.
+
+    Raises:
+        CannotPlan: If a part is of a kind that a plan cannot stand for.
+    """
+    if isinstance(fetches, _LEAVES):
+        return id(fetches)
+    kind = type(fetches)
+    if kind is str:
+        return fetches
+    if kind is list or isinstance(fetches, tuple):
+        return (kind, *map(structure, fetches))
+    if isinstance(fetches, dict):
+        return (kind, *((name, structure(f)) for name, f in fetches.items()))
+    raise CannotPlan(f"fetches of type {kind.__name__}")
+
+
+class Plan:
+    """One request, compiled for one local session.
+
+    Attributes:
+        on_pool: Runs it on TensorFlow's threads; takes the feeds, gives raw values.
+        on_caller: The same on the calling thread, with the same results.
+    """
+
+    def __init__(self, session, wanted, flush, substitute=None):
+        """Compile a request.
+
+        Args:
+            session: `tf.compat.v1.Session` of this process.
+            wanted: Consumer to its fetches.
+            flush: `DenormalFlush` for the calling thread, or None.
+            substitute: What to run and fetch instead (see `body`), or None.
+
+        Raises:
+            CannotPlan: If only `Session.run` can serve it.
+        """
+        # Keeps the leaves alive too, on whose identity the key relies.
+        self._wanted = wanted
+        handler = session_lib._FetchHandler(session.graph, wanted, {})
+        if handler._fetch_handles:
+            raise CannotPlan("a session handle needs its session at every step")
+        self._rebuild = handler._fetch_mapper.build_results
+        places = iter(range(len(handler.fetches())))
+        self._places = [None if is_op else next(places) for is_op in handler._ops]
+        options = config_pb2.CallableOptions()
+        if substitute is None:
+            options.fetch.extend(tensor.name for tensor in handler.fetches())
+            options.target.extend(operation.name for operation in handler.targets())
+        else:
+            options.fetch.extend(substitute.names_of(handler.fetches()))
+            options.target.extend(substitute.targets_of(handler.targets()))
+            options.feed.extend(substitute.feeds)
+        self.on_pool = _callable(session, options)
+        # RunOptions: "To use the caller thread set this to -1."
+        options.run_options.inter_op_thread_pool = -1
+        on_caller = _callable(session, options)
+        self.on_caller = flush.wrap(on_caller) if flush else on_caller
+
+    def results(self, values):
+        """Give the dict of consumer to results that raw `values` stand for."""
+        return self._rebuild([None if i is None else values[i] for i in self._places])
+
+
+def _callable(session, options):
+    compiled = session._make_callable_from_options(options)
+    # _do_call turns an error into the one that Session.run raises, with the op's name
+    # and where the program made it.
+    do_call = session._do_call
+    return lambda *feeds: do_call(compiled, *feeds)
+
+
+class Planner:
+    """The plans of one session.
+
+    Args:
+        session: What the hooked session runs its steps on.
+        flush: `DenormalFlush` for the calling thread, or None.
+        substitute: What its plans run and fetch instead (see `body`), or None.
+
+    Attributes:
+        is_usable: Whether this session can have plans: a plain local one can.
+    """
+
+    def __init__(self, session, flush, substitute=None):
+        self._session = session
+        self._flush = flush
+        self._substitute = substitute
+        self._plans = {}
+        # A debugger's session, or one that a program has changed, must see every
+        # run; a gRPC master cannot make callables.
+        self.is_usable = (
+            type(session) is tf.compat.v1.Session
+            and "run" not in vars(session)
+            and type(session).run is session_lib.BaseSession.run
+            and not session.sess_str
+        )
+
+    def plan(self, wanted):
+        """Give the plan for `wanted`, consumer to fetches, or None if there is none."""
+        if not self.is_usable or self._session._closed:
+            return None
+        try:
+            key = tuple(
+                [(id(consumer), structure(f)) for consumer, f in wanted.items()]
+            )
+            plan = self._plans.get(key)
+            if plan is None and len(self._plans) < MAX_PLANS:
+                plan = self._plans[key] = Plan(
+                    self._session, wanted, self._flush, self._substitute
+                )
+        except CannotPlan:
+            return None
+        return plan

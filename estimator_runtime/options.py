@@ -1,0 +1,93 @@
+"""What this runtime offers beyond TensorFlow's signatures, carried to the session.
+
+The frozen Estimator calls `MonitoredTrainingSession` with TensorFlow's arguments only.
+What else its config says travels beside the call, in a context variable.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import os
+
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Options of a training session.
+
+    Attributes:
+        steps_per_run: Training steps in one call of the session: 1 or more, or
+            "auto".
+    """
+
+    steps_per_run: int | str = 1
+
+    def __post_init__(self):
+        """Check the values."""
+        check_steps_per_run(self.steps_per_run, "steps_per_run")
+
+    @classmethod
+    def from_environ(cls, environ):
+        """Read the options that the command's flags left in the environment.
+
+        Raises:
+            ConfigError: If one has a value that cannot be used.
+        """
+        text = environ.get(VARIABLE)
+        if text is None:
+            return cls()
+        return cls(steps_per_run=parse_steps_per_run(text, VARIABLE))
+
+
+def parse_steps_per_run(text, source):
+    """Read a number of steps, or "auto", given as text.
+
+    Raises:
+        ConfigError: If it is neither; the message names `source`.
+    """
+    value = int(text) if text.strip().isascii() and text.strip().isdigit() else text
+    check_steps_per_run(value, source)
+    return value
+
+
+def check_steps_per_run(value, source):
+    """Check a number of steps, or "auto".
+
+    Raises:
+        ConfigError: If it is out of range or not a whole number.
+        ConfigTypeError: If it is of another type.
+    """
+    if value == "auto":
+        return
+    remedy = 'give a whole number of steps, 1 or more, or "auto"'
+    if isinstance(value, str):
+        raise ConfigError(f"{source} is {value!r}; {remedy}")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigTypeError(
+            f"{source} is {value!r} ({type(value).__name__}); {remedy}"
+        )
+    if value < 1:
+        raise ConfigError(f"{source} is {value}; {remedy}")
+
+
+_current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(
+    "estimator_runtime_training_options", default=None
+)
+
+
+def current():
+    """Give the options of the training under way; else those of the environment."""
+    return _current.get() or TrainingOptions.from_environ(os.environ)
+
+
+@contextlib.contextmanager
+def use(options):
+    """Let sessions made in this context have `options`."""
+    token = _current.set(options)
+    try:
+        yield
+    finally:
+        _current.reset(token)
