@@ -10,7 +10,12 @@ import os
 import sys
 
 from estimator_runtime import TFConfig, __version__, install, script, spawn
-from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
+from estimator_runtime.options import (
+    STEPS_PER_RUN_VARIABLE,
+    TrainingOptions,
+    parse_steps_per_run,
+)
 
 _NAME = "estimator-runtime"
 
@@ -82,8 +87,8 @@ def _add_run(commands):
     parser = commands.add_parser(
         "run",
         help="run an untouched script or module that uses tf.estimator",
-        usage=f"{_NAME} run [-h] SCRIPT [ARGS...]\n"
-        f"       {_NAME} run [-h] -m MODULE [ARGS...]",
+        usage=f"{_NAME} run [-h] [--steps-per-run K] SCRIPT [ARGS...]\n"
+        f"       {_NAME} run [-h] [--steps-per-run K] -m MODULE [ARGS...]",
         description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
         "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
         "SCRIPT or MODULE\nis the script's.",
@@ -94,6 +99,13 @@ def _add_run(commands):
         action="store_true",
         dest="is_module",
         help="what follows is the name of a module or package, found as python -m does",
+    )
+    parser.add_argument(
+        "--steps-per-run",
+        metavar="K",
+        type=_steps_per_run,
+        help="train up to K steps (or: auto) in one call of the session, with the same "
+        "results; hooks act at the same steps",
     )
     # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
     # what looks like an option of ours included, and does not swallow those before.
@@ -106,6 +118,13 @@ def _add_run(commands):
     parser.set_defaults(command=_run)
 
 
+def _steps_per_run(text):
+    try:
+        return parse_steps_per_run(text, "it")
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _run(options):
     # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
     if options.program[0] == "--" and len(options.program) > 1:
@@ -116,6 +135,10 @@ def _run(options):
     else:
         check, run = script.check_script, script.run_script
     check(program)
+    if options.steps_per_run is not None:
+        # Where the script's sessions, and those of its children, find it.
+        os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
+    TrainingOptions.from_environ(os.environ)
     # Some jobs have no chief (worker 0 leads under a multi-worker strategy), and only
     # the script knows which kind it is.
     TFConfig.from_environ(os.environ, chief_required=False)

@@ -11,7 +11,7 @@ import os
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
-VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+STEPS_PER_RUN_VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,19 @@ class TrainingOptions:
         check_steps_per_run(self.steps_per_run, "steps_per_run")
 
     @classmethod
-    def from_environ(cls, environ):
+    def from_environ(cls, environ=os.environ):
         """Read the options that the command's flags left in the environment.
+
+        Args:
+            environ: The environment; that of this process by default.
 
         Raises:
             ConfigError: If one has a value that cannot be used.
         """
-        text = environ.get(VARIABLE)
+        text = environ.get(STEPS_PER_RUN_VARIABLE)
         if text is None:
             return cls()
-        return cls(steps_per_run=parse_steps_per_run(text, VARIABLE))
+        return cls(steps_per_run=parse_steps_per_run(text, STEPS_PER_RUN_VARIABLE))
 
 
 def parse_steps_per_run(text, source):
@@ -80,7 +83,7 @@ _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVa
 
 def current():
     """Give the options of the training under way; else those of the environment."""
-    return _current.get() or TrainingOptions.from_environ(os.environ)
+    return _current.get() or TrainingOptions.from_environ()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from estimator_runtime import settings
 from estimator_runtime.compat import seam, strategies
 from estimator_runtime.compat.frozen import StockRunConfig, default_session_config
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.options import TrainingOptions, check_steps_per_run
 from estimator_runtime.tf_config import TFConfig
 
 _USE_DEFAULT = object()
@@ -58,12 +59,18 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             seconds (int); None for TensorFlow's own, up to 60.
         session_creation_timeout_secs: Longest wait for a session, in seconds.
         checkpoint_save_graph_def: Whether the graph is written beside checkpoints.
+        steps_per_run: Training steps in one call of the session, with the results of
+            single steps: 1 or more, or "auto"; hooks act at the same steps, but a
+            stop request waits for the end of a run. None takes the command's
+            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
         TypeError: If an argument has a type that cannot be compared with its range
             or TF_CONFIG's `service` is not an object.
     """
+
+    _steps_per_run: int | str | None = None
 
     def __init__(
         self,
@@ -84,6 +91,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         experimental_max_worker_delay_secs=None,
         session_creation_timeout_secs=7200,
         checkpoint_save_graph_def=True,
+        *,
+        steps_per_run=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -114,7 +123,25 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         _check_tf_config(model_dir, coordinated=coordinated)
         with settings.errors_of_frozen_class():
             super().__init__(**arguments)
+        self._set_steps_per_run(steps_per_run)
         strategies.adapt(self.train_distribute, self.eval_distribute)
+
+    @property
+    def training_options(self):
+        """`TrainingOptions` of the sessions that train with this config."""
+        if self._steps_per_run is None:
+            return TrainingOptions.from_environ()
+        return TrainingOptions(steps_per_run=self._steps_per_run)
+
+    @property
+    def steps_per_run(self):
+        """Training steps in one call of the session: 1 or more, or "auto"."""
+        return self.training_options.steps_per_run
+
+    def _set_steps_per_run(self, value):
+        if value is not None:
+            check_steps_per_run(value, "RunConfig: steps_per_run")
+        self._steps_per_run = value
 
     def replace(self, **kwargs):
         """Give a copy with some properties changed.
@@ -131,6 +158,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
                 be used, or both checkpoint intervals are set.
         """
         settings.check(kwargs)
+        has_steps_per_run = "steps_per_run" in kwargs
+        steps_per_run = kwargs.pop("steps_per_run", None)
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
         # Not super(): the frozen Estimator calls this with configs of other classes.
@@ -140,6 +169,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         if kwargs.get("session_config") is not None and not coordinated:
             changed._maybe_overwrite_session_config_for_distributed_training()
         strategies.adapt(changed.train_distribute, changed.eval_distribute)
+        if has_steps_per_run:
+            changed._set_steps_per_run(steps_per_run)
         return changed
 
     @classmethod

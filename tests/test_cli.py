@@ -272,3 +272,37 @@ def test_the_command_line_needs_no_tensorflow(tmp_path):
     (tmp_path / "program.py").write_text(program)
     status, output, error = run(["run", "program.py"], tmp_path)
     assert (status, output.splitlines()[-1], error) == (0, "set()", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"), [([], "None"), (["--steps-per-run", "7"], "7")]
+)
+def test_steps_per_run_reaches_the_script_which_keeps_its_own_arguments(
+    tmp_path, flags, shown
+):
+    (tmp_path / "show.py").write_text(
+        "import os, sys\n"
+        "print(os.environ.get('ESTIMATOR_RUNTIME_STEPS_PER_RUN'), sys.argv[1:])\n"
+    )
+    arguments = ["run", *flags, "show.py", "--steps-per-run", "mine"]
+    assert run(arguments, tmp_path) == (0, f"{shown} ['--steps-per-run', 'mine']\n", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("0", "0"), ("-1", "'-1'"), ("1.5", "'1.5'"), ("fast", "'fast'"), ("", "''")],
+)
+def test_what_is_no_number_of_steps_is_one_line_and_status_2(folder, value, shown):
+    assert run(["run", f"--steps-per-run={value}", "train.py"], folder) == refusal(
+        2,
+        f"argument --steps-per-run: it is {shown}; give a whole number of steps, 1 or "
+        "more, or \"auto\"; see 'estimator-runtime run --help'",
+    )
+
+
+def test_a_variable_that_is_no_number_of_steps_is_one_line_and_status_1(folder):
+    variable = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+    assert run(["run", "train.py"], folder, **{variable: "many"}) == refusal(
+        1,
+        f"{variable} is 'many'; give a whole number of steps, 1 or more, or \"auto\"",
+    )

@@ -62,6 +62,12 @@ PATCHES = (
         apply=_late("seeds:patch_estimator"),
     ),
     Patch(
+        name="training options",
+        reason="the frozen Estimator passes only TensorFlow's arguments to its session",
+        after="tensorflow_estimator",
+        apply=_late("carrier:patch_estimator"),
+    ),
+    Patch(
         name="the seam",
         reason="Estimators train through this runtime's session and configuration",
         after="tensorflow_estimator",

@@ -10,7 +10,9 @@ from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.loop import body, cadence
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
+from estimator_runtime.loop.part import CannotFuse, parts
 from estimator_runtime.loop.plan import Plan, Planner, structure
+from estimator_runtime.loop.substitute import FusedSteps
 
 _logger = logging.getLogger(__name__)
 _PROGRESS = "progress"
@@ -38,7 +40,7 @@ class FusedSession(PlannedSession):
         self._step_key: object = (
             None  # of the fetches that make a step; None before the first
         )
-        self._steps: body.FusedSteps | None = (
+        self._steps: FusedSteps | None = (
             None  # the FusedSteps; None if the step cannot be fused
         )
 
@@ -65,14 +67,14 @@ class FusedSession(PlannedSession):
         """Build the loop of the step that the first call asks for, if it can be."""
         try:
             if not is_plain:
-                raise body.CannotFuse("is fed, or has run options, by the caller")
+                raise CannotFuse("is fed, or has run options, by the caller")
             if not self._planner.is_usable:
-                raise body.CannotFuse("is not run by a session of this process")
+                raise CannotFuse("is not run by a session of this process")
             every = cadence.every_step_hooks(self._hooks)
             if every:
-                raise body.CannotFuse(f"must be seen by {', '.join(every)}")
+                raise CannotFuse(f"must be seen by {', '.join(every)}")
             self._steps = self._fuse(fetches)
-        except body.CannotFuse as reason:
+        except CannotFuse as reason:
             _logger.warning(
                 "steps_per_run=%s: steps are run one by one, because the step %s",
                 self._run_length,
@@ -80,7 +82,7 @@ class FusedSession(PlannedSession):
             )
 
     def _fuse(self, fetches):
-        targets, tensors = body.parts(fetches)
+        targets, tensors = parts(fetches)
         graph = self._sess.graph
         self._global_step_variable = tf.compat.v1.train.get_global_step(graph)
         self._global_step = None

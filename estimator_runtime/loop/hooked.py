@@ -3,13 +3,21 @@
 import time
 
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.training import monitored_session, session_run_hook
+from tensorflow.python.training import (
+    basic_session_run_hooks,
+    monitored_session,
+    session_run_hook,
+    training_util,
+)
 
 from estimator_runtime.loop.flushing import DenormalFlush
+from estimator_runtime.loop.part import CannotFuse, Part, adds_one, parts
 from estimator_runtime.loop.plan import Planner
 from estimator_runtime.loop.threads import ThreadChoice
 
 CALLER = "caller"
+# What a CheckpointSaverHook is made with, so that it never relies on the number.
+_UNKNOWN_STEPS_PER_RUN = 1_000_000
 
 
 class PlannedSession(monitored_session._HookedSession):
@@ -29,6 +37,7 @@ class PlannedSession(monitored_session._HookedSession):
         self._threads = ThreadChoice(clock)
         if self._flush is None or _chooses_threads(sess):
             self._threads.is_caller = False
+        self._savers = [hook for hook in hooks if _reads_every_step(hook)]
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
@@ -37,6 +46,8 @@ class PlannedSession(monitored_session._HookedSession):
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches, feed_dict), self._sess
         )
+        if self._savers:
+            self._spare_reads(fetches)
         wanted = {CALLER: fetches}
         is_plain = options is None and run_metadata is None
         options = options or config_pb2.RunOptions()
@@ -54,6 +65,25 @@ class PlannedSession(monitored_session._HookedSession):
         self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
 
+    def _spare_reads(self, fetches):
+        """Spare checkpoint hooks a read of the global step at every step.
+
+        They fetch its value from before the step, and because they cannot know how
+        far a step takes it, they read it again after each one. Where a step adds 1,
+        and nothing else in this process changes it, they can tell.
+        """
+        savers, self._savers = self._savers, []
+        graph = self._sess.graph
+        try:
+            targets, tensors = parts(fetches)
+        except CannotFuse:
+            return
+        step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
+        global_step = training_util.get_global_step(graph)
+        if self._planner.is_usable and adds_one(step, global_step):
+            for hook in savers:
+                hook._set_steps_per_run(1)
+
     def _call_after_run(self, context, outputs, options, run_metadata):
         for hook in self._hooks:
             values = session_run_hook.SessionRunValues(
@@ -61,6 +91,15 @@ class PlannedSession(monitored_session._HookedSession):
             )
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested
+
+
+def _reads_every_step(hook):
+    saver = basic_session_run_hooks.CheckpointSaverHook
+    return (
+        isinstance(hook, saver)
+        and type(hook).after_run is saver.after_run
+        and hook._steps_per_run == _UNKNOWN_STEPS_PER_RUN
+    )
 
 
 def _chooses_threads(session):

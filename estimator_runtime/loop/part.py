@@ -1,0 +1,126 @@
+"""A part of a graph: a training step, or what hooks ask for beyond it."""
+
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+_UNFUSABLE = {
+    "Placeholder": "reads a placeholder",
+    "PyFunc": "calls Python (py_func)",
+    "PyFuncStateless": "calls Python (py_func)",
+    "EagerPyFunc": "calls Python (py_function)",
+    "Switch": "has control flow of TensorFlow 1",
+    "RefSwitch": "has control flow of TensorFlow 1",
+    "Enter": "has control flow of TensorFlow 1",
+    "RefEnter": "has control flow of TensorFlow 1",
+    "CollectiveReduce": "all-reduces among workers",
+    "CollectiveReduceV2": "all-reduces among workers",
+    "CollectiveReduceV3": "all-reduces among workers",
+    "NcclAllReduce": "all-reduces through NCCL",
+}
+
+
+class CannotFuse(Exception):
+    """Why a step cannot be in a loop, as the end of "because the step ..."."""
+
+
+def parts(fetches):
+    """Take a step's fetches apart, into its ops and its tensors.
+
+    Raises:
+        CannotFuse: If there is anything else among them.
+    """
+    flat = tf.nest.flatten(fetches)
+    other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
+    if other:
+        raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")
+    return (
+        [f for f in flat if isinstance(f, tf.Operation)],
+        [f for f in flat if isinstance(f, tf.Tensor)],
+    )
+
+
+class Part:
+    """The ops that some ops of a graph need, those that make resources left out.
+
+    Attributes:
+        ops: The ops by name.
+        handles: Tensors of resources that they take, by name.
+        inputs: Other tensors that they take from outside, by name.
+    """
+
+    def __init__(self, graph, roots, without=frozenset()):
+        self.graph = graph
+        self.ops: dict[str, tf.Operation] = {}
+        pending = list(roots)
+        while pending:
+            op = pending.pop()
+            if op.name in self.ops or op.name in without:
+                continue
+            if not _is_resource(op):
+                self.ops[op.name] = op
+                pending.extend(tensor.op for tensor in op.inputs)
+                pending.extend(op.control_inputs)
+        outside = {t.name: t for t in self._all_inputs() if t.op.name not in self.ops}
+        self.handles = {n: t for n, t in outside.items() if _is_resource(t.op)}
+        self.inputs = {n: t for n, t in outside.items() if n not in self.handles}
+
+    def _all_inputs(self):
+        return (tensor for op in self.ops.values() for tensor in op.inputs)
+
+    def check_fusable(self):
+        """Refuse ops that cannot be in a loop.
+
+        Raises:
+            CannotFuse: If there are any.
+        """
+        for op in self.ops.values():
+            if op.type in _UNFUSABLE:
+                raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
+            if any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs)):
+                raise CannotFuse(f"has a reference variable, {op.name!r}")
+
+    def graph_def(self):
+        """Give the ops as a GraphDef that can be imported anywhere."""
+        whole = self.graph.as_graph_def()
+        part = tf1.GraphDef(versions=whole.versions, library=whole.library)
+        for node in whole.node:
+            if node.name in self.ops:
+                copy = part.node.add()
+                copy.CopyFrom(node)
+                copy.attr.pop("_class", None)  # colocation with ops that stay behind
+                inputs = [
+                    name
+                    for name in copy.input
+                    if not name.startswith("^") or name[1:] in self.ops
+                ]
+                del copy.input[:]
+                copy.input.extend(inputs)
+        return part
+
+
+def adds_one(step, variable):
+    """Tell whether `step`, a Part, adds 1 to a resource variable and nothing else does.
+
+    Initializing and restoring, which assign, do not count.
+    """
+    handle = getattr(variable, "handle", None)
+    if not isinstance(handle, tf.Tensor):  # none, a reference, or one per device
+        return False
+    writers = [op for op in handle.consumers() if op.type.startswith("Assign")]
+    in_step = [op for op in writers if op.name in step.ops]
+    adding = [op for op in writers if op.type != "AssignVariableOp"]
+    return (
+        len(adding) == 1
+        and in_step == adding
+        and adding[0].type == "AssignAddVariableOp"
+        and tf.get_static_value(adding[0].inputs[1]) == 1
+    )
+
+
+def _is_resource(op):
+    return (
+        bool(op.outputs)
+        and not op.inputs
+        and all(t.dtype == tf.resource for t in op.outputs)
+    )
