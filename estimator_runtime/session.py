@@ -8,6 +8,7 @@ from tensorflow.python.training import monitored_session
 
 from estimator_runtime.compat import seam
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.hooks.step_rate import StepRateHook
 from estimator_runtime.loop.monitored import LoopSession
 
 _USE_DEFAULT = object()
@@ -152,7 +153,7 @@ def _chief_hooks(
     hooks = []
     if summary_dir and _is_on(log_step_count_steps):
         hooks.append(
-            _train.StepCounterHook(
+            StepRateHook(
                 output_dir=summary_dir, every_n_steps=log_step_count_steps
             )
         )

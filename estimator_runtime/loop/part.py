@@ -30,7 +30,10 @@ def parts(fetches):
     Raises:
         CannotFuse: If there is anything else among them.
     """
-    flat = tf.nest.flatten(fetches)
+    flat = [
+        f._as_graph_element() if isinstance(f, tf.Variable) else f
+        for f in tf.nest.flatten(fetches)
+    ]
     other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
     if other:
         raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")

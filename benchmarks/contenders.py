@@ -1,0 +1,196 @@
+"""The ways to train a model: TensorFlow's bare session, Estimators, and Keras.
+
+Each trains once and gives what a step cost between two moments of one training: when
+`Window.warm_up` steps were trained, and `Window.steps` later. Everything before (graph,
+session, first checkpoint, threads and caches that warm up) and after is left out, for
+all of them alike.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import tempfile
+
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+from tensorflow_estimator.python.estimator import estimator as frozen_estimator
+
+from benchmarks.harness import Cost, Stamp
+from estimator_runtime.compat.frozen import default_session_config
+
+tf1 = tf.compat.v1
+
+# Calls of a session until it has chosen its threads and its caches are full.
+_WARM_UP_CALLS = 40
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Window:
+    """The steps that are measured.
+
+    Attributes:
+        warm_up: Steps before them.
+        steps: How many are measured.
+    """
+
+    warm_up: int
+    steps: int
+
+    @property
+    def end(self):
+        """Steps of the whole training, measured or not."""
+        return self.warm_up + self.steps
+
+    def after_calls_of(self, steps_per_call):
+        """Give the window of a contender that runs several steps in one call."""
+        warm_up = max(self.warm_up, _WARM_UP_CALLS * steps_per_call)
+        return dataclasses.replace(self, warm_up=warm_up)
+
+
+class Stopwatch(tf1.train.SessionRunHook):
+    """Stamps the beginning of the first measured step, and of the first one after.
+
+    It looks at two steps, and says so to a runtime that fuses steps. To TensorFlow's
+    loop it is one more hook, of about a microsecond a step.
+    """
+
+    def __init__(self, window):
+        self.stamps = []
+        self._marks = [window.warm_up, window.end]
+        self._trained = 0
+
+    def steps_until_due(self, global_step):
+        """Stop a run of steps where the next mark is."""
+        self._trained = global_step
+        ahead = [mark - global_step for mark in self._marks if mark > global_step]
+        return ahead[0] if ahead else None
+
+    def before_run(self, run_context):
+        """Stamp a step that follows a mark."""
+        if self._trained in self._marks:
+            self.stamps.append(Stamp.now())
+        self._trained += 1
+
+
+def session_run(model, window):
+    """A loop of `Session.run([train_op, loss])`."""
+    with _graph_of(model) as (session, step):
+        return _time(lambda: session.run(step), window)
+
+
+def make_callable(model, window):
+    """A loop of what `Session.make_callable` gives for the same."""
+    with _graph_of(model) as (session, step):
+        return _time(session.make_callable(step), window)
+
+
+def stock_estimator(model, window, **config):
+    """`Estimator.train` with TensorFlow's own session."""
+    with stock_sessions():
+        return _train(model, window, **config)
+
+
+def our_estimator(model, window, **config):
+    """`Estimator.train` with this runtime's session; see RunConfig's arguments."""
+    return _train(model, window, **config)
+
+
+def keras_fit(model, window, steps_per_execution=1):
+    """`Model.fit` of the equal Keras model, with nothing to log, save or summarize."""
+    tf.keras.backend.clear_session()
+    keras_model = model.keras(steps_per_execution)
+    stamps = []
+    # Called at the end of an epoch only: it costs the steps nothing.
+    stamp = tf.keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: stamps.append(Stamp.now())
+    )
+    # An epoch to warm up, and one that is measured.
+    keras_model.fit(
+        model.input_fn(),
+        epochs=2,
+        steps_per_epoch=window.steps,
+        verbose=0,
+        callbacks=[stamp],
+    )
+    return Cost.between(*stamps, window.steps)
+
+
+def _train(model, window, **config):
+    stopwatch = Stopwatch(window)
+    with tempfile.TemporaryDirectory() as folder, _quiet_log() as notes:
+        config = tf.estimator.RunConfig(folder, tf_random_seed=1, **config)
+        estimator = model.estimator(config)
+        # The last mark is stamped by the step after it.
+        estimator.train(model.input_fn, max_steps=window.end + 1, hooks=[stopwatch])
+    return Cost.between(*stopwatch.stamps, window.steps, notes)
+
+
+@contextlib.contextmanager
+def _graph_of(model):
+    """Give a session with the Estimator's own graph, and the fetches of its step."""
+    with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default():
+        config = tf.estimator.RunConfig(folder, tf_random_seed=1)
+        tf1.set_random_seed(config.tf_random_seed)
+        tf1.train.create_global_step()
+        iterator = tf1.data.make_initializable_iterator(model.input_fn())
+        features, labels = iterator.get_next()
+        spec = model.estimator(config).model_fn(
+            features, labels, tf.estimator.ModeKeys.TRAIN, config
+        )
+        scaffold = tf1.train.Scaffold()
+        scaffold.finalize()
+        with tf1.Session(config=default_session_config()) as session:
+            session.run([scaffold.init_op, iterator.initializer])
+            session.run(scaffold.local_init_op)
+            yield session, [spec.train_op, spec.loss]
+
+
+def _time(step, window):
+    for _ in range(window.warm_up):
+        step()
+    first = Stamp.now()
+    for _ in range(window.steps):
+        step()
+    return Cost.between(first, Stamp.now(), window.steps)
+
+
+@contextlib.contextmanager
+def stock_sessions():
+    """Let Estimators train in TensorFlow's MonitoredTrainingSession, as without us."""
+    training = frozen_estimator.training
+    ours = training.MonitoredTrainingSession
+    training.MonitoredTrainingSession = monitored_session.MonitoredTrainingSession
+    try:
+        yield
+    finally:
+        training.MonitoredTrainingSession = ours
+
+
+@contextlib.contextmanager
+def _quiet_log():
+    """Write the log, all of it, to nowhere; give the list of the runtime's warnings."""
+    notes = []
+    collector = logging.Handler(logging.WARNING)
+    collector.emit = lambda record: notes.append(record.getMessage())
+    with contextlib.ExitStack() as stack, open(os.devnull, "w") as nowhere:
+        nowhere_handler = logging.StreamHandler(nowhere)
+        stack.enter_context(_handlers("tensorflow", [nowhere_handler]))
+        stack.enter_context(
+            _handlers("estimator_runtime", [nowhere_handler, collector])
+        )
+        yield notes
+
+
+@contextlib.contextmanager
+def _handlers(name, handlers):
+    """Give a logger these handlers only, at level INFO, as training programs do."""
+    logger = logging.getLogger(name)
+    before = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.propagate = handlers, False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers, level, logger.propagate = before
+        logger.setLevel(level)

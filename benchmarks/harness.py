@@ -1,0 +1,168 @@
+"""Measures several contenders in one interleaved run, and keeps every figure.
+
+A machine's speed drifts, so contenders are never measured one after the other: each
+takes part in every round, the order rotates from round to round, and contenders are
+compared within a round. What is reported is the median over the rounds, with the
+quartiles that tell how far to trust it.
+"""
+
+import dataclasses
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+
+_PACKAGES = ("tensorflow", "tensorflow-estimator", "tf-keras", "keras", "numpy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stamp:
+    """A moment, by two clocks.
+
+    Attributes:
+        wall_secs: By the wall clock.
+        cpu_secs: CPU time of all threads of this process.
+    """
+
+    wall_secs: float
+    cpu_secs: float
+
+    @classmethod
+    def now(cls):
+        """Give the present moment."""
+        return cls(wall_secs=time.perf_counter(), cpu_secs=time.process_time())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one step cost on the average of a contender's measured steps.
+
+    Attributes:
+        wall_us: Microseconds of wall time.
+        cpu_us: Microseconds of CPU time, on all threads of the process.
+        notes: What the contender had to say, such as why it could not fuse steps.
+    """
+
+    wall_us: float
+    cpu_us: float
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def between(cls, first, last, steps, notes=()):
+        """Give the cost of each of `steps` steps between two stamps."""
+        return cls(
+            wall_us=(last.wall_secs - first.wall_secs) / steps * 1e6,
+            cpu_us=(last.cpu_secs - first.cpu_secs) / steps * 1e6,
+            notes=tuple(notes),
+        )
+
+
+def interleave(contenders, rounds, announce):
+    """Measure every contender once in every round.
+
+    Args:
+        contenders: Name to a callable without arguments that gives a `Cost`.
+        rounds: How many rounds; 1 or more.
+        announce: Called with a line of text before each measurement.
+
+    Returns:
+        Name to the list of its `Cost`s, one for each round.
+    """
+    names = list(contenders)
+    costs = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            announce(f"round {number + 1} of {rounds}: {name}")
+            # The graphs of the one before are gone before this one starts.
+            gc.collect()
+            costs[name].append(contenders[name]())
+    return costs
+
+
+def spread(values):
+    """Give the median and the quartiles of `values`, and the values."""
+    values = list(values)
+    # The quartiles of a single value are that value.
+    q1, median, q3 = statistics.quantiles(values * 2 if len(values) == 1 else values)
+    if len(values) > 1:
+        q1, median, q3 = statistics.quantiles(values, method="inclusive")
+    return {"median": median, "q1": q1, "q3": q3, "rounds": values}
+
+
+def summarize(costs, baseline):
+    """Give the figures of each contender, as they are written to the JSON file.
+
+    Args:
+        costs: Name to `Cost`s, one for each round.
+        baseline: The contender that the others are compared with, round by round.
+    """
+    reference = [cost.wall_us for cost in costs[baseline]]
+    return {
+        name: {
+            "wall_us_per_step": spread(cost.wall_us for cost in own),
+            "cpu_us_per_step": spread(cost.cpu_us for cost in own),
+            "steps_per_sec": spread(1e6 / cost.wall_us for cost in own),
+            "ratio_to_baseline": spread(
+                cost.wall_us / other for cost, other in zip(own, reference, strict=True)
+            ),
+            "notes": sorted({note for cost in own for note in cost.notes}),
+        }
+        for name, own in costs.items()
+    }
+
+
+def machine():
+    """Say where and with what the figures were measured."""
+    return {
+        "cpu": _cpu_name(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gb": round(
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
+        ),
+        "load_average_at_start": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "estimator_runtime": _runtime_version(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def write(report, path):
+    """Write a report as JSON; make its folder if need be."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def read(path):
+    """Read what `write` wrote."""
+    return json.loads(pathlib.Path(path).read_text())
+
+
+def _cpu_name():
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _runtime_version():
+    from estimator_runtime import __version__
+
+    return __version__

@@ -1,0 +1,143 @@
+"""The models that are trained: each as an Estimator and, with equal steps, in Keras.
+
+Batches are cached in memory, so that the input costs little, and the same for all.
+"""
+
+import dataclasses
+import gzip
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+BATCH_SIZE = 32
+_DIGITS = pathlib.Path(__file__).parents[1] / "examples" / "data" / "digits.csv.gz"
+
+tf1 = tf.compat.v1
+layers = tf1.layers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model to train.
+
+    Attributes:
+        title: What it is, for people.
+        data: Gives its features and labels, as arrays.
+        estimator: Makes its Estimator from a RunConfig.
+        keras: Makes its compiled Keras model from `steps_per_execution`.
+    """
+
+    title: str
+    data: Callable
+    estimator: Callable
+    keras: Callable
+
+    def input_fn(self):
+        """Give endless batches of `BATCH_SIZE` examples."""
+        examples = tf.data.Dataset.from_tensor_slices(self.data())
+        return examples.batch(BATCH_SIZE, drop_remainder=True).cache().repeat()
+
+
+def _regression_data():
+    random = np.random.RandomState(0)
+    features = random.rand(3200, 16).astype(np.float32)
+    # With noise: gradients that fade out to denormal numbers would be slow.
+    labels = features.sum(axis=1, keepdims=True) + random.randn(3200, 1)
+    return features, labels.astype(np.float32)
+
+
+def _digits_data():
+    with gzip.open(_DIGITS, "rt") as file:
+        table = np.loadtxt(file, delimiter=",", dtype=np.int32)
+    images = (table[:, :64] / 16).astype(np.float32).reshape(-1, 8, 8, 1)
+    return images, table[:, 64]
+
+
+def _regression(network, optimizer):
+    def model_fn(features, labels, mode):
+        loss = tf1.losses.mean_squared_error(labels, network(features))
+        return _train_spec(mode, loss, optimizer())
+
+    return lambda config: tf.estimator.Estimator(model_fn, config=config)
+
+
+def _train_spec(mode, loss, optimizer):
+    train_op = optimizer.minimize(loss, tf1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def _keras(make_layers, make_optimizer, loss):
+    def make(steps_per_execution):
+        model = tf.keras.Sequential(make_layers())
+        model.compile(make_optimizer(), loss, steps_per_execution=steps_per_execution)
+        return model
+
+    return make
+
+
+def _dnn_network(features):
+    hidden = layers.dense(features, 128, tf.nn.relu)
+    return layers.dense(layers.dense(hidden, 64, tf.nn.relu), 1)
+
+
+def _dnn_layers():
+    dense = tf.keras.layers.Dense
+    return [dense(128, "relu"), dense(64, "relu"), dense(1)]
+
+
+def _cnn_estimator(config):
+    def model_fn(features, labels, mode):
+        maps = layers.conv2d(features, 16, 3, padding="same", activation=tf.nn.relu)
+        maps = layers.max_pooling2d(maps, 2, 2)
+        maps = layers.conv2d(maps, 32, 3, padding="same", activation=tf.nn.relu)
+        logits = layers.dense(layers.flatten(maps), 10)
+        loss = tf1.losses.sparse_softmax_cross_entropy(labels, logits)
+        return _train_spec(mode, loss, tf1.train.AdamOptimizer(0.001))
+
+    return tf.estimator.Estimator(model_fn, config=config)
+
+
+def _cnn_layers():
+    layer = tf.keras.layers
+    return [
+        layer.Conv2D(16, 3, padding="same", activation="relu"),
+        layer.MaxPool2D(2),
+        layer.Conv2D(32, 3, padding="same", activation="relu"),
+        layer.Flatten(),
+        layer.Dense(10),
+    ]
+
+
+SIMPLE_MODELS = {
+    "linear": Model(
+        title="linear regression, gradient descent",
+        data=_regression_data,
+        estimator=_regression(
+            lambda features: layers.dense(features, 1),
+            lambda: tf1.train.GradientDescentOptimizer(0.01),
+        ),
+        keras=_keras(
+            lambda: [tf.keras.layers.Dense(1)],
+            lambda: tf.keras.optimizers.SGD(0.01),
+            "mse",
+        ),
+    ),
+    "dnn": Model(
+        title="2-layer DNN, Adam",
+        data=_regression_data,
+        estimator=_regression(_dnn_network, lambda: tf1.train.AdamOptimizer(0.001)),
+        keras=_keras(_dnn_layers, lambda: tf.keras.optimizers.Adam(0.001), "mse"),
+    ),
+    "cnn": Model(
+        title="small CNN on digits, Adam",
+        data=_digits_data,
+        estimator=_cnn_estimator,
+        keras=_keras(
+            _cnn_layers,
+            lambda: tf.keras.optimizers.Adam(0.001),
+            tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        ),
+    ),
+}

@@ -1,0 +1,1 @@
+"""Session hooks of this runtime."""

@@ -1,0 +1,61 @@
+"""Examples per second, beside TensorFlow's steps per second."""
+
+import logging
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.hooks.step_rate import StepRateHook, batch_size
+
+er.install()
+
+
+def inputs(size, drop_remainder):
+    data = tf.data.Dataset.from_tensors(([1.0, 2.0], 3)).repeat()
+    batches = data.batch(size, drop_remainder=drop_remainder)
+    return tf.compat.v1.data.make_one_shot_iterator(batches).get_next()
+
+
+@pytest.mark.parametrize(("drop_remainder", "known"), [(True, 8), (False, None)])
+def test_the_batch_size_is_known_where_all_outputs_of_the_input_share_it(
+    drop_remainder, known
+):
+    with tf.Graph().as_default() as graph:
+        assert batch_size(graph) is None
+        inputs(8, drop_remainder)
+        assert batch_size(graph) == known
+
+
+def test_inputs_of_two_sizes_have_no_batch_size():
+    with tf.Graph().as_default() as graph:
+        inputs(8, drop_remainder=True)
+        inputs(4, drop_remainder=True)
+        assert batch_size(graph) is None
+
+
+def test_examples_per_second_are_steps_per_second_times_the_batch_size(
+    tmp_path, caplog
+):
+    caplog.set_level(logging.INFO, logger="tensorflow")
+    with tf.Graph().as_default():
+        features, _ = inputs(8, drop_remainder=True)
+        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), log_step_count_steps=5
+        ) as session:
+            assert any(isinstance(hook, StepRateHook) for hook in session._hooks)
+            for _ in range(12):
+                session.run([features, step])
+    [events] = tmp_path.glob("events.*")
+    rates = {
+        (value.tag, event.step): value.simple_value
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    }
+    assert {step for tag, step in rates if tag == "examples/sec"} == {6, 11}
+    for step in (6, 11):
+        expected = 8 * rates["global_step/sec", step]
+        assert rates["examples/sec", step] == pytest.approx(expected, rel=1e-5)
+    lines = [m for m in caplog.messages if m.startswith("examples/sec: ")]
+    assert len(lines) == 2

@@ -1,0 +1,95 @@
+"""How steps_per_run reaches the session: RunConfig, flag and environment."""
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.compat.frozen import StockRunConfig
+from estimator_runtime.errors import ConfigError
+
+er.install()
+
+VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+
+
+class CountRuns(tf.compat.v1.train.SessionRunHook):
+    """Counts the calls of the session; may be left out of any step."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def steps_until_due(self, global_step):
+        return None
+
+    def after_run(self, run_context, run_values):
+        self.runs += 1
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - features)
+    step = tf.compat.v1.train.get_global_step()
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=optimizer.minimize(loss, step)
+    )
+
+
+def runs_of(config, steps=20):
+    """Train; give the number of calls of the session that it took."""
+    count = CountRuns()
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    estimator.train(
+        lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=steps, hooks=[count]
+    )
+    assert estimator.get_variable_value("global_step") == steps
+    return count.runs
+
+
+def test_single_steps_are_the_default(tmp_path):
+    assert runs_of(tf.estimator.RunConfig(tmp_path)) == 20
+
+
+def test_a_run_config_says_how_many_steps_a_run_has(tmp_path):
+    # Step 1 is seen by the hooks that log and summarize; then 5, 5, 5 and 4.
+    assert runs_of(tf.estimator.RunConfig(tmp_path, steps_per_run=5)) == 5
+
+
+def test_the_environment_says_it_for_configs_that_do_not(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "10")
+    assert runs_of(tf.estimator.RunConfig(tmp_path / "a")) == 3
+    assert runs_of(tf.estimator.RunConfig(tmp_path / "b", steps_per_run=1)) == 20
+    assert runs_of(StockRunConfig(str(tmp_path / "c"))) == 3
+
+
+def test_a_session_of_ones_own_takes_it_from_the_environment(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "4")
+    count = CountRuns()
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+        stop = tf.compat.v1.train.StopAtStepHook(last_step=10)
+        with er.MonitoredTrainingSession(hooks=[count, stop]) as session:
+            values = []
+            while not session.should_stop():
+                values.append(session.run(step))
+    assert (values, count.runs) == ([4, 8, 10], 3)
+
+
+def test_replace_changes_it_and_keeps_it():
+    config = tf.estimator.RunConfig(steps_per_run=5)
+    assert config.replace(save_summary_steps=7).steps_per_run == 5
+    assert config.replace(steps_per_run="auto").steps_per_run == "auto"
+    assert (config.steps_per_run, config.replace(steps_per_run=None).steps_per_run) == (
+        5,
+        1,
+    )
+
+
+@pytest.mark.parametrize("value", [0, -3, 1.5, True, "fast", ""])
+def test_what_is_no_number_of_steps_is_refused(value):
+    for given in (er.RunConfig, er.RunConfig().replace):
+        with pytest.raises(ConfigError, match=r"^RunConfig: steps_per_run is .*") as e:
+            given(steps_per_run=value)
+        assert str(e.value).endswith(
+            'give a whole number of steps, 1 or more, or "auto"'
+        )
