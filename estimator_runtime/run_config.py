@@ -261,10 +261,6 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
 
 def _check_tf_config(model_dir, *, coordinated):
     """Refuse a TF_CONFIG that cannot be used, or names another model_dir."""
-    if os.environ.get("TF_CONFIG") == "":
-        raise ConfigError(
-            "TF_CONFIG is '', which is not JSON; unset it for a run without a cluster"
-        )
     theirs = TFConfig.from_environ(
         os.environ,
         check_addresses=not coordinated,

@@ -250,6 +250,14 @@ def test_training_goes_on_where_the_last_checkpoint_is(tmp_path):
     assert variables(stopped.model_dir)["global_step"] == 9
 
 
+def test_a_model_directory_may_be_moved_between_two_runs(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    train_in_session(er.RunConfig(before), 5)
+    before.rename(after)
+    first_step, _, _ = train_in_session(er.RunConfig(after), 6)
+    assert first_step == 5
+
+
 @pytest.mark.parametrize(
     "settings",
     [
