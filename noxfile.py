@@ -81,7 +81,8 @@ def tests(session, tensorflow):
         check_python(session)
     install_package(session, tensorflow, ".[tests]")
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
-    session.run("pytest", *session.posargs)
+    # A process per core: most tests start processes of their own and wait for them.
+    session.run("pytest", "--numprocesses=auto", *session.posargs)
 
 
 @nox.session

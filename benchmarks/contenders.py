@@ -21,30 +21,32 @@ from estimator_runtime.compat.frozen import default_session_config
 
 tf1 = tf.compat.v1
 
-# Calls of a session until it has chosen its threads and its caches are full.
-_WARM_UP_CALLS = 40
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window:
     """The steps that are measured.
 
     Attributes:
-        warm_up: Steps before them.
+        warm_up: Steps before them; of hundreds, one more than a multiple, so that the
+            measurement begins and ends at a step after which the default hooks act,
+            and cuts no run of fused steps in two.
         steps: How many are measured.
+        warm_up_calls: Calls of the session before them, where one call runs several
+            steps. The runtime times both of its ways to run a step in the first ones.
     """
 
     warm_up: int
     steps: int
+    warm_up_calls: int = 0
 
     @property
     def end(self):
-        """Steps of the whole training, measured or not."""
+        """Steps before the measurement's end, measured or not."""
         return self.warm_up + self.steps
 
     def after_calls_of(self, steps_per_call):
         """Give the window of a contender that runs several steps in one call."""
-        warm_up = max(self.warm_up, _WARM_UP_CALLS * steps_per_call)
+        warm_up = max(self.warm_up, self.warm_up_calls * steps_per_call + 1)
         return dataclasses.replace(self, warm_up=warm_up)
 
 

@@ -62,22 +62,21 @@ class Cost:
         )
 
 
-def interleave(contenders, rounds, announce):
+def interleave(contenders, rounds, announce, together=1):
     """Measure every contender once in every round.
 
     Args:
         contenders: Name to a callable without arguments that gives a `Cost`.
         rounds: How many rounds; 1 or more.
         announce: Called with a line of text before each measurement.
+        together: How many neighbours stay neighbours in every round.
 
     Returns:
         Name to the list of its `Cost`s, one for each round.
     """
-    names = list(contenders)
-    costs = {name: [] for name in names}
+    costs = {name: [] for name in contenders}
     for number in range(rounds):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        for name in _order(list(contenders), number, together):
             announce(f"round {number + 1} of {rounds}: {name}")
             # The graphs of the one before are gone before this one starts.
             gc.collect()
@@ -85,12 +84,24 @@ def interleave(contenders, rounds, announce):
     return costs
 
 
+def _order(names, number, together):
+    groups = [names[i : i + together] for i in range(0, len(names), together)]
+    return [
+        name for group in _rotated(groups, number) for name in _rotated(group, number)
+    ]
+
+
+def _rotated(sequence, by):
+    first = by % len(sequence)
+    return sequence[first:] + sequence[:first]
+
+
 def spread(values):
     """Give the median and the quartiles of `values`, and the values."""
     values = list(values)
-    # The quartiles of a single value are that value.
-    q1, median, q3 = statistics.quantiles(values * 2 if len(values) == 1 else values)
-    if len(values) > 1:
+    if len(values) == 1:
+        q1 = median = q3 = values[0]
+    else:
         q1, median, q3 = statistics.quantiles(values, method="inclusive")
     return {"median": median, "q1": q1, "q3": q3, "rounds": values}
 

@@ -9,13 +9,14 @@ import argparse
 import os
 import sys
 
-from estimator_runtime import TFConfig, __version__, install, script, spawn
+from estimator_runtime import __version__, install, script, spawn
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
 from estimator_runtime.options import (
     STEPS_PER_RUN_VARIABLE,
     TrainingOptions,
     parse_steps_per_run,
 )
+from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
 
@@ -72,7 +73,11 @@ def _parse(argv):
     parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
-    options, unknown = parser.parse_known_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    program = next((each for each in arguments if not each.startswith("-")), "")
+    if program.endswith(".py"):
+        raise UsageError(f"{program!r} is no command; to run it: {_NAME} run {program}")
+    options, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(
             f"unknown option {unknown[0]!r}; options of the script belong after it, "
@@ -139,9 +144,9 @@ def _run(options):
         # Where the script's sessions, and those of its children, find it.
         os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
     TrainingOptions.from_environ(os.environ)
-    # Some jobs have no chief (worker 0 leads under a multi-worker strategy), and only
-    # the script knows which kind it is.
-    TFConfig.from_environ(os.environ, chief_required=False)
+    # What no reader of it could use. Whether there has to be a chief, or a task, only
+    # the script knows: under a multi-worker strategy worker 0 leads, for one.
+    check_form(os.environ)
     install()
     spawn.arm()
     return run(program, arguments)

@@ -7,6 +7,11 @@ here, and becomes an exit status.
 
 import contextlib
 import sys
+import traceback
+
+from estimator_runtime.errors import EstimatorRuntimeError
+
+_PYTHONS_HOOK = sys.__excepthook__
 
 
 def execute(code, module, at_end=lambda: None):
@@ -49,7 +54,8 @@ def report(failure):
     """Do what python does with an uncaught exception, short of ending the process.
 
     `sys.excepthook` gets the exception, the program's own hook included, and
-    `sys.last_value` and its siblings are set.
+    `sys.last_value` and its siblings are set. An error of this package, which says
+    what is wrong with a value that the program gave, is one line instead.
 
     Args:
         failure: The exception; its traceback starts at the program's first frame.
@@ -67,6 +73,11 @@ def report(failure):
     sys.last_traceback = failure.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = failure
+    if isinstance(failure, EstimatorRuntimeError) and sys.excepthook is _PYTHONS_HOOK:
+        # A setting of the user's that cannot be: where it was given, and what would do.
+        # How this package found out is no help.
+        sys.stderr.write(f"estimator-runtime: error: {_place(failure)}: {failure}\n")
+        return 1
     hook_failure = _call_hook(failure)
     if hook_failure is not None:
         sys.stderr.write("Error in sys.excepthook:\n")
@@ -78,6 +89,16 @@ def report(failure):
         sys.excepthook = lambda *_: None
         raise failure
     return 1
+
+
+def _place(failure):
+    """Name the program's line from which a call came to raise `failure`."""
+    place = "?"
+    for frame, line in traceback.walk_tb(failure.__traceback__):
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("estimator_runtime", "tensorflow", "tensorflow_estimator"):
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
 
 
 def _call_hook(failure):
@@ -92,8 +113,8 @@ def _call_hook(failure):
 
 
 def _without_our_frame(error):
-    traceback = error.__traceback__
-    return error.with_traceback(traceback and traceback.tb_next)
+    frames = error.__traceback__
+    return error.with_traceback(frames and frames.tb_next)
 
 
 def _print(error):

@@ -8,6 +8,7 @@ Messages contain upstream's own phrases for the same mistakes, letter by letter
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,24 @@ class TaskType:
     WORKER = "worker"
     PS = "ps"
     EVALUATOR = "evaluator"
+
+
+def read_task(task: object) -> dict[str, Any]:
+    """Give the "task" object of TF_CONFIG, its index as int where it is a numeral.
+
+    Raises:
+        ConfigError: If it is no object. What its keys hold is for others to check.
+    """
+    if not isinstance(task, dict):
+        raise ConfigError(
+            f"TF_CONFIG: task is {shown(task)}, not an object; "
+            'use one such as {"type": "worker", "index": 0}'
+        )
+    index = task.get("index")
+    # Launch scripts write "1"; upstream takes it. Bounded, as int() is quadratic.
+    if isinstance(index, str) and re.fullmatch("-?[0-9]{1,18}", index.strip()):
+        return {**task, "index": int(index)}
+    return task
 
 
 def check_chief(cluster: Cluster, *, required: bool) -> None:
@@ -80,8 +99,7 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
     count = 0
     if isinstance(task_type, str) and task_type != TaskType.EVALUATOR:
         count = len(cluster.get(task_type, ()))
-    usable = "0 or more" if not count else "0" if count == 1 else f"0 to {count - 1}"
-    _check_index_in_cluster(task, usable, required=required)
+    _check_index_in_cluster(task, _usable(count), required=required)
     if task_type == TaskType.EVALUATOR and TaskType.MASTER in cluster:
         raise ConfigError(
             "TF_CONFIG: task.type is 'evaluator'. If `master` node exists in "
@@ -95,13 +113,47 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
             f"TF_CONFIG: task.type is {shown(task_type)}, which is not a valid "
             f"task_type in this cluster; use one of {types}"
         )
-    if task.get("index", 0) >= count:
+    check_index_in_job(cluster, task_type, task.get("index", 0))
+
+
+def check_index(index: object, usable: str) -> None:
+    """Check all of a task's index but its upper bound.
+
+    Args:
+        index: TF_CONFIG's `task.index`, as `read_task` gives it.
+        usable: What would do, such as "0 to 2"; for the message.
+
+    Raises:
+        ConfigTypeError: If the index is no number at all, such as a list.
+        ConfigError: If it is no whole number, or negative.
+    """
+    _check_index_type(index, usable)
+    if isinstance(index, int) and index < 0:
+        raise ConfigError(
+            f"TF_CONFIG: task.index is {shown(index)}. "
+            f"Task index must be non-negative number. Use {usable}"
+        )
+
+
+def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
+    """Check that a job of the cluster has a task of this index, 0 or more.
+
+    Raises:
+        ConfigError: If it has not.
+    """
+    count = len(cluster[task_type])
+    if index >= count:
         noun = "address" if count == 1 else "addresses"
         raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(task['index'])}, but "
-            f"cluster[{shown(task_type)}] has {count} {noun}, so it is not a valid "
-            f"task_id; use {usable}"
+            f"TF_CONFIG: task.index is {shown(index)}, but "
+            f"cluster[{shown(task_type)}] has {count} {noun}, so {shown(index)} is "
+            f"not a valid task_id for task_type {task_type[:60]}; use {_usable(count)}"
         )
+
+
+def _usable(count: int) -> str:
+    """Say which indexes a job of `count` tasks has; 0 is a job of any size."""
+    return "0 or more" if not count else "0" if count == 1 else f"0 to {count - 1}"
 
 
 def _task_types(cluster: Cluster) -> list[str]:
@@ -124,12 +176,7 @@ def _check_index_in_cluster(
                 f"TF_CONFIG, task index must be set; use {usable}"
             )
         return
-    _check_index_type(index, usable)
-    if index < 0:
-        raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(index)}. "
-            f"Task index must be non-negative number. Use {usable}"
-        )
+    check_index(index, usable)
 
 
 def _check_local_task(task: Mapping[str, Any]) -> None:

@@ -4,12 +4,9 @@ import abc
 import copy
 import os
 
-import tensorflow as tf
-
-from estimator_runtime import settings
+from estimator_runtime import session_arguments, settings
 from estimator_runtime.compat import seam, strategies
-from estimator_runtime.compat.frozen import StockRunConfig, default_session_config
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.options import TrainingOptions, check_steps_per_run
 from estimator_runtime.tf_config import TFConfig
 
@@ -33,8 +30,11 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         model_dir: Folder for checkpoints, summaries and the graph; str or
             `os.PathLike`. None takes TF_CONFIG's `model_dir`, or else leaves the
             choice to the Estimator. If both are given they must be equal.
-        tf_random_seed: Seed of every random op and initializer of the model, so
-            that two runs are equal; None draws new ones.
+        tf_random_seed: Seed of the random ops and initializers made inside
+            model_fn, so that two runs are equal, as long as their input is
+            deterministic and their threads and devices are as many; None draws new
+            ones. A Keras model given to `model_to_estimator` has drawn its weights
+            before: seed those with `tf.keras.utils.set_random_seed`.
         save_summary_steps: Steps between summaries; 0 for none.
         save_checkpoints_steps: Steps between checkpoints. Give this or
             `save_checkpoints_secs`.
@@ -48,7 +48,9 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         keep_checkpoint_every_n_hours: Beside those, keep one every so many hours.
         log_step_count_steps: Steps between log lines of loss and steps/sec; None
             for none.
-        train_distribute: `tf.distribute.Strategy` for training, or None.
+        train_distribute: `tf.distribute.Strategy` for training, or None. A
+            MirroredStrategy over CPUs that was made in eager mode has its cross-device
+            ops changed to `ReductionToOneDevice`.
         device_fn: Callable from an op to its device, or None for
             `replica_device_setter` where there are parameter servers.
         protocol: None, "grpc" or "grpc+verbs": what servers speak.
@@ -57,7 +59,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             instead of the two arguments above.
         experimental_max_worker_delay_secs: Longest start delay of a worker, in
             seconds (int); None for TensorFlow's own, up to 60.
-        session_creation_timeout_secs: Longest wait for a session, in seconds.
+        session_creation_timeout_secs: Longest wait of a task that is not chief for
+            its session, in seconds.
         checkpoint_save_graph_def: Whether the graph is written beside checkpoints.
         steps_per_run: Training steps in one call of the session, with the results of
             single steps: 1 or more, or "auto"; hooks act at the same steps, but a
@@ -117,10 +120,18 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         if save_checkpoints_secs is not _USE_DEFAULT:
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
         settings.check(arguments)
-        # With a strategy, TensorFlow's coordinator reads the task, and a cluster of
-        # workers without a chief is right.
-        coordinated = any((train_distribute, eval_distribute, experimental_distribute))
-        _check_tf_config(model_dir, coordinated=coordinated)
+        # With a strategy for training, TensorFlow's coordinator reads the task, and a
+        # cluster of workers without a chief is right.
+        inside = getattr(experimental_distribute, "train_distribute", None)
+        coordinated = bool(train_distribute or inside)
+        tf_config = TFConfig.from_environ(
+            os.environ,
+            check_addresses=not coordinated,
+            chief_required=not coordinated,
+            task_required=not coordinated,
+        )
+        folder = settings.resolve_model_dir(model_dir, tf_config.model_dir)
+        arguments["model_dir"] = folder
         with settings.errors_of_frozen_class():
             super().__init__(**arguments)
         self._set_steps_per_run(steps_per_run)
@@ -181,66 +192,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             return True
         return NotImplemented
 
-    def training_session_kwargs(self, scaffold=None, hooks=None, chief_only_hooks=None):
-        """The arguments of `MonitoredTrainingSession` that this config stands for.
-
-        With them a training loop of your own checkpoints, logs and writes summaries
-        as an Estimator with this config does:
-
-            with MonitoredTrainingSession(**config.training_session_kwargs()) as s:
-                while not s.should_stop():
-                    s.run(train_op)
-
-        Args:
-            scaffold: `tf.compat.v1.train.Scaffold`, or None for the default one.
-                If it has no saver, and the graph neither, one is added that keeps
-                checkpoints as this config says.
-            hooks: Hooks that run in every process.
-            chief_only_hooks: Hooks that run in the chief only.
-
-        Returns:
-            A new dict: `master` (session target), `is_chief`, `checkpoint_dir`,
-            `scaffold`, `hooks`, `chief_only_hooks`, `save_checkpoint_secs`
-            (seconds, or None), `save_checkpoint_steps` (steps, or None),
-            `save_summaries_steps` (steps, or None for no summaries), `config`
-            (ConfigProto), `log_step_count_steps` (steps, or None), `max_wait_secs`
-            (seconds until session creation fails) and `save_graph_def`.
-
-        Raises:
-            RuntimeError: If called in eager mode, outside of any graph.
-        """
-        return {
-            "master": self.master,
-            "is_chief": self.is_chief,
-            "checkpoint_dir": self.model_dir,
-            "scaffold": self._with_saver(scaffold),
-            "hooks": hooks,
-            "chief_only_hooks": chief_only_hooks,
-            "save_checkpoint_secs": self.save_checkpoints_secs or None,
-            "save_checkpoint_steps": self.save_checkpoints_steps or None,
-            "save_summaries_steps": self.save_summary_steps or None,
-            "config": self.session_config or default_session_config(),
-            "log_step_count_steps": self.log_step_count_steps,
-            "max_wait_secs": self.session_creation_timeout_secs,
-            "save_graph_def": self.checkpoint_save_graph_def,
-        }
-
-    def _with_saver(self, scaffold):
-        given = scaffold is not None and scaffold.saver is not None
-        if given or tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS):
-            return scaffold
-        if tf.executing_eagerly():
-            raise RuntimeError(
-                "no graph to save; call this inside `with tf.Graph().as_default():`"
-            )
-        saver = tf.compat.v1.train.Saver(
-            sharded=True,
-            max_to_keep=self.keep_checkpoint_max,
-            keep_checkpoint_every_n_hours=self.keep_checkpoint_every_n_hours,
-            defer_build=True,  # the session builds it, when all variables exist
-            save_relative_paths=True,
-        )
-        return tf.compat.v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)
+    training_session_kwargs = session_arguments.training_session_kwargs
 
     def _maybe_overwrite_session_config_for_distributed_training(self):
         """Give the session config of a cluster task its device filters.
@@ -257,19 +209,3 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             session_config = copy.deepcopy(mine)
             session_config.device_filters.extend(usual.device_filters)
             self._session_config = session_config
-
-
-def _check_tf_config(model_dir, *, coordinated):
-    """Refuse a TF_CONFIG that cannot be used, or names another model_dir."""
-    theirs = TFConfig.from_environ(
-        os.environ,
-        check_addresses=not coordinated,
-        chief_required=not coordinated,
-        task_required=not coordinated,
-    ).model_dir
-    if None not in (model_dir, theirs) and os.fspath(model_dir) != theirs:
-        raise ConfigError(
-            f"RunConfig: model_dir is {os.fspath(model_dir)!r}, but TF_CONFIG has "
-            f"{theirs!r}. `model_dir` provided in RunConfig construct, if set, must "
-            "have the same value as the model_dir in TF_CONFIG. Leave one of them out"
-        )

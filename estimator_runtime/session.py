@@ -153,9 +153,7 @@ def _chief_hooks(
     hooks = []
     if summary_dir and _is_on(log_step_count_steps):
         hooks.append(
-            StepRateHook(
-                output_dir=summary_dir, every_n_steps=log_step_count_steps
-            )
+            StepRateHook(output_dir=summary_dir, every_n_steps=log_step_count_steps)
         )
     if summary_dir and (_is_on(save_summaries_steps) or _is_on(save_summaries_secs)):
         hooks.append(

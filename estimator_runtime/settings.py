@@ -20,11 +20,13 @@ class _Number:
         # TensorFlow's words for the same mistake: programs match on them.
         rule = f"{name} should be {'>=' if self.inclusive else '>'} {self.least}"
         remedy = f"{rule}; give a number of {self.unit}, or None"
-        if not isinstance(value, numbers.Real):
-            raise ConfigTypeError(f"RunConfig: {name} is {_shown(value)}, but {remedy}")
-        number = float(value)
-        if not (number >= self.least if self.inclusive else number > self.least):
+        check_number(f"RunConfig: {name}", value, remedy)
+        if not self._holds(value):
             raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
+
+    def _holds(self, value):
+        # Of the value as it is: an int may be too large for a float. False for NaN.
+        return value >= self.least if self.inclusive else value > self.least
 
 
 _NUMBERS = {
@@ -69,6 +71,47 @@ def check(settings):
     _check_one_interval(
         settings.get("save_checkpoints_steps"), settings.get("save_checkpoints_secs")
     )
+
+
+def check_number(source, value, rule):
+    """Check that a value is a number, of whatever size or kind.
+
+    Args:
+        source: Who takes the value and by which name, such as "RunConfig: log_step_count_steps".
+        value: The value.
+        rule: What would do; for the message.
+
+    Raises:
+        ConfigTypeError: (a ValueError and a TypeError) If it is not.
+    """
+    if not isinstance(value, numbers.Real):
+        raise ConfigTypeError(f"{source} is {_shown(value)}, but {rule}")
+
+
+def resolve_model_dir(given, in_tf_config):
+    """Choose between RunConfig's model_dir and TF_CONFIG's.
+
+    Args:
+        given: RunConfig's, as str, bytes, os.PathLike or None.
+        in_tf_config: TF_CONFIG's, as str or None.
+
+    Returns:
+        The folder, or None if neither names one.
+
+    Raises:
+        ConfigError: (a ValueError) If they differ.
+    """
+    if given is None:
+        return in_tf_config
+    folder = os.fspath(given)
+    if in_tf_config not in (None, folder):
+        raise ConfigError(
+            f"RunConfig: model_dir is {folder!r}, but TF_CONFIG has "
+            f"{in_tf_config!r}. `model_dir` provided in RunConfig construct, if set, "
+            "must have the same value as the model_dir in TF_CONFIG. Leave one of "
+            "them out"
+        )
+    return folder
 
 
 @contextlib.contextmanager

@@ -7,14 +7,13 @@ Standard library only, because the launcher must not load TensorFlow.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from estimator_runtime.cluster import Cluster, shown
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.role import TaskType, check_chief, check_task
+from estimator_runtime.role import TaskType, check_chief, check_task, read_task
 
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
@@ -27,7 +26,8 @@ _TEXT_SETTINGS = (
     "environment",
     "rpc_layer",
 )
-_SETTINGS = ("service", *_TEXT_SETTINGS)
+# The keys of TF_CONFIG beside cluster and task.
+SETTINGS = ("service", *_TEXT_SETTINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class TFConfig:
                 f"TFConfig: cluster is {shown(self.cluster)}, not a Cluster; "
                 "use Cluster({...}), which copies and checks it"
             )
-        _check_settings({name: getattr(self, name) for name in _SETTINGS})
+        _check_settings({name: getattr(self, name) for name in SETTINGS})
         check_chief(self.cluster, required=False)
         check_task(self.cluster, self._task(), required=False)
 
@@ -84,10 +84,11 @@ class TFConfig:
     ) -> TFConfig:
         """Read and check TF_CONFIG.
 
-        Missing, it gives the empty TFConfig; empty is a mistake, as everywhere else in
-        TensorFlow. Unknown keys are ignored
-        (platforms add their own); a setting other than cluster and task may be
-        null, which is as good as absent. `{"cluster": {}}` is no cluster.
+        Without TF_CONFIG this gives the empty TFConfig; an empty text is a mistake,
+        as everywhere else in TensorFlow. Unknown keys are ignored (platforms add
+        their own), but no object may have a key twice. A setting other than cluster
+        and task may be null, which is as good as absent. `{"cluster": {}}` is no
+        cluster.
 
         Args:
             environ: The environment, such as `os.environ`.
@@ -104,11 +105,11 @@ class TFConfig:
         text = environ.get("TF_CONFIG")
         if text is None:
             return cls()
-        document = _parse(text)
-        settings = {name: document.get(name) for name in _SETTINGS}
+        document = parse(text)
+        settings = {name: document.get(name) for name in SETTINGS}
         _check_settings(settings)
         cluster = Cluster(document.get("cluster", {}))
-        task = _read_task(document.get("task", {}))
+        task = read_task(document.get("task", {}))
         # The constructor repeats these two, less strictly: it cannot know what
         # this reader requires, nor may it complain of the task before the chief.
         check_chief(cluster, required=chief_required)
@@ -122,14 +123,6 @@ class TFConfig:
             **settings,
         )
 
-    @property
-    def chief_type(self) -> str | None:
-        """What the cluster calls its chief: "chief", "master", or None without one."""
-        for task_type in (TaskType.CHIEF, TaskType.MASTER):
-            if task_type in self.cluster:
-                return task_type
-        return None
-
     def to_json(self) -> str:
         """Write what is set, as a TF_CONFIG that says the same.
 
@@ -141,7 +134,7 @@ class TFConfig:
             document["cluster"] = dict(self.cluster)
         if self._task():
             document["task"] = self._task()
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         document.update({k: v for k, v in settings.items() if v is not None})
         return json.dumps(document)
 
@@ -151,10 +144,34 @@ class TFConfig:
         return {key: value for key, value in task.items() if value is not None}
 
 
-def _parse(text: str) -> dict[str, Any]:
-    """Read the JSON object that `text` is."""
+def check_form(environ: Mapping[str, str]) -> None:
+    """Check what every reader of TF_CONFIG needs: its form and its addresses.
+
+    An address with a scheme, for one, aborts the process inside TensorFlow, when a
+    strategy is made. Nothing is said of the task, and none need be there.
+
+    Raises:
+        ConfigError: If it is not a JSON object, or its cluster or its settings have
+            the wrong form.
+    """
+    text = environ.get("TF_CONFIG")
+    if not text:
+        return
+    document = _parse(text)
+    _check_settings({name: document.get(name) for name in SETTINGS})
+    Cluster(document.get("cluster", {})).check_addresses()
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Read the JSON object that a TF_CONFIG is; what it holds is not checked.
+
+    Raises:
+        ConfigError: If it is no JSON object, or an object in it has a key twice.
+    """
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_object)
+    except ConfigError:  # from _object, and a ValueError as well
+        raise
     except RecursionError as error:
         raise ConfigError(
             f"TF_CONFIG: nested too deeply to be read: {shown(text)}; "
@@ -175,18 +192,17 @@ def _parse(text: str) -> dict[str, Any]:
     return document
 
 
-def _read_task(task: object) -> dict[str, Any]:
-    """Return the "task" object, its index as int where it is a numeral."""
-    if not isinstance(task, dict):
-        raise ConfigError(
-            f"TF_CONFIG: task is {shown(task)}, not an object; "
-            'use one such as {"type": "worker", "index": 0}'
-        )
-    index = task.get("index")
-    # Launch scripts write "1"; upstream takes it. Bounded, as int() is quadratic.
-    if isinstance(index, str) and re.fullmatch("-?[0-9]{1,18}", index.strip()):
-        return {**task, "index": int(index)}
-    return task
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of a JSON object, in which a second value would hide the first."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ConfigError(
+                f"TF_CONFIG: the key {shown(key)} is there twice in one object, as "
+                f"{shown(found[key])} and as {shown(value)}; keep one of them"
+            )
+        found[key] = value
+    return found
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:

@@ -1,11 +1,15 @@
 """train_and_evaluate: what each task of a training job does."""
 
+import logging
 import socket
+import threading
 
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
@@ -15,7 +19,8 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     Without a cluster this process trains and evaluates in turn. In a cluster a
     chief (or master) and workers train, a ps serves variables, an evaluator
     evaluates each new checkpoint. As `tf.estimator.train_and_evaluate`, but a
-    cluster that could only hang is refused first.
+    cluster that could only hang is refused first, and a host that is not known yet,
+    for which TensorFlow waits in silence, is named in the log.
 
     Args:
         estimator: `tf.estimator.Estimator`.
@@ -27,46 +32,77 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
         (None, None) if nothing was left to train; None in a cluster.
 
     Raises:
-        ConfigError: If a task's address cannot be reached by anyone: port 0, a host
-            name that does not resolve, or what is no address.
+        ConfigError: If a task's address can be reached by nobody: port 0, a host
+            name that cannot exist, or what is no address.
         TypeError: As TensorFlow's, for arguments of the wrong type.
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
-    cluster = getattr(getattr(estimator, "config", None), "cluster_spec", None)
-    check_reachable(cluster.as_dict() if cluster else {})
+    spec = getattr(getattr(estimator, "config", None), "cluster_spec", None)
+    cluster = spec.as_dict() if spec else {}
+    check_reachable(cluster)
+    # Beside the training: a look-up may take its time, and the host may come up yet.
+    threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
     return stock_train_and_evaluate(estimator, train_spec, eval_spec)
 
 
-def check_reachable(cluster, resolve=socket.getaddrinfo):
-    """Refuse addresses that no task can connect to.
+def check_reachable(cluster):
+    """Refuse addresses that no task can ever connect to, without looking any up.
 
     Args:
         cluster: Job name to "host:port" addresses, as in `TFConfig.cluster`.
-        resolve: Looks up (host, port); raises OSError if the name is unknown.
 
     Raises:
-        ConfigError: If a cluster of several tasks has port 0, an unknown host, or
-            an address that is no "host:port" of its own.
+        ConfigError: If a cluster of several tasks has port 0, a host name that cannot
+            exist, or an address that is no "host:port" of its own.
     """
-    if sum(map(len, cluster.values())) < 2:
-        return  # a single task runs in its own process and dials nobody
     # With a strategy, the RunConfig has not looked at the addresses.
-    Cluster(cluster).check_addresses()
+    if len(list(_dialled(cluster))) > 1:
+        Cluster(cluster).check_addresses()
+    for where, host, port in _dialled(cluster):
+        if int(port) == 0:
+            raise ConfigError(
+                f"{where}, but nobody can connect to port 0; give the port that this "
+                "task listens on"
+            )
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise ConfigError(
+                f"{where}, but {host!r} cannot be the name of a host ({error}); give a "
+                "name or IP address that every task can reach"
+            ) from error
+
+
+def warn_of_unknown_hosts(cluster, resolve=socket.getaddrinfo):
+    """Log the hosts of a cluster whose names do not resolve here, now.
+
+    They are not refused: on some platforms a name resolves only once its task runs,
+    and tasks start in any order.
+
+    Args:
+        cluster: Job name to "host:port" addresses.
+        resolve: Looks up (host, port); raises OSError if the name is unknown.
+    """
+    for where, host, port in _dialled(cluster):
+        try:
+            resolve(host, int(port))
+        except OSError as error:
+            _logger.warning(
+                "%s, but the host %r cannot be resolved yet (%s); TensorFlow waits for "
+                "it. If it never comes up, give a name or IP address that every task "
+                "can reach",
+                where,
+                host,
+                error.strerror or error,
+            )
+
+
+def _dialled(cluster):
+    """Give (where, host, port) of each task, if there are several: one dials nobody."""
+    if sum(map(len, cluster.values())) < 2:
+        return
     for job, addresses in cluster.items():
         for index, address in enumerate(addresses):
             host, _, port = address.rpartition(":")
             where = f"TF_CONFIG: cluster[{job!r}][{index}] is {address!r}"
-            if int(port) == 0:
-                raise ConfigError(
-                    f"{where}, but nobody can connect to port 0; give the port that "
-                    "this task listens on"
-                )
-            try:
-                resolve(host.strip("[]"), int(port))
-            # UnicodeError: the name is too long, or has two dots in a row.
-            except (OSError, UnicodeError) as error:
-                reason = getattr(error, "strerror", None) or error
-                raise ConfigError(
-                    f"{where}, but the host {host!r} cannot be resolved ({reason}); "
-                    "give a name or IP address that every task can reach"
-                ) from error
+            yield where, host.strip("[]"), port

@@ -140,12 +140,12 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
 
 
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):
-    status, output, error = run(["train.py"], folder)
+    status, output, error = run(["train"], folder)
     assert (status, output) == (2, "")
     assert error.startswith(
         "estimator-runtime: error: argument COMMAND: invalid choice"
     )
-    assert "'train.py' (choose from" in error
+    assert "'train' (choose from" in error
     assert error.endswith("run'); see 'estimator-runtime --help'\n") or (
         error.endswith("run); see 'estimator-runtime --help'\n")
     )
@@ -305,4 +305,10 @@ def test_a_variable_that_is_no_number_of_steps_is_one_line_and_status_1(folder):
     assert run(["run", "train.py"], folder, **{variable: "many"}) == refusal(
         1,
         f"{variable} is 'many'; give a whole number of steps, 1 or more, or \"auto\"",
+    )
+
+
+def test_a_script_without_run_before_it_is_told_what_to_type(folder):
+    assert run(["train.py", "--flag"], folder) == refusal(
+        2, "'train.py' is no command; to run it: estimator-runtime run train.py"
     )

@@ -9,7 +9,7 @@ from tensorflow.python.distribute.distribute_config import DistributeConfig
 import estimator_runtime as er
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.training import check_reachable
+from estimator_runtime.training import check_reachable, warn_of_unknown_hosts
 
 EXAMPLE = {
     "chief": ["host0:2222"],
@@ -49,7 +49,7 @@ def no_such_host(host, port):
 
 def test_every_address_of_a_cluster_is_looked_up():
     asked = []
-    check_reachable(EXAMPLE, resolve=lambda host, port: asked.append((host, port)))
+    warn_of_unknown_hosts(EXAMPLE, resolve=lambda *address: asked.append(address))
     assert asked == [
         ("host0", 2222),
         ("10.0.0.1", 2223),
@@ -58,22 +58,30 @@ def test_every_address_of_a_cluster_is_looked_up():
     ]
 
 
-def test_an_unknown_host_is_named_with_the_remedy():
-    with pytest.raises(ConfigError) as refused:
-        check_reachable(EXAMPLE, resolve=no_such_host)
-    assert str(refused.value) == (
-        "TF_CONFIG: cluster['chief'][0] is 'host0:2222', but the host 'host0' cannot "
-        "be resolved (Name or service not known); give a name or IP address that "
-        "every task can reach"
-    )
+def test_an_unknown_host_is_named_in_the_log_with_the_remedy(caplog):
+    cluster = {"chief": ["10.0.0.1:2222"], "ps": ["host0:2222"]}
+
+    def resolve(host, port):
+        if host == "host0":
+            no_such_host(host, port)
+
+    warn_of_unknown_hosts(cluster, resolve)
+    assert caplog.messages == [
+        "TF_CONFIG: cluster['ps'][0] is 'host0:2222', but the host 'host0' cannot be "
+        "resolved yet (Name or service not known); TensorFlow waits for it. If it never "
+        "comes up, give a name or IP address that every task can reach"
+    ]
 
 
-def test_port_0_is_refused_before_any_name_is_looked_up():
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_an_address_of_this_machine_is_known_to_the_real_resolver(host, caplog):
+    warn_of_unknown_hosts({"chief": ["127.0.0.1:1"], "ps": [f"{host}:2"]})
+    assert caplog.messages == []
+
+
+def test_port_0_is_refused():
     with pytest.raises(ConfigError) as refused:
-        check_reachable(
-            {"chief": ["host0:2222"], "worker": ["host1:2222", "host2:0"]},
-            resolve=lambda host, port: None,
-        )
+        check_reachable({"chief": ["host0:2222"], "worker": ["host1:2222", "host2:0"]})
     assert str(refused.value) == (
         "TF_CONFIG: cluster['worker'][1] is 'host2:0', but nobody can connect to port "
         "0; give the port that this task listens on"
@@ -81,32 +89,28 @@ def test_port_0_is_refused_before_any_name_is_looked_up():
 
 
 @pytest.mark.parametrize("cluster", [{}, {"chief": ["nowhere.invalid:0"]}])
-def test_a_task_on_its_own_dials_nobody(cluster):
-    check_reachable(cluster, resolve=no_such_host)
+def test_a_task_on_its_own_dials_nobody(cluster, caplog):
+    check_reachable(cluster)
+    warn_of_unknown_hosts(cluster, resolve=no_such_host)
+    assert caplog.messages == []
 
 
-@pytest.mark.parametrize("host", ["nowhere.invalid", "two..dots", "x" * 70])
-def test_a_host_that_cannot_exist_is_refused_by_the_real_resolver(host):
+@pytest.mark.parametrize("host", ["two..dots", "x" * 70])
+def test_a_host_that_cannot_exist_is_refused(host):
     cluster = {"chief": ["127.0.0.1:1"], "ps": [f"{host}:1"]}
-    with pytest.raises(ConfigError, match=f"host '{host}' cannot be resolved"):
+    with pytest.raises(ConfigError, match=f"'{host}' cannot be the name of a host"):
         check_reachable(cluster)
-
-
-def test_addresses_of_this_machine_are_resolved_by_the_real_resolver():
-    check_reachable(
-        {"chief": ["127.0.0.1:1"], "ps": ["localhost:2"], "worker": ["[::1]:3"]}
-    )
 
 
 @pytest.mark.parametrize("address", ["host0", "host0:http", "grpc://host0:1", "h:1"])
 def test_what_is_no_address_of_its_own_is_refused(address):
     cluster = {"worker": ["h:1", address]}
     with pytest.raises(ConfigError, match=rf"cluster\['worker'\]\[1\] is '{address}'"):
-        check_reachable(cluster, resolve=lambda host, port: None)
+        check_reachable(cluster)
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "nowhere.invalid:2222"])
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "two..dots:2222"])
 def test_no_task_of_a_cluster_that_could_only_hang_is_started(
     task_type, address, set_tf_config, tmp_path
 ):

@@ -32,6 +32,6 @@ def install():
         tensorflow = versions.check_installed()
         keras.choose_legacy(tensorflow)
         for each in PATCHES:
-            if each.applies_to(tensorflow):
+            if each.applies_to(tensorflow) and not patch.is_scheduled(each):
                 patch.schedule(each)
         _installed = True

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 _logger = logging.getLogger(__name__)
+_scheduled: set[str] = set()
 _applied: list[str] = []
 
 
@@ -43,7 +44,13 @@ def schedule(patch):
         _applied.append(patch.name)
         _logger.debug("applied %s: %s", patch.name, patch.reason)
 
+    _scheduled.add(patch.name)
     wrapt.register_post_import_hook(apply, patch.after)
+
+
+def is_scheduled(patch):
+    """Tell whether `patch` waits for its module, or has been tried."""
+    return patch.name in _scheduled
 
 
 def applied():

@@ -32,11 +32,12 @@ def provide_tpu_stand_ins(_module):
         stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
         _provide("tensorflow.python.tpu", name, stand_in)
     embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
-    for api in ("tensorflow._api.v2.compat.v1.tpu.experimental",):
-        experimental = importlib.import_module(api)
-        for name in _TPU_PARAMETERS:
-            if not hasattr(experimental, name):
-                setattr(experimental, name, getattr(embedding, name))
+    experimental = importlib.import_module(
+        "tensorflow._api.v2.compat.v1.tpu.experimental"
+    )
+    for name in _TPU_PARAMETERS:
+        if not hasattr(experimental, name):
+            setattr(experimental, name, getattr(embedding, name))
 
 
 def _provide(package_name, name, module):

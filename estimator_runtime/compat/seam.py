@@ -8,6 +8,8 @@ through one module and use it through another.
 import importlib
 import sys
 
+from estimator_runtime import compat
+
 # Imported when the frozen package has been; each uses `replaces` below.
 _RUNTIME_MODULES = (
     "estimator_runtime.run_config",
@@ -34,6 +36,7 @@ def replaces(module_name):
     """
 
     def decorate(ours):
+        compat.install()  # whoever imports only this one module gets the rest too
         owner = importlib.import_module(module_name)
         stock = getattr(owner, ours.__name__)
         setattr(owner, ours.__name__, ours)

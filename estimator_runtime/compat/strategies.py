@@ -25,9 +25,12 @@ def adapt(*distribution_strategies):
 
 
 def _rings(extended):
-    inferred = extended._cross_device_ops is extended._collective_ops
+    # Of several workers' strategies, which derive from it, only MirroredStrategy's has
+    # this; theirs all-reduce between processes, as they must.
+    inferred = getattr(extended, "_collective_ops", None)
     return (
-        inferred
+        inferred is not None
+        and extended._cross_device_ops is inferred
         and isinstance(extended._collective_ops, cross_device_ops.CollectiveAllReduce)
         and any("gpu" not in device.lower() for device in extended._devices)
     )

@@ -68,7 +68,8 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             property stays None, an Estimator's copy of the config gets TensorFlow's
             usual one with `tf_config` added, and with parameter servers the device
             filters. (Exactly that usual one, given to `replace`, counts as None.)
-        session_creation_timeout_secs: Longest wait for a session, in seconds.
+        session_creation_timeout_secs: Longest wait of a task that is not chief for
+            its session, in seconds.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -133,7 +134,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             # One at a time: 1.15 has configs with both checkpoint intervals.
             settings.check({name: value})
             setattr(self, f"_{name}", value)
-        self._model_dir = place.resolve_model_dir(model_dir)
+        self._model_dir = settings.resolve_model_dir(model_dir, place.model_dir)
 
     def training_session_kwargs(self, *args, **kwargs):
         """As `estimator_runtime.RunConfig`'s, with `tf_config` where it applies."""

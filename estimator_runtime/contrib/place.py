@@ -5,15 +5,12 @@ type nor index, and may stand alone, without a cluster. Cluster and settings are
 checked by `TFConfig`, the task here.
 """
 
-import contextlib
 import dataclasses
-import json
-import os
-import re
 
 from estimator_runtime.cluster import Cluster, shown
-from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.role import check_index, check_index_in_job, read_task
+from estimator_runtime.tf_config import SETTINGS, TFConfig, parse
 
 
 class Environment:
@@ -65,18 +62,14 @@ class Place:
             ConfigTypeError: (also a TypeError) For a wrong type where TensorFlow
                 raises TypeError.
         """
-        text = environ.get("TF_CONFIG") or "{}"
-        task: object = {}
-        # TFConfig says what is wrong with a text that cannot be taken apart here.
-        with contextlib.suppress(ValueError, RecursionError):
-            document = json.loads(text)
-            if isinstance(document, dict):
-                task = document.pop("task", task)
-                text = json.dumps(document)
-        tf_config = TFConfig.from_environ(
-            {"TF_CONFIG": text}, chief_required=False, task_required=False
+        document = parse(environ.get("TF_CONFIG") or "{}")
+        # Without the task, which TFConfig would hold against its cluster.
+        tf_config = TFConfig(
+            cluster=Cluster(document.get("cluster", {})),
+            **{name: document.get(name) for name in SETTINGS},
         )
-        task_type, task_id = _read_task(task)
+        tf_config.cluster.check_addresses()
+        task_type, task_id = _type_and_index(document.get("task", {}))
         return cls(
             cluster=tf_config.cluster,
             task_type=task_type,
@@ -97,17 +90,9 @@ class Place:
         """
         if not self.cluster or self.task_type is None or self._is_listed():
             return
-        count = len(self._addresses)
-        if count:
-            noun = "address" if count == 1 else "addresses"
-            usable = "0" if count == 1 else f"0 to {count - 1}"
-            raise ConfigError(
-                f"TF_CONFIG: task.index is {self.task_id}, but "
-                f"cluster[{shown(self.task_type)}] has {count} {noun}, so "
-                f"{self.task_id} is not a valid task_id for task_type "
-                f"{self.task_type[:60]}; use {usable}"
-            )
-        if self.task_type != "evaluator" or not self._is_alone():
+        if self._addresses:
+            check_index_in_job(self.cluster, self.task_type, self.task_id)
+        elif self.task_type != "evaluator" or not self._is_alone():
             raise ConfigError(
                 f"TF_CONFIG: task.type is {shown(self.task_type)}, but "
                 f"{self.task_type[:60]} is not a valid task_type in this cluster; use "
@@ -145,28 +130,6 @@ class Place:
         """Count the tasks of some types."""
         return sum(len(self.cluster.get(each, ())) for each in task_types)
 
-    def resolve_model_dir(self, given):
-        """Choose between RunConfig's model_dir and TF_CONFIG's.
-
-        Args:
-            given: RunConfig's, as str, bytes, os.PathLike or None.
-
-        Returns:
-            The folder, or None if neither names one.
-
-        Raises:
-            ConfigError: If they differ.
-        """
-        folder = None if given is None else os.fspath(given)
-        if None not in (folder, self.model_dir) and folder != self.model_dir:
-            raise ConfigError(
-                f"RunConfig: model_dir is {folder!r}, but TF_CONFIG has "
-                f"{self.model_dir!r}. `model_dir` provided in RunConfig construct, if "
-                "set, must have the same value as the model_dir in TF_CONFIG. Leave "
-                "one of them out"
-            )
-        return folder if folder is not None else self.model_dir
-
     @property
     def _addresses(self):
         return self.cluster.get(self.task_type or "", ())
@@ -182,34 +145,16 @@ def _rank(job):
     return {"chief": 0, TaskType.MASTER: 0, TaskType.PS: 2}.get(job, 1), job
 
 
-def _read_task(task):
+def _type_and_index(task):
     """Give type and index of TF_CONFIG's "task"; null is as good as absent."""
-    if not isinstance(task, dict):
-        raise ConfigError(
-            f"TF_CONFIG: task is {shown(task)}, not an object; "
-            'use one such as {"type": "worker", "index": 0}'
-        )
+    task = read_task(task)
     task_type, index = task.get("type"), task.get("index")
     if not isinstance(task_type, (str, type(None))) or task_type == "":
         raise ConfigError(
             f"TF_CONFIG: task.type is {shown(task_type)}, not the name of a job; "
             'use one such as "worker", or leave type out'
         )
-    return task_type, 0 if index is None else _read_index(index)
-
-
-def _read_index(index):
-    """Give the index as int; launch scripts write it as "1", and 1.15 took that."""
-    if isinstance(index, str) and re.fullmatch("-?[0-9]{1,18}", index.strip()):
-        index = int(index)
-    remedy = "use a whole number from 0, or leave index out"
-    if isinstance(index, bool) or not isinstance(index, int):
-        # 1.15's int() raises TypeError for these, ValueError for other text.
-        kind = ConfigTypeError if isinstance(index, (list, dict)) else ConfigError
-        raise kind(f"TF_CONFIG: task.index is {shown(index)}, not a number; {remedy}")
-    if index < 0:
-        raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(index)}. "
-            f"Task index must be non-negative number; {remedy}"
-        )
-    return index
+    if index is None:
+        return task_type, 0
+    check_index(index, "0 or more, or leave index out")
+    return task_type, index

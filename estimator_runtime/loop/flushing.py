@@ -7,65 +7,67 @@ gradient fades out. So the thread is put into the same mode for the length of a 
 """
 
 import ctypes
-import ctypes.util
 import platform
 import sys
 
 # Where the C library keeps the control word in its fenv_t, as an index of 32-bit
 # words, and the bits that flush: x86-64 FTZ and DAZ in MXCSR, Arm FZ in FPCR.
 _CONTROL_WORD = {"x86_64": (7, 0x8040), "aarch64": (0, 1 << 24)}
-_FENV_WORDS = 16  # more than any of them has
+_Environment = ctypes.c_uint32 * 16  # more words than any of them has
 
 
 class DenormalFlush:
-    """Runs functions on this thread with denormals flushed to zero.
+    """Runs functions on the calling thread with denormals flushed to zero.
 
     Args:
-        set_mode: Sets the floating-point environment at an address.
-        flushing: Address of the environment that flushes.
-        usual: Address of the environment to go back to.
-        memory: Keeps the two alive.
+        libm: The C library's functions for the floating-point environment.
+        index: Where the control word is in it.
+        bits: Those of the control word that flush.
     """
 
-    def __init__(self, set_mode, flushing, usual, memory):
-        self._set_mode = set_mode
-        self._flushing = flushing
-        self._usual = usual
-        self._memory = memory
+    def __init__(self, libm, index, bits):
+        self._get_mode = libm.fegetenv
+        self._set_mode = libm.fesetenv
+        self._get_mode.argtypes = self._set_mode.argtypes = [ctypes.c_void_p]
+        self._index = index
+        self._bits = bits
 
     @classmethod
-    def of_this_thread(cls):
-        """Give the one for the calling thread's mode, or None where unsupported."""
+    def of_this_machine(cls):
+        """Give the one for this machine, or None where it cannot be done."""
         place = _CONTROL_WORD.get(platform.machine())
         if place is None or not sys.platform.startswith("linux"):
             return None
-        library = ctypes.util.find_library("m")
-        if library is None:
-            return None
-        libm = ctypes.CDLL(library)
-        usual = (ctypes.c_uint32 * _FENV_WORDS)()
-        if libm.fegetenv(usual) != 0:
-            return None
-        index, bits = place
-        flushing = (ctypes.c_uint32 * _FENV_WORDS)(*usual)
-        flushing[index] |= bits
-        libm.fesetenv.argtypes = [ctypes.c_void_p]
-        return cls(
-            libm.fesetenv,
-            ctypes.addressof(flushing),
-            ctypes.addressof(usual),
-            (usual, flushing),
-        )
+        libm = ctypes.CDLL(None)  # Python's own: no search, which starts a process
+        return cls(libm, *place) if hasattr(libm, "fesetenv") else None
 
     def wrap(self, function):
-        """Give `function` with denormals flushed while it runs."""
-        set_mode, flushing, usual = self._set_mode, self._flushing, self._usual
+        """Give `function` with denormals flushed while it runs.
+
+        Afterwards the thread that called it is in the mode in which it was before,
+        whichever thread that is.
+        """
+        get_mode, set_mode, index = self._get_mode, self._set_mode, self._index
+        address = ctypes.addressof
+        usual = _Environment()
+        get_mode(address(usual))
+        flushing = self._flushing(usual)
 
         def flushed(*args):
-            set_mode(flushing)
+            before = _Environment()
+            get_mode(address(before))
+            mode = flushing
+            if before[index] != usual[index]:  # another thread, or the program set it
+                mode = self._flushing(before)
+            set_mode(address(mode))
             try:
                 return function(*args)
             finally:
-                set_mode(usual)
+                set_mode(address(before))
 
         return flushed
+
+    def _flushing(self, environment):
+        flushing = _Environment(*environment)
+        flushing[self._index] |= self._bits
+        return flushing

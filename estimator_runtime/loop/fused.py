@@ -11,7 +11,7 @@ from tensorflow.python.training import session_run_hook
 from estimator_runtime.loop import body, cadence
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, parts
-from estimator_runtime.loop.plan import Plan, Planner, structure
+from estimator_runtime.loop.plan import CannotPlan, Plan, Planner, structure
 from estimator_runtime.loop.substitute import FusedSteps
 
 _logger = logging.getLogger(__name__)
@@ -46,15 +46,16 @@ class FusedSession(PlannedSession):
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run up to `run_length` steps with the hooks; give the last one's values."""
+        key = _key(fetches)
         if self._step_key is None:
-            self._step_key = structure(fetches)
+            self._step_key = key
             self._build(fetches, is_plain=not (feed_dict or options or run_metadata))
         is_step = (
             self._steps is not None
             and not feed_dict
             and options is None
             and run_metadata is None
-            and structure(fetches) == self._step_key
+            and key == self._step_key
         )
         if not is_step:
             self._global_step = None
@@ -68,13 +69,14 @@ class FusedSession(PlannedSession):
         try:
             if not is_plain:
                 raise CannotFuse("is fed, or has run options, by the caller")
-            if not self._planner.is_usable:
-                raise CannotFuse("is not run by a session of this process")
+            if self._planner.obstacle:
+                raise CannotFuse(self._planner.obstacle)
             every = cadence.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
+            structure(fetches)
             self._steps = self._fuse(fetches)
-        except CannotFuse as reason:
+        except (CannotFuse, CannotPlan) as reason:
             _logger.warning(
                 "steps_per_run=%s: steps are run one by one, because the step %s",
                 self._run_length,
@@ -150,3 +152,10 @@ class FusedSession(PlannedSession):
 
     def _read_global_step(self):
         return int(self._sess.run(self._global_step_variable))
+
+
+def _key(fetches):
+    try:
+        return structure(fetches)
+    except CannotPlan:
+        return object()  # equal to no other

@@ -10,6 +10,7 @@ from tensorflow.python.training import (
     training_util,
 )
 
+from estimator_runtime.loop import kernels
 from estimator_runtime.loop.flushing import DenormalFlush
 from estimator_runtime.loop.part import CannotFuse, Part, adds_one, parts
 from estimator_runtime.loop.plan import Planner
@@ -32,10 +33,10 @@ class PlannedSession(monitored_session._HookedSession):
     def __init__(self, sess, hooks, clock=time.perf_counter):
         super().__init__(sess, hooks)
         self._should_stop = False
-        self._flush = DenormalFlush.of_this_thread()
+        self._flush = DenormalFlush.of_this_machine()
         self._planner = Planner(sess, self._flush)
         self._threads = ThreadChoice(clock)
-        if self._flush is None or _chooses_threads(sess):
+        if self._flush is None or _chooses_threads(sess) or self._needs_pool():
             self._threads.is_caller = False
         self._savers = [hook for hook in hooks if _reads_every_step(hook)]
 
@@ -58,12 +59,18 @@ class PlannedSession(monitored_session._HookedSession):
             plan = self._planner.plan(wanted)
         if plan is None:
             outputs = self._sess.run(
-                wanted, feed_dict=feeds, options=options, run_metadata=run_metadata
+                fetches=wanted,
+                feed_dict=feeds,
+                options=options,
+                run_metadata=run_metadata,
             )
         else:
             outputs = plan.results(self._threads.run(plan.on_pool, plan.on_caller))
         self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
+
+    def _needs_pool(self):
+        return not self._planner.obstacle and kernels.need_pool(self._sess.graph)
 
     def _spare_reads(self, fetches):
         """Spare checkpoint hooks a read of the global step at every step.
@@ -80,7 +87,7 @@ class PlannedSession(monitored_session._HookedSession):
             return
         step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
         global_step = training_util.get_global_step(graph)
-        if self._planner.is_usable and adds_one(step, global_step):
+        if not self._planner.obstacle and adds_one(step, global_step):
             for hook in savers:
                 hook._set_steps_per_run(1)
 

@@ -30,10 +30,11 @@ def parts(fetches):
     Raises:
         CannotFuse: If there is anything else among them.
     """
-    flat = [
-        f._as_graph_element() if isinstance(f, tf.Variable) else f
-        for f in tf.nest.flatten(fetches)
-    ]
+    try:
+        flat = tf.nest.flatten(fetches)
+    except TypeError as error:  # names that cannot be sorted, in a dict
+        raise CannotFuse(f"is asked for {fetches!r}, which has no order") from error
+    flat = [f._as_graph_element() if isinstance(f, tf.Variable) else f for f in flat]
     other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
     if other:
         raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")

@@ -5,11 +5,18 @@ ones at nearly every step, so each distinct request is compiled once, into a cal
 of the session and the recipe that gives every consumer its values back.
 """
 
+import collections
+
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as session_lib
 from tensorflow.python.framework import composite_tensor
 from tensorflow.python.ops import resource_variable_ops
+
+from estimator_runtime.loop import kernels
+
+_SESSION_RUN = session_lib.BaseSession.run
 
 # What may be fetched and never changes what it stands for.
 _LEAVES = (
@@ -42,11 +49,24 @@ def structure(fetches):
     kind = type(fetches)
     if kind is str:
         return fetches
-    if kind is list or isinstance(fetches, tuple):
+    if kind is list or issubclass(kind, tuple):
         return (kind, *map(structure, fetches))
-    if isinstance(fetches, dict):
+    # Other mappings, such as a defaultdict, are made of more than their items.
+    if kind is dict or kind is collections.OrderedDict:
         return (kind, *((name, structure(f)) for name, f in fetches.items()))
-    raise CannotPlan(f"fetches of type {kind.__name__}")
+    raise CannotPlan(f"is asked for a {kind.__name__}")
+
+
+def _copied(fetches):
+    """Copy the containers, which the program may change, but not the leaves."""
+    if isinstance(fetches, dict):
+        return type(fetches)((name, _copied(f)) for name, f in fetches.items())
+    if isinstance(fetches, list):
+        return [_copied(f) for f in fetches]
+    if isinstance(fetches, tuple):
+        # Past the constructor of a named tuple, which may have its own idea of values.
+        return tuple.__new__(type(fetches), map(_copied, fetches))
+    return fetches
 
 
 class Plan:
@@ -70,10 +90,10 @@ class Plan:
             CannotPlan: If only `Session.run` can serve it.
         """
         # Keeps the leaves alive too, on whose identity the key relies.
-        self._wanted = wanted
-        handler = session_lib._FetchHandler(session.graph, wanted, {})
+        self._wanted = {consumer: _copied(f) for consumer, f in wanted.items()}
+        handler = session_lib._FetchHandler(session.graph, self._wanted, {})
         if handler._fetch_handles:
-            raise CannotPlan("a session handle needs its session at every step")
+            raise CannotPlan("asks for a session handle, which needs its session")
         self._rebuild = handler._fetch_mapper.build_results
         places = iter(range(len(handler.fetches())))
         self._places = [None if is_op else next(places) for is_op in handler._ops]
@@ -85,6 +105,8 @@ class Plan:
             options.fetch.extend(substitute.names_of(handler.fetches()))
             options.target.extend(substitute.targets_of(handler.targets()))
             options.feed.extend(substitute.feeds)
+        if not options.fetch and not options.target:
+            raise CannotPlan("asks for nothing")
         self.on_pool = _callable(session, options)
         # RunOptions: "To use the caller thread set this to -1."
         options.run_options.inter_op_thread_pool = -1
@@ -93,7 +115,16 @@ class Plan:
 
     def results(self, values):
         """Give the dict of consumer to results that raw `values` stand for."""
-        return self._rebuild([None if i is None else values[i] for i in self._places])
+        return self._rebuild(
+            [None if i is None else _owned(values[i]) for i in self._places]
+        )
+
+
+def _owned(value):
+    # Callables, unlike Session.run, give arrays that lie in TensorFlow's own buffers:
+    # a step would change those that a hook kept, a hook would change a variable.
+    is_view = isinstance(value, np.ndarray) and not value.flags.owndata
+    return value.copy() if is_view else value
 
 
 def _callable(session, options):
@@ -113,7 +144,8 @@ class Planner:
         substitute: What its plans run and fetch instead (see `body`), or None.
 
     Attributes:
-        is_usable: Whether this session can have plans: a plain local one can.
+        obstacle: Why this session cannot have plans, as the end of "because the step
+            ..."; None for a plain local one.
     """
 
     def __init__(self, session, flush, substitute=None):
@@ -121,18 +153,11 @@ class Planner:
         self._flush = flush
         self._substitute = substitute
         self._plans = {}
-        # A debugger's session, or one that a program has changed, must see every
-        # run; a gRPC master cannot make callables.
-        self.is_usable = (
-            type(session) is tf.compat.v1.Session
-            and "run" not in vars(session)
-            and type(session).run is session_lib.BaseSession.run
-            and not session.sess_str
-        )
+        self.obstacle = _obstacle(session)
 
     def plan(self, wanted):
         """Give the plan for `wanted`, consumer to fetches, or None if there is none."""
-        if not self.is_usable or self._session._closed:
+        if self.obstacle or self._session._closed:
             return None
         try:
             key = tuple(
@@ -146,3 +171,18 @@ class Planner:
         except CannotPlan:
             return None
         return plan
+
+
+def _obstacle(session):
+    # A debugger's session, or one that a program has changed, must see every run; a
+    # gRPC master cannot make callables.
+    if (
+        type(session) is not tf.compat.v1.Session
+        or "run" in vars(session)
+        or type(session).run is not _SESSION_RUN
+        or session.sess_str
+    ):
+        return "is not run by a session of this process"
+    if kernels.have_own_state(session.graph):
+        return "calls a function that is not inlined"
+    return None

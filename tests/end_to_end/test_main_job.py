@@ -74,14 +74,31 @@ def test_a_bad_tf_config_ends_the_run_in_one_line_before_tensorflow_is_loaded(tm
     )
 
 
-def test_a_model_dir_that_cannot_be_made_is_named_in_the_scripts_own_traceback(
+def test_a_model_dir_that_cannot_be_made_is_one_line_that_names_the_scripts_line(
     tmp_path,
 ):
     (tmp_path / "file").touch()
     result = _run(*_RUNTIME, _SCRIPT, "--model_dir", "file/model", cwd=tmp_path)
     last_line = result.stderr.strip().splitlines()[-1]
     assert result.returncode == 1
-    assert "model_dir 'file/model' cannot be made: Not a directory" in last_line
+    assert re.match(r"estimator-runtime: error: .*digits\.py:\d+: ", last_line)
+    assert "'file/model'" in last_line
+    assert "Not a directory" in last_line
+    assert "Traceback" not in result.stderr
+
+
+def test_a_value_that_cannot_be_is_one_line_that_names_the_scripts_line(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\n\ntf.estimator.RunConfig(save_checkpoints_steps=-1)\n"
+    )
+    result = _run(*_RUNTIME, "train.py", cwd=tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.strip().splitlines()[-1] == (
+        f"estimator-runtime: error: {tmp_path}/train.py:3: RunConfig: "
+        "save_checkpoints_steps is -1, but save_checkpoints_steps should be >= 0; "
+        "give a number of steps, or None"
+    )
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])

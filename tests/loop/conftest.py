@@ -15,10 +15,12 @@ import estimator_runtime as er
 er.install()
 
 import tensorflow as tf  # noqa: E402 (after install, as a program would)
-from tensorflow.python.training import monitored_session  # noqa: E402
+from tensorflow.python.training import monitored_session, training_util  # noqa: E402
 from tensorflow_estimator.python.estimator import estimator  # noqa: E402
 
 from estimator_runtime import options  # noqa: E402
+from estimator_runtime.loop import hooked, threads  # noqa: E402
+from estimator_runtime.loop.monitored import LoopSession  # noqa: E402
 
 tf1 = tf.compat.v1
 ROWS = 96
@@ -129,7 +131,17 @@ class Training:
     def _input_fn(self):
         data = tf.data.Dataset.from_tensor_slices(rows())
         data = data.repeat().batch(BATCH)
-        return data if self.batches is None else data.take(self.batches)
+        data = data if self.batches is None else data.take(self.batches)
+        iterator = tf1.data.make_initializable_iterator(data)
+        tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+        # Hooks fetch the global step from before the step; in stock nothing but luck
+        # keeps them from reading it after its increment.
+        reads = [
+            training_util._get_or_create_global_step_read(),
+            tf1.train.get_global_step()._graph_element,
+        ]
+        with tf.control_dependencies(reads):
+            return tf.nest.map_structure(tf.identity, iterator.get_next())
 
 
 def rows():
@@ -292,3 +304,18 @@ def hash_of(content):
 def training():
     """A training of 20 steps of a linear model, to be changed with `replace`."""
     return Training()
+
+
+@pytest.fixture(params=["stock", "TensorFlow's threads", "the calling thread"])
+def monitored(request, monkeypatch):
+    """MonitoredSession: TensorFlow's, and ours on either kind of thread."""
+    if request.param == "stock":
+        return tf1.train.MonitoredSession
+
+    class Settled(threads.ThreadChoice):
+        def __init__(self, clock):
+            super().__init__(clock)
+            self.is_caller = request.param == "the calling thread"
+
+    monkeypatch.setattr(hooked, "ThreadChoice", Settled)
+    return LoopSession

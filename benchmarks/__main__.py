@@ -1,0 +1,81 @@
+"""python -m benchmarks steps | logging | cluster | table: see README.md."""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import pathlib
+import sys
+import warnings
+
+from benchmarks import harness
+from benchmarks.report import render
+
+_BENCHMARKS = {
+    "steps": ("benchmarks.steps", "what a training step costs, in ten ways"),
+    "logging": ("benchmarks.logging_price", "what logging every 100 steps costs"),
+    "cluster": ("benchmarks.ps_cluster", "a step with its variables on another task"),
+}
+
+
+def main(arguments=None):
+    """Measure and write the figures, or print those that are written."""
+    args = _parser().parse_args(arguments)
+    if args.command == "table":
+        print(render(harness.read(args.file), args.against), end="")
+    else:
+        _measure(args.command, args.quick, pathlib.Path(args.output))
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (_, purpose) in _BENCHMARKS.items():
+        command = commands.add_parser(name, help=purpose, description=purpose)
+        command.add_argument(
+            "--quick", action="store_true", help="see that it works; no real figures"
+        )
+        command.add_argument(
+            "--output",
+            default="build/benchmarks",
+            metavar="FOLDER",
+            help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
+        )
+    table = commands.add_parser("table", help="print figures as Markdown")
+    table.add_argument("file", help="JSON file of a benchmark")
+    table.add_argument(
+        "--against", metavar="NAME", help="contender to compare with (default: stock)"
+    )
+    return parser
+
+
+def _measure(name, quick, folder):
+    _silence()
+    benchmark = importlib.import_module(_BENCHMARKS[name][0])
+    report = benchmark.measure(quick, announce=_announce)
+    harness.write(report, folder / f"{name}.json")
+    (folder / f"{name}.md").write_text(render(report))
+    if importlib.util.find_spec("matplotlib"):
+        from benchmarks import plot
+
+        plot.draw(report, folder / f"{name}.png")
+    else:
+        _announce("no plot: matplotlib is missing; pip install '.[benchmarks]'")
+    print(render(report), end="")
+
+
+def _silence():
+    """Keep advice on old interfaces, which are the point here, off the screen."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    warnings.simplefilter("ignore")
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+
+
+def _announce(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

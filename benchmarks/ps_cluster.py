@@ -1,0 +1,122 @@
+"""What a step costs with its variables on a parameter server, in another process."""
+
+import functools
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import tensorflow as tf
+
+from benchmarks import contenders, harness
+from benchmarks.contenders import Window
+from benchmarks.models import SIMPLE_MODELS
+
+_ROUNDS = 5
+_BASELINE = "stock"
+_TIMEOUT_SECS = 180
+# A port that was free when it was picked may be taken when it is needed.
+_ATTEMPTS = 3
+_MODELS = ("linear", "dnn")
+_WAYS = {_BASELINE: contenders.stock_estimator, "ours": contenders.our_estimator}
+
+
+def measure(quick, announce):
+    """Train on one chief and one parameter server, with both sessions in turn.
+
+    Both tasks are processes of their own on 127.0.0.1, made anew for every
+    measurement. The figures are of the chief, its CPU time too.
+
+    Args:
+        quick: As in `steps.measure`.
+        announce: Called with a line of text on what is going on.
+
+    Returns:
+        The report, ready for JSON; one of `steps.measure`.
+    """
+    steps, rounds = (20, 1) if quick else (1000, _ROUNDS)
+    report = {
+        "benchmark": "cluster",
+        "baseline": _BASELINE,
+        "quick": quick,
+        "machine": harness.machine(),
+        "models": {},
+    }
+    for model in _MODELS[:1] if quick else _MODELS:
+        ways = {
+            way: functools.partial(_train_in_cluster, way, model, steps)
+            for way in _WAYS
+        }
+        costs = harness.interleave(ways, rounds, announce)
+        report["models"][model] = {
+            "title": f"{SIMPLE_MODELS[model].title}; 1 chief, 1 ps",
+            "measured_steps": steps,
+            "contenders": harness.summarize(costs, _BASELINE),
+        }
+    return report
+
+
+def _train_in_cluster(way, model, steps):
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _train_once(way, model, steps)
+        except subprocess.SubprocessError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return None
+
+
+def _train_once(way, model, steps):
+    chief, ps = _free_addresses(2)
+    cluster = {"chief": [chief], "ps": [ps]}
+    server = subprocess.Popen(**_task(cluster, "ps", "serve"))
+    try:
+        result = subprocess.run(
+            **_task(cluster, "chief", "train", way, model, str(steps)),
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=_TIMEOUT_SECS,
+        )
+    finally:
+        # A parameter server never ends by itself.
+        server.kill()
+        server.wait()
+    return harness.Cost(**json.loads(result.stdout.splitlines()[-1]))
+
+
+def _task(cluster, task_type, *arguments):
+    """Give the arguments of subprocess for one task of the cluster."""
+    root = str(pathlib.Path(__file__).parents[1])
+    task = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {
+        "args": [sys.executable, "-W", "ignore", "-m", __name__, *arguments],
+        "env": {**os.environ, "TF_CONFIG": json.dumps(task), "PYTHONPATH": path},
+    }
+
+
+def _free_addresses(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+def _be_a_task(role, *arguments):
+    """Be what `_task` describes; a chief prints what a step cost."""
+    tf.get_logger().setLevel("ERROR")
+    config = json.loads(os.environ["TF_CONFIG"])
+    server = tf.distribute.Server(config["cluster"], config["task"]["type"], 0)
+    if role == "serve":
+        server.join()
+    way, model, steps = arguments
+    window = Window(warm_up=201, steps=int(steps))
+    cost = _WAYS[way](SIMPLE_MODELS[model], window)
+    print(json.dumps(vars(cost)))
+
+
+if __name__ == "__main__":
+    _be_a_task(*sys.argv[1:])

@@ -1,0 +1,81 @@
+"""Renders the figures of a report as Markdown."""
+
+from benchmarks.harness import spread
+
+
+def render(report, against=None):
+    """Give a report's machine, and a table for each of its models, as Markdown.
+
+    Args:
+        report: What a benchmark's `measure` returned, or its JSON file.
+        against: The contender to compare with; the report's baseline by default.
+
+    Raises:
+        KeyError: If there is no contender of that name.
+    """
+    against = against or report["baseline"]
+    lines = [_headline(report), "", *_machine(report["machine"])]
+    for model in report["models"].values():
+        lines += ["", f"### {model['title']}", "", *_table(model, against)]
+        if "prices" in model:
+            lines += ["", *_prices(model["prices"])]
+        lines += _notes(model["contenders"])
+    return "\n".join(lines) + "\n"
+
+
+def _headline(report):
+    title = f"## {report['benchmark']}"
+    return f"{title} (quick: the figures mean nothing)" if report["quick"] else title
+
+
+def _machine(machine):
+    packages = machine["packages"]
+    versions = ", ".join(f"{k} {v}" for k, v in packages.items() if v is not None)
+    return [
+        f"{machine['date']}; {machine['cpu']}, {machine['cpus']} CPUs, "
+        f"{machine['memory_gb']} GB, load {machine['load_average_at_start']:.1f}; "
+        f"{machine['system']}; Python {machine['python']}, {versions}, "
+        f"estimator_runtime {machine['estimator_runtime']}."
+    ]
+
+
+def _table(model, against):
+    contenders = model["contenders"]
+    reference = contenders[against]["wall_us_per_step"]["rounds"]
+    rounds = len(reference)
+    yield (
+        f"{rounds} round{'s' * (rounds != 1)} of {model['measured_steps']} steps; "
+        "median (lower to upper quartile)."
+    )
+    yield ""
+    yield f"| | µs/step | ratio to {against} | CPU µs/step | steps/s |"
+    yield "|---|---|---|---|---|"
+    for name, figures in contenders.items():
+        own = figures["wall_us_per_step"]["rounds"]
+        ratio = spread([a / b for a, b in zip(own, reference, strict=True)])
+        cells = [
+            name,
+            _cell(figures["wall_us_per_step"], ".0f"),
+            _cell(ratio, ".2f"),
+            _cell(figures["cpu_us_per_step"], ".0f"),
+            f"{figures['steps_per_sec']['median']:.0f}",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _prices(prices):
+    yield "| price of the log | µs/step | CPU µs/step |"
+    yield "|---|---|---|"
+    for name, price in prices.items():
+        wall = _cell(price["wall_us_per_step"], "+.1f")
+        yield f"| {name} | {wall} | {_cell(price['cpu_us_per_step'], '+.1f')} |"
+
+
+def _notes(contenders):
+    notes = [(name, note) for name, c in contenders.items() for note in c["notes"]]
+    return ["", *(f"- {name}: {note}" for name, note in notes)] if notes else []
+
+
+def _cell(figure, form):
+    median, q1, q3 = (format(figure[key], form) for key in ("median", "q1", "q3"))
+    return f"{median} ({q1} to {q3})"

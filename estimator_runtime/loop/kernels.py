@@ -1,0 +1,73 @@
+"""What some kernels ask of the way that their step is run."""
+
+# Python would see the default graph and session of the calling thread, where on
+# TensorFlow's threads there are none; and what waits for another kernel of its step
+# must not keep that kernel's thread.
+_NEED_POOL = {
+    "PyFunc",
+    "PyFuncStateless",
+    "EagerPyFunc",
+    "Stage",
+    "StagePeek",
+    "Unstage",
+    "MapStage",
+    "MapPeek",
+    "MapUnstage",
+    "MapUnstageNoKey",
+    "OrderedMapStage",
+    "OrderedMapPeek",
+    "OrderedMapUnstage",
+    "OrderedMapUnstageNoKey",
+}
+
+
+def need_pool(graph):
+    """Tell whether steps of `graph` must not be run on the calling thread."""
+    functions = called_functions(graph)
+    types = {op.type for op in graph.get_operations()}
+    types.update(node.op for f in functions.values() for node in f.node_def)
+    return not _NEED_POOL.isdisjoint(types)
+
+
+def have_own_state(graph):
+    """Tell whether kernels of `graph` keep state that no other request sees.
+
+    Two requests of a session share their kernels, and with them random generators;
+    but functions that are not inlined are made anew for each.
+    """
+    functions = called_functions(graph)
+    return any(f.attr["_noinline"].b for f in functions.values())
+
+
+def called_functions(graph):
+    """Give the functions that a step of `graph` may call, name to FunctionDef.
+
+    Those that datasets call are not among them: they have threads of their own, and
+    their kernels belong to the iterator.
+    """
+    library = graph._functions
+    found: dict = {}
+    pending = set(library) & {op.type for op in graph.get_operations()}
+    calling = {}  # type of ops to whether they name functions
+    for op in graph.get_operations():
+        if op.type not in calling:
+            calling[op.type] = any("func" in attr.type for attr in op.op_def.attr)
+        if calling[op.type]:
+            pending.update(_called_by(op.node_def))
+    while pending:
+        name = pending.pop()
+        if name in library and name not in found:
+            found[name] = library[name].cached_definition
+            for node in found[name].node_def:
+                pending.update({node.op}, _called_by(node))
+    return found
+
+
+def _called_by(node):
+    if "Dataset" in node.op:
+        return
+    for attr in node.attr.values():
+        if attr.HasField("func"):
+            yield attr.func.name
+        for function in attr.list.func:
+            yield function.name

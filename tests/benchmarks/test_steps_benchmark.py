@@ -1,0 +1,163 @@
+"""The benchmark of steps works and measures what it says; how fast is not tested."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import contenders
+from benchmarks.contenders import Stopwatch, Window
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_ALL = [
+    "Session.run",
+    "make_callable",
+    "stock",
+    "plans",
+    "fused 10",
+    "fused 100",
+    "fused auto",
+    "Keras 1",
+    "Keras 10",
+    "Keras 100",
+]
+_SOME = ["stock", "fused 10", "Keras 10"]
+
+
+def _run(*arguments, cwd):
+    # The checkout last, so that the runtime is the one that is installed.
+    program = (
+        "import sys, runpy\n"
+        f"sys.path.append({str(_ROOT)!r})\n"
+        f"sys.argv = ['benchmarks', *{arguments!r}]\n"
+        "runpy.run_module('benchmarks', run_name='__main__')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=cwd,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder that a quick run has written."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    _run("steps", "--quick", "--output", "out", cwd=folder)
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    """The figures of a quick run."""
+    return json.loads((folder / "steps.json").read_text())
+
+
+def test_every_model_is_trained_in_its_ways(report):
+    trained = {name: list(m["contenders"]) for name, m in report["models"].items()}
+    assert trained == {
+        "linear": _ALL,
+        "dnn": _SOME,
+        "cnn": _SOME,
+        "wide_and_deep": _SOME,
+    }
+    assert (report["benchmark"], report["baseline"], report["quick"]) == (
+        "steps",
+        "stock",
+        True,
+    )
+
+
+def test_every_figure_is_positive_and_has_its_spread_and_its_rounds(report):
+    for model in report["models"].values():
+        for contender in model["contenders"].values():
+            figures = {k: v for k, v in contender.items() if k != "notes"}
+            assert sorted(figures) == [
+                "cpu_us_per_step",
+                "ratio_to_baseline",
+                "steps_per_sec",
+                "wall_us_per_step",
+            ]
+            for figure in figures.values():
+                assert 0 < figure["q1"] <= figure["median"] <= figure["q3"]
+                assert len(figure["rounds"]) == 1
+        assert model["contenders"]["stock"]["ratio_to_baseline"]["median"] == 1
+
+
+def test_every_model_is_fused_although_it_is_timed(report):
+    notes = [
+        contender["notes"]
+        for model in report["models"].values()
+        for contender in model["contenders"].values()
+    ]
+    assert notes == [[] for _ in notes]
+
+
+def test_the_machine_is_named(report):
+    assert sorted(report["machine"]) == [
+        "cpu",
+        "cpus",
+        "date",
+        "estimator_runtime",
+        "load_average_at_start",
+        "memory_gb",
+        "packages",
+        "python",
+        "system",
+    ]
+    assert report["machine"]["packages"]["tensorflow-estimator"] == "2.15.0"
+
+
+def test_the_table_is_written_and_can_be_printed_again(folder, tmp_path):
+    written = (folder / "steps.md").read_text()
+    assert written.startswith("## steps (quick: the figures mean nothing)\n")
+    assert _run("table", str(folder / "steps.json"), cwd=tmp_path) == written
+
+
+def test_the_plot_is_drawn_where_matplotlib_is_installed(folder):
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    assert (folder / "steps.png").exists() == has_matplotlib
+
+
+def test_stock_is_the_session_of_tensorflow_and_ours_that_of_the_runtime():
+    from tensorflow_estimator.python.estimator import estimator
+
+    def module_in_use():
+        return estimator.training.MonitoredTrainingSession.__module__
+
+    with contenders.stock_sessions():
+        stock = module_in_use()
+    assert (stock, module_in_use()) == (
+        "tensorflow.python.training.monitored_session",
+        "estimator_runtime.session",
+    )
+
+
+@pytest.mark.parametrize("steps_per_run", [1, 3, 100])
+def test_the_stopwatch_stamps_two_steps_however_many_run_at_once(steps_per_run):
+    stopwatch, trained, stamped = Stopwatch(Window(warm_up=4, steps=5)), 0, []
+    while trained < 20:
+        if steps_per_run > 1:  # what the runtime asks before each run of steps
+            due = stopwatch.steps_until_due(trained)
+            steps = min(due or steps_per_run, steps_per_run)
+        else:
+            steps = 1
+        stamps = len(stopwatch.stamps)
+        stopwatch.before_run(None)
+        stamped += [trained] * (len(stopwatch.stamps) - stamps)
+        trained += steps
+    assert stamped == [4, 9]
+
+
+def test_fused_steps_are_measured_after_enough_calls_that_end_on_hooks_steps():
+    window = Window(warm_up=201, steps=500, warm_up_calls=40)
+    assert [window.after_calls_of(k).warm_up for k in (1, 10, 100)] == [201, 401, 4001]

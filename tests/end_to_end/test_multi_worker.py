@@ -1,0 +1,82 @@
+"""Two processes train one model under MultiWorkerMirroredStrategy."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+
+# Without a chief: worker 0 leads. As Keras's tutorials set it up, strategy first.
+PROGRAM = """
+import sys
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    loss = tf.reduce_mean(tf.square(weight - labels))
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    step = tf.compat.v1.train.get_global_step()
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=optimizer.minimize(loss, step)
+    )
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+config = tf.estimator.RunConfig(sys.argv[1], train_distribute=strategy)
+estimator = tf.estimator.Estimator(model_fn, config=config)
+tf.estimator.train_and_evaluate(
+    estimator,
+    tf.estimator.TrainSpec(input_fn, max_steps=20),
+    tf.estimator.EvalSpec(input_fn, steps=1),
+)
+print("weight", estimator.get_variable_value("weight"))
+"""
+
+
+def free_ports(count):
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    workers = []
+    for index in range(2):
+        task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+        workers.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "estimator_runtime", "run", script, "model"],
+                cwd=tmp_path,
+                env={**inherited, "TF_CONFIG": json.dumps(task)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        ends = [(*worker.communicate(timeout=120), worker) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    for output, errors, worker in ends:
+        assert worker.returncode == 0, errors
+        # Two equal replicas, whose losses count half each: 1 - (1 - 2 * 0.1) ** 20.
+        assert re.fullmatch(r"weight 0\.988\d*", output.strip())
+    assert (tmp_path / "model" / "model.ckpt-20.index").exists()

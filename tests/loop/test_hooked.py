@@ -1,0 +1,238 @@
+"""Hooks are called as TensorFlow's MonitoredSession calls them, and may stop it.
+
+Every test runs on TensorFlow's session too: what it asserts is TensorFlow's contract.
+"""
+
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+class Recorder(train.SessionRunHook):
+    """Writes down its calls in a list that hooks may share."""
+
+    def __init__(self, name="hook", calls=None, request=None, stop_in=None):
+        self.name = name
+        self.calls = [] if calls is None else calls
+        self.request = request
+        self.stop_in = stop_in
+        self.contexts = []
+
+    def begin(self):
+        self.calls.append((self.name, "begin"))
+
+    def after_create_session(self, session, coord):
+        self.calls.append((self.name, "after_create_session"))
+
+    def before_run(self, run_context):
+        self.calls.append((self.name, "before_run"))
+        self.seen("before_run", run_context)
+        return self.request
+
+    def after_run(self, run_context, run_values):
+        self.calls.append((self.name, "after_run", run_values.results))
+        self.seen("after_run", run_context)
+
+    def end(self, session):
+        self.calls.append((self.name, "end"))
+
+    def seen(self, method, context):
+        self.contexts.append(context)
+        if self.stop_in == method:
+            context.request_stop()
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def counter():
+    step = train.get_or_create_global_step()
+    return step, step.assign_add(1)
+
+
+def test_hooks_are_called_in_their_order_at_every_stage(monitored):
+    calls = []
+    step, add = counter()
+    hooks = [
+        Recorder("a", calls, train.SessionRunArgs(tf.constant(7))),
+        Recorder("b", calls),
+    ]
+    with monitored(hooks=hooks) as session:
+        calls.append(session.run(step))
+        calls.append(session.run(add))
+    assert calls == [
+        ("a", "begin"),
+        ("b", "begin"),
+        ("a", "after_create_session"),
+        ("b", "after_create_session"),
+        ("a", "before_run"),
+        ("b", "before_run"),
+        ("a", "after_run", 7),
+        ("b", "after_run", None),
+        0,
+        ("a", "before_run"),
+        ("b", "before_run"),
+        ("a", "after_run", 7),
+        ("b", "after_run", None),
+        1,
+        ("a", "end"),
+        ("b", "end"),
+    ]
+
+
+def test_hooks_of_a_step_share_a_context_with_the_callers_arguments(monitored):
+    a, b = Recorder(), Recorder()
+    _, add = counter()
+    extra = tf1.placeholder_with_default(0, [])
+    fetches, feed_dict = [add, extra], {extra: 3}
+    with monitored(hooks=[a, b]) as session:
+        session.run(fetches)
+        assert session.run(fetches, feed_dict) == [2, 3]
+        tf_session = session._tf_sess()
+    plain, fed = a.contexts[0], a.contexts[2]
+    assert [c is plain for c in a.contexts + b.contexts] == [True, True, False, False] * 2
+    assert [c is fed for c in a.contexts + b.contexts] == [False, False, True, True] * 2
+    assert plain.original_args == train.SessionRunArgs(fetches)
+    assert fed.original_args == train.SessionRunArgs(fetches, feed_dict)
+    assert fed.original_args.fetches is fetches
+    assert fed.original_args.feed_dict is feed_dict
+    assert type(plain.session) is tf1.Session
+    assert plain.session is fed.session is tf_session or tf_session is None
+
+
+def test_a_hook_may_ask_for_other_fetches_at_every_step(monitored):
+    class Alternating(Recorder):
+        def before_run(self, run_context):
+            calls = len(self.calls)
+            return [None, train.SessionRunArgs([a]), train.SessionRunArgs({"b": b})][
+                calls % 3
+            ]
+
+        def after_run(self, run_context, run_values):
+            self.calls.append(run_values.results)
+
+    a, b = tf.constant(1), tf.constant(2)
+    hook = Alternating(calls=[])
+    hook.begin = hook.after_create_session = hook.end = lambda *args: None
+    with monitored(hooks=[hook]) as session:
+        for _ in range(6):
+            session.run(a)
+    assert hook.calls == [None, [1], {"b": 2}] * 2
+
+
+def test_a_hook_given_twice_is_called_twice_and_gets_its_last_request(monitored):
+    class Counting(Recorder):
+        def before_run(self, run_context):
+            self.contexts.append(run_context)
+            return train.SessionRunArgs(numbers[(len(self.contexts) - 1) % 2])
+
+    numbers = [tf.constant(10), tf.constant(20)]
+    hook = Counting()
+    with monitored(hooks=[hook, hook]) as session:
+        session.run(numbers[0])
+        session.run(numbers[1])
+    assert [call[2] for call in hook.calls if call[1] == "after_run"] == [20] * 4
+
+
+@pytest.mark.parametrize("method", ["before_run", "after_run"])
+def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, method):
+    calls = []
+    _, add = counter()
+    stopper, other = Recorder("stopper", calls, stop_in=method), Recorder("other", calls)
+    session = monitored(hooks=[stopper, other])
+    assert not session.should_stop()
+    assert session.run(add) == 1
+    assert calls[-2:] == [("stopper", "after_run", None), ("other", "after_run", None)]
+    assert session.should_stop()
+    with pytest.raises(RuntimeError) as caught:
+        session.run(add)
+    assert str(caught.value) == "Run called even after should_stop requested."
+    assert len(calls) == 8  # no hook was asked
+    session.close()
+    assert calls[-2:] == [("stopper", "end"), ("other", "end")]
+
+
+def test_a_request_of_one_step_does_not_stop_a_hook_that_never_asks(monitored):
+    _, add = counter()
+    with monitored(hooks=[Recorder()]) as session:
+        assert [session.run(add) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert not session.should_stop()
+
+
+@pytest.mark.parametrize(
+    ("limit", "steps"), [({"last_step": 3}, [1, 2, 3]), ({"num_steps": 2}, [1, 2])]
+)
+def test_stop_at_step_stops_there(monitored, limit, steps):
+    step, add = counter()
+    seen = []
+    with monitored(hooks=[train.StopAtStepHook(**limit)]) as session:
+        assert session.run(step) == 0
+        while not session.should_stop():
+            seen.append(session.run(add))
+    assert seen == steps
+
+
+@pytest.mark.parametrize(
+    ("limit", "steps"), [({"last_step": 5}, [4, 5]), ({"num_steps": 4}, [4, 5, 6, 7])]
+)
+def test_stop_at_step_counts_from_a_checkpoint(monitored, limit, steps, tmp_path):
+    step, add = counter()
+    scaffold = train.Scaffold()
+    with monitored(
+        train.ChiefSessionCreator(scaffold, checkpoint_dir=str(tmp_path)),
+        [train.CheckpointSaverHook(str(tmp_path), save_steps=1, scaffold=scaffold)],
+    ) as session:
+        for _ in range(3):
+            session.run(add)
+    seen = []
+    with monitored(
+        train.ChiefSessionCreator(scaffold, checkpoint_dir=str(tmp_path)),
+        [train.StopAtStepHook(**limit)],
+    ) as session:
+        assert session.run(step) == 3
+        while not session.should_stop():
+            seen.append(session.run(add))
+    assert seen == steps
+
+
+def test_a_hook_may_run_the_session_before_and_after_the_step(monitored):
+    class Reader(Recorder):
+        def seen(self, method, context):
+            found = context.session.run(step, feed_dict={offset: 100})
+            self.calls.append((method, found))
+
+    variable, add = counter()
+    offset = tf1.placeholder_with_default(tf.constant(0, tf.int64), [])
+    step = variable.read_value() + offset
+    reader = Reader()
+    with monitored(hooks=[reader]) as session:
+        session.run(add)
+        session.run(add)
+    assert [call for call in reader.calls if call[-1] in (100, 101, 102)] == [
+        ("before_run", 100),
+        ("after_run", 101),
+        ("before_run", 101),
+        ("after_run", 102),
+    ]
+
+
+def test_the_graph_is_the_sessions_and_final_until_it_closes(monitored):
+    _, add = counter()
+    graph = tf1.get_default_graph()
+    with monitored() as session:
+        session.run(add)
+        assert (session.graph, graph.finalized) == (graph, True)
+    assert not graph.finalized
+
+
+def test_a_graph_that_was_final_stays_so(monitored):
+    _, add = counter()
+    train.Scaffold().finalize()
+    with monitored() as session:
+        session.run(add)
+    assert tf1.get_default_graph().finalized
