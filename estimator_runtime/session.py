@@ -6,12 +6,20 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
 
+from estimator_runtime import settings
 from estimator_runtime.compat import seam
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.hooks.step_rate import StepRateHook
 from estimator_runtime.loop.monitored import LoopSession
 
 _USE_DEFAULT = object()
+_INTERVAL_UNITS = {
+    "save_checkpoint_secs": "seconds",
+    "save_checkpoint_steps": "steps",
+    "save_summaries_secs": "seconds",
+    "save_summaries_steps": "steps",
+    "log_step_count_steps": "steps",
+}
 _train = tf.compat.v1.train
 
 
@@ -67,7 +75,8 @@ def MonitoredTrainingSession(
         A `tf.compat.v1.train.MonitoredSession`.
 
     Raises:
-        ConfigError: If the chief cannot write `checkpoint_dir`.
+        ConfigError: If the chief cannot write `checkpoint_dir` or `summary_dir`.
+        ConfigTypeError: If an interval is no number.
         RuntimeError: If called in eager mode, outside of any graph.
         ValueError: If both intervals of checkpoints, or of summaries, are given.
     """
@@ -85,8 +94,6 @@ def MonitoredTrainingSession(
     # TensorFlow's own hooks take no path objects.
     checkpoint_dir = checkpoint_dir and os.fspath(checkpoint_dir)
     summary_dir = summary_dir and os.fspath(summary_dir)
-    if is_chief and checkpoint_dir:
-        _check_writable(checkpoint_dir)
     scaffold = scaffold or _train.Scaffold()
     common = {
         "scaffold": scaffold,
@@ -99,6 +106,9 @@ def MonitoredTrainingSession(
         "summary_dir": summary_dir,
         "save_graph_def": save_graph_def,
     }
+    _check_intervals(common)
+    if is_chief:
+        _check_folders(common)
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
         # Under a multi-worker strategy the coordinator, not the arguments, knows
@@ -183,21 +193,44 @@ def _is_on(interval):
     return bool(interval) and interval > 0
 
 
-def _check_writable(folder):
-    """Refuse a folder that cannot be written, before the model is initialized."""
+def _check_intervals(arguments):
+    """Refuse what cannot be compared with a number, such as "600"."""
+    for name, unit in _INTERVAL_UNITS.items():
+        if arguments[name] is not None:
+            settings.check_number(
+                f"MonitoredTrainingSession: {name}",
+                arguments[name],
+                f"it should be a number of {unit}, or None",
+            )
+
+
+def _check_folders(arguments):
+    """Refuse folders that the chief cannot write, before the model is initialized."""
+    if arguments["checkpoint_dir"]:
+        _check_writable(
+            "checkpoint_dir (an Estimator's model_dir)", arguments["checkpoint_dir"]
+        )
+    # Made only where something will be written to it, as TensorFlow does.
+    writers = ("log_step_count_steps", "save_summaries_steps", "save_summaries_secs")
+    if arguments["summary_dir"] and any(_is_on(arguments[name]) for name in writers):
+        _check_writable("summary_dir", arguments["summary_dir"])
+
+
+def _check_writable(argument, folder):
     if isinstance(folder, bytes):
         folder = folder.decode()
     if "://" in folder:  # remote storage: TensorFlow's file system will tell
         return
     try:
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"model_dir {folder!r} cannot be made: {error.strerror}; give a folder "
-            "that this process may write"
+            f"{argument} {folder!r} cannot be made: {reason}; give a folder that "
+            "this process may write"
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(
-            f"model_dir {folder!r} cannot be written by this process; change its "
+            f"{argument} {folder!r} cannot be written by this process; change its "
             "permissions, or give another folder"
         )

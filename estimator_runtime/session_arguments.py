@@ -17,9 +17,8 @@ def training_session_kwargs(config, scaffold=None, hooks=None, chief_only_hooks=
             while not s.should_stop():
                 s.run(train_op)
 
-    A method of RunConfig, which is its first argument.
-
     Args:
+        config: The RunConfig; it has this function as a method.
         scaffold: `tf.compat.v1.train.Scaffold`, or None for the default one.
             If it has no saver, and the graph neither, one is added that keeps
             checkpoints as this config says.

@@ -77,7 +77,8 @@ def check_number(source, value, rule):
     """Check that a value is a number, of whatever size or kind.
 
     Args:
-        source: Who takes the value and by which name, such as "RunConfig: log_step_count_steps".
+        source: Who takes the value, and its name there, such as
+            "RunConfig: keep_checkpoint_max".
         value: The value.
         rule: What would do; for the message.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from estimator_runtime.cluster import Cluster, shown
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.role import TaskType, check_chief, check_task, read_task
+from estimator_runtime.role import check_chief, check_task, read_task
 
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
@@ -157,7 +157,7 @@ def check_form(environ: Mapping[str, str]) -> None:
     text = environ.get("TF_CONFIG")
     if not text:
         return
-    document = _parse(text)
+    document = parse(text)
     _check_settings({name: document.get(name) for name in SETTINGS})
     Cluster(document.get("cluster", {})).check_addresses()
 

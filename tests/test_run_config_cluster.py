@@ -2,9 +2,11 @@
 
 import inspect
 import itertools
+import re
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
 from estimator_runtime.compat.frozen import StockRunConfig
@@ -271,9 +273,44 @@ def test_what_the_frozen_class_meets_with_an_attribute_error_is_refused(
         er.RunConfig()
 
 
-def test_workers_without_a_chief_are_right_with_a_strategy(set_tf_config):
+_STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"train_distribute": _STRATEGY},
+        {"experimental_distribute": DistributeConfig(_STRATEGY)},
+    ],
+    ids=" ".join,
+)
+def test_workers_without_a_chief_are_right_with_a_strategy(arguments, set_tf_config):
     set_tf_config(
         {"cluster": cluster(worker=2), "task": {"type": "worker", "index": 1}}
     )
-    config = er.RunConfig(train_distribute=tf.distribute.OneDeviceStrategy("/cpu:0"))
+    config = er.RunConfig(**arguments)
     assert config.cluster_spec == tf.train.ClusterSpec(cluster(worker=2))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"eval_distribute": _STRATEGY},
+        {"experimental_distribute": DistributeConfig()},
+        {"experimental_distribute": DistributeConfig(eval_distribute=_STRATEGY)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("jobs", "field"),
+    [
+        ({"chief": ["h:99999"], "worker": ["h:1"]}, "cluster['chief'][0]"),
+        (cluster(worker=2), "cluster"),
+    ],
+)
+def test_without_a_strategy_for_training_addresses_and_chief_are_checked(
+    arguments, jobs, field, set_tf_config
+):
+    set_tf_config({"cluster": jobs, "task": {"type": "worker", "index": 0}})
+    with pytest.raises(ConfigError, match=re.escape(f"TF_CONFIG: {field} ")):
+        er.RunConfig(**arguments)

@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.training import basic_session_run_hooks, monitored_session
 
 import estimator_runtime as er
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.errors import ConfigError, ConfigTypeError
 from estimator_runtime.hooks.step_rate import StepRateHook
 
 train = tf.compat.v1.train
@@ -229,8 +229,56 @@ def test_a_checkpoint_dir_that_cannot_be_made_is_named(kind, path, reason, tmp_p
     with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
         er.MonitoredTrainingSession(checkpoint_dir=kind(folder))
     assert str(refused.value) == (
-        f"model_dir {folder!r} cannot be made: {reason}; give a folder that this "
-        "process may write"
+        f"checkpoint_dir (an Estimator's model_dir) {folder!r} cannot be made: "
+        f"{reason}; give a folder that this process may write"
+    )
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode])
+def test_a_checkpoint_dir_with_a_nul_byte_is_named(kind):
+    with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
+        er.MonitoredTrainingSession(checkpoint_dir=kind("/model\0"))
+    assert str(refused.value) == (
+        "checkpoint_dir (an Estimator's model_dir) '/model\\x00' cannot be made: "
+        f"{refused.value.__cause__}; give a folder that this process may write"
+    )
+    assert "embedded null" in str(refused.value)
+
+
+def test_a_summary_dir_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
+        er.MonitoredTrainingSession(
+            checkpoint_dir=tmp_path / "model", summary_dir=tmp_path / "file"
+        )
+    assert str(refused.value) == (
+        f"summary_dir '{tmp_path}/file' cannot be made: File exists; give a folder "
+        "that this process may write"
+    )
+
+
+def test_a_summary_dir_that_nothing_is_written_to_is_left_alone(tmp_path):
+    (tmp_path / "file").touch()
+    off = {"save_summaries_steps": None, "log_step_count_steps": None}
+    assert hook_types(summary_dir=tmp_path / "file", **off) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown", "unit"),
+    [
+        ("save_checkpoint_secs", "600", "'600' (str)", "seconds"),
+        ("save_checkpoint_steps", [5], "[5] (list)", "steps"),
+        ("save_summaries_secs", 1j, "1j (complex)", "seconds"),
+        ("save_summaries_steps", "", "'' (str)", "steps"),
+        ("log_step_count_steps", "x", "'x' (str)", "steps"),
+    ],
+)
+def test_an_interval_that_is_no_number_is_named(name, value, shown, unit):
+    with tf.Graph().as_default(), pytest.raises(ConfigTypeError) as refused:
+        er.MonitoredTrainingSession(**{name: value})
+    assert str(refused.value) == (
+        f"MonitoredTrainingSession: {name} is {shown}, but it should be a number of "
+        f"{unit}, or None"
     )
 
 

@@ -39,7 +39,7 @@ def test_settings_are_checked_without_tensorflow():
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize(
-    "value", [None, 1, 0.5, math.inf, np.int64(3), np.float32(2.5), True]
+    "value", [None, 1, 0.5, math.inf, 10**400, np.int64(3), np.float32(2.5), True]
 )
 def test_a_number_in_range_passes(name, value):
     settings.check({name: value})
@@ -67,10 +67,20 @@ def test_zero_passes_where_it_means_none_or_all(name, zero_passes):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_is_nan_is_refused(name):
-    assert refusal(**{name: math.nan}) == (
+@pytest.mark.parametrize("nan", [math.nan, np.float64("nan")])
+def test_a_number_that_is_nan_is_refused(name, nan):
+    assert refusal(**{name: nan}) == (
         ConfigError,
-        f"RunConfig: {name} is nan, but {name} {NUMBERS[name]}",
+        f"RunConfig: {name} is {nan!r}, but {name} {NUMBERS[name]}",
+    )
+
+
+def test_a_negative_number_too_large_for_a_float_is_refused():
+    found = refusal(save_summary_steps=-(10**400))
+    assert found == (
+        ConfigError,
+        f"RunConfig: save_summary_steps is -1{'0' * 400}, but save_summary_steps "
+        "should be >= 0; give a number of steps, or None",
     )
 
 

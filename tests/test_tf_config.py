@@ -12,7 +12,8 @@ import pytest
 from estimator_runtime import cluster, errors, role, tf_config
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.tf_config import TaskType, TFConfig
+from estimator_runtime.role import TaskType
+from estimator_runtime.tf_config import TFConfig
 
 CLUSTER = {
     "chief": ["host0:2222"],
@@ -64,7 +65,6 @@ def test_a_task_is_read_with_its_cluster(task_type, index):
         task_type=task_type,
         task_index=index,
     )
-    assert config.chief_type == "chief"
 
 
 def test_the_older_master_is_a_chief():
@@ -81,7 +81,6 @@ def test_the_older_master_is_a_chief():
         task_index=0,
         environment="cloud",
     )
-    assert config.chief_type == "master"
 
 
 def test_a_cluster_of_workers_is_read_where_no_chief_is_required():
@@ -90,7 +89,6 @@ def test_a_cluster_of_workers_is_read_where_no_chief_is_required():
     assert config == TFConfig(
         cluster=Cluster({"worker": ["h:1", "h:2"]}), task_type="worker", task_index=1
     )
-    assert config.chief_type is None
 
 
 def test_an_evaluator_beside_a_cluster_of_workers_is_read_where_no_chief_is_required():
@@ -335,8 +333,8 @@ def test_configs_differ_where_any_field_differs():
         ),
         (
             {"cluster": Cluster(CLUSTER), "task_type": "ps", "task_index": 2},
-            "TF_CONFIG: task.index is 2, but cluster['ps'] has 2 addresses, so it is "
-            "not a valid task_id; use 0 to 1",
+            "TF_CONFIG: task.index is 2, but cluster['ps'] has 2 addresses, so 2 is "
+            "not a valid task_id for task_type ps; use 0 to 1",
         ),
         (
             {"model_dir": ""},

@@ -94,6 +94,16 @@ BAD_FORMS = [
         "TF_CONFIG: not JSON (Extra data: line 1 column 17 (char 16)): "
         f"'{{\"cluster\": {{}}}} {{}}'; use an object such as {EXAMPLE}",
     ),
+    bad_text(
+        '{"cluster": {"chief": ["a:1"], "chief": ["b:1"]}}',
+        "TF_CONFIG: the key 'chief' is there twice in one object, as ['a:1'] and as "
+        "['b:1']; keep one of them",
+    ),
+    bad_text(
+        '{"task": {"index": 0}, "of_the_platform": [{"a": {}, "b": 1, "a": null}]}',
+        "TF_CONFIG: the key 'a' is there twice in one object, as {} and as null; "
+        "keep one of them",
+    ),
     bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),
     bad([], f"TF_CONFIG: the JSON is [], {NOT_AN_OBJECT}"),
     bad("worker", f"TF_CONFIG: the JSON is 'worker', {NOT_AN_OBJECT}"),
@@ -301,14 +311,15 @@ BAD_FORMS = [
         bad_index(
             index,
             f"TF_CONFIG: task.index is {int(index)}, but cluster['worker'] has 3 "
-            "addresses, so it is not a valid task_id; use 0 to 2",
+            f"addresses, so {int(index)} is not a valid task_id for task_type worker; "
+            "use 0 to 2",
         )
         for index in [3, "7", 10**12]
     ),
     bad_task(
         {"type": "chief", "index": 1},
-        "TF_CONFIG: task.index is 1, but cluster['chief'] has 1 address, so it is "
-        "not a valid task_id; use 0",
+        "TF_CONFIG: task.index is 1, but cluster['chief'] has 1 address, so 1 is "
+        "not a valid task_id for task_type chief; use 0",
     ),
     # A task without a cluster.
     *(

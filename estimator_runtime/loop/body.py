@@ -3,8 +3,7 @@
 An unmodified graph is taken as it is. What the step reads and writes (variables,
 iterators, tables) is captured; everything else is imported into the loop's body, node
 by node, with the same seeds, so that the steps are the same as single ones, to the
-bit. What only hooks ask for, such as summaries, is computed after the loop, from the
-values that the last step left.
+bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
 """
 
 import tensorflow as tf
@@ -12,6 +11,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, while_v2
 from tensorflow.python.training import training_util
 
+from estimator_runtime.loop.beyond import Beyond
 from estimator_runtime.loop.part import CannotFuse, Part, adds_one
 from estimator_runtime.loop.substitute import FusedSteps, Substitute
 
@@ -28,9 +28,12 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
         graph: The graph of the session.
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
-        extras: Tensors that hooks may ask for.
+        extras: Tensors and ops that hooks may ask for.
         global_step: The global step's variable.
         loss: The one of `tensors` at whose NaN the loop ends early, or None.
+
+    Returns:
+        `FusedSteps`.
 
     Raises:
         CannotFuse: If the step has parts that cannot be in a loop.
@@ -39,61 +42,88 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     step.check_fusable()
     if global_step is None or not adds_one(step, global_step):
         raise CannotFuse("does not add 1 to the global step")
-    beyond = Part(graph, [tensor.op for tensor in extras], without=step.ops)
-    carried = {t.name: t for t in tensors}
-    for tensor in (*extras, *beyond.inputs.values()):
-        if tensor.op.name in step.ops:
-            carried[tensor.name] = tensor
+    for tensor in tensors:
+        _check_small(tensor)
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
     try:
         with graph.as_default(), tf.name_scope("fused_steps"), graph.device(None):
-            count = tf1.placeholder(tf.int32, [], name="count")
-            kept = {t.name: _Kept(t) for t in tensors}
-            values, done = _loop(step, targets, carried, count, loss, kept)
-            with tf.control_dependencies([done]):
-                # The value that a step's fetches see: from before its increment.
-                before = global_step.read_value() - 1
-            values.update(_beyond(beyond, extras, values, done))
-            values.update((t.name, before) for t in _reads_of(graph, global_step))
-            names = frozenset(step.ops)
-            return FusedSteps(
-                feeds=(count.name,),
-                targets=(done.name,),
-                ops=names,
-                values=values,
-                kept=Substitute(
-                    feeds=(),
-                    targets=(),
-                    ops=names,
-                    values={name: each.read() for name, each in kept.items()},
-                ),
-            )
+            return _fuse(step, targets, tensors, extras, global_step, loss)
+    except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
+        # TensorFlow's own reason, such as a type of value that no loop can carry.
+        reason = str(error).partition("\n")[0]
+        raise CannotFuse(f"cannot be in a loop: {reason}") from error
     finally:
         if was_finalized:
             graph.finalize()
+
+
+def _fuse(step, targets, tensors, extras, global_step, loss):
+    reads = _reads_of(step.graph, global_step)
+    beyond = Beyond(step, [each for each in extras if each.name not in reads])
+    alone = tf1.placeholder(tf.int32, [], name="alone")
+    values = beyond.read()
+    with tf.control_dependencies(list(values.values())):
+        when_read = tf.identity(alone)
+    count = tf1.placeholder_with_default(when_read, [], name="count")
+    carried = {**{t.name: t for t in tensors}, **beyond.from_step}
+    kept = {t.name: _Kept(t) for t in tensors}
+    left, done = _loop(step, targets, carried, count, loss, kept)
+    values.update(left)
+    values.update(beyond.compute(values, done))
+    with tf.control_dependencies([done]):
+        # The value that a step's fetches see: from before its increment.
+        values.update(dict.fromkeys(reads, global_step.read_value() - 1))
+    values.update(dict.fromkeys(step.ops, done))
+    waiting = beyond.waiting
+    nothing = tf.no_op()
+    return FusedSteps(
+        steps=Substitute(
+            feeds=(count.name,),
+            target=done,
+            values={n: value for n, value in values.items() if n not in waiting},
+        ),
+        last=Substitute(feeds=(alone.name,), target=done, values=values),
+        but_last=Substitute(
+            feeds=(count.name,),
+            target=done,
+            values={**values, **dict.fromkeys(waiting, tf.zeros([]))},
+        ),
+        kept=Substitute(
+            feeds=(),
+            target=nothing,
+            values={
+                **dict.fromkeys(step.ops, nothing),
+                **{name: each.read() for name, each in kept.items()},
+            },
+        ),
+    )
 
 
 class _Kept:
     """A variable with the value of a tensor at the last complete step."""
 
     def __init__(self, tensor):
-        if tensor.shape.num_elements() is None or (
-            tensor.shape.num_elements() > _MAX_KEPT_ELEMENTS
-        ):
-            raise CannotFuse(f"is asked for {tensor.name!r}, which is not small")
-        self._tensor = tensor
+        self._dtype = tensor.dtype
         with tf1.device("/cpu:0"):
-            self.handle = gen_resource_variable_ops.var_handle_op(
+            self._handle = gen_resource_variable_ops.var_handle_op(
                 dtype=tensor.dtype,
                 shape=tensor.shape,
                 shared_name=tensor.graph.unique_name("fused_steps_kept"),
             )
 
+    def keep(self, value):
+        handle = ops.get_default_graph().capture(self._handle)
+        return gen_resource_variable_ops.assign_variable_op(handle, value)
+
     def read(self):
-        return gen_resource_variable_ops.read_variable_op(
-            self.handle, self._tensor.dtype
-        )
+        return gen_resource_variable_ops.read_variable_op(self._handle, self._dtype)
+
+
+def _check_small(tensor):
+    elements = tensor.shape.num_elements()
+    if elements is None or elements > _MAX_KEPT_ELEMENTS:
+        raise CannotFuse(f"is asked for {tensor.name!r}, which is not small")
 
 
 def _loop(step, targets, carried, count, loss, kept):
@@ -118,12 +148,7 @@ def _loop(step, targets, carried, count, loss, kept):
         )
         values, done = found[: len(names)], found[len(names) :]
         with tf.control_dependencies(done):
-            keep = [
-                gen_resource_variable_ops.assign_variable_op(
-                    inner.capture(each.handle), values[names.index(name)]
-                )
-                for name, each in kept.items()
-            ]
+            keep = [each.keep(values[names.index(n)]) for n, each in kept.items()]
         with tf.control_dependencies([*done, *keep]):
             return [i + 1, *map(tf.identity, values)]
 
@@ -138,29 +163,11 @@ def _loop(step, targets, carried, count, loss, kept):
     return dict(zip(names, results[1:], strict=True)), results[0].op
 
 
-def _beyond(beyond, extras, values, done):
-    """Compute what hooks ask for from the values that the last step left."""
-    with tf.control_dependencies([done]):
-        # So that variables are read when the steps have been.
-        handles = {name: tf.identity(t) for name, t in beyond.handles.items()}
-    inside = {name: values[name] for name in beyond.inputs}
-    computed = [t for t in extras if t.op.name in beyond.ops]
-    found = tf.graph_util.import_graph_def(
-        beyond.graph_def(),
-        input_map={**handles, **inside},
-        return_elements=[t.name for t in computed],
-        name="extras",
-    )
-    return {t.name: result for t, result in zip(computed, found, strict=True)}
-
-
 def _dims(tensor):
     return tensor.shape.as_list() if tensor.shape.rank is not None else []
 
 
 def _reads_of(graph, global_step):
-    """Give the tensors that hooks fetch for the global step."""
-    return [
-        global_step._graph_element,
-        *graph.get_collection(training_util.GLOBAL_STEP_READ_KEY),
-    ]
+    """Give the names of the tensors that hooks fetch for the global step."""
+    reads = graph.get_collection(training_util.GLOBAL_STEP_READ_KEY)
+    return [global_step._graph_element.name, *(tensor.name for tensor in reads)]

@@ -6,16 +6,16 @@ import time
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as session_lib
 from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.loop import body, cadence
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, parts
-from estimator_runtime.loop.plan import CannotPlan, Plan, Planner, structure
-from estimator_runtime.loop.substitute import FusedSteps
+from estimator_runtime.loop.plan import CannotPlan, structure
+from estimator_runtime.loop.steps import GLOBAL_STEP, Steps
 
 _logger = logging.getLogger(__name__)
-_PROGRESS = "progress"
 
 
 class FusedSession(PlannedSession):
@@ -24,7 +24,8 @@ class FusedSession(PlannedSession):
     A run ends at the next step that some hook must see (see `cadence`), so hooks act
     at the very steps at which they act with single steps; variables, losses and
     random streams are equal to the bit. A stop request takes effect at the end of a
-    run. A step that cannot be fused is run singly, and the log says why.
+    run. A step that cannot be fused is run singly, and the log says why; so is every
+    step once the caller has asked for anything else, such as another train op.
 
     Args:
         sess: `tf.compat.v1.Session` that runs the steps.
@@ -37,37 +38,50 @@ class FusedSession(PlannedSession):
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
         self._clock = clock
-        self._step_key: object = (
-            None  # of the fetches that make a step; None before the first
-        )
-        self._steps: FusedSteps | None = (
-            None  # the FusedSteps; None if the step cannot be fused
-        )
+        self._step_key: object = None  # of the fetches that make a step
+        self._steps: Steps | None = None  # None if the step cannot be fused
+        self._trained: int | None = None  # steps so far; None to ask the session
+        self._is_single = False
+        self._end_of_data: Exception | None = None
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run up to `run_length` steps with the hooks; give the last one's values."""
-        key = _key(fetches)
-        if self._step_key is None:
-            self._step_key = key
-            self._build(fetches, is_plain=not (feed_dict or options or run_metadata))
-        is_step = (
-            self._steps is not None
-            and not feed_dict
-            and options is None
-            and run_metadata is None
-            and key == self._step_key
-        )
-        if not is_step:
-            self._global_step = None
-            return super().run(fetches, feed_dict, options, run_metadata)
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
-        return self._run_steps(fetches)
+        is_plain = not feed_dict and options is None and run_metadata is None
+        key = _key(fetches) if is_plain else None
+        is_first = self._step_key is None
+        if is_first:
+            self._step_key = key or object()
+            self._steps = self._build(fetches, key)
+        if self._steps is None:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        if key != self._step_key:
+            self._trained = None
+            self.run_singly("takes turns with other calls of the session")
+            return super().run(fetches, feed_dict, options, run_metadata)
+        if self._end_of_data is not None:
+            error, self._end_of_data = self._end_of_data, None
+            raise error
+        # Calls that take turns show in the second one, before several steps are run.
+        return self._run_steps(fetches, is_single=is_first or self._is_single)
 
-    def _build(self, fetches, is_plain):
+    def run_singly(self, reason):
+        """Run steps one by one from here on; the log says once that the step ..."""
+        if not self._is_single:
+            self._is_single = True
+            _logger.warning(
+                "steps_per_run=%s: steps are run one by one, because the step %s",
+                self._run_length,
+                reason,
+            )
+
+    def _build(self, fetches, key):
         """Build the loop of the step that the first call asks for, if it can be."""
+        if self._is_single:
+            return None
         try:
-            if not is_plain:
+            if key is None:
                 raise CannotFuse("is fed, or has run options, by the caller")
             if self._planner.obstacle:
                 raise CannotFuse(self._planner.obstacle)
@@ -75,61 +89,64 @@ class FusedSession(PlannedSession):
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
             structure(fetches)
-            self._steps = self._fuse(fetches)
+            return self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
-            _logger.warning(
-                "steps_per_run=%s: steps are run one by one, because the step %s",
-                self._run_length,
-                reason,
-            )
+            self.run_singly(reason)
+            return None
 
     def _fuse(self, fetches):
         targets, tensors = parts(fetches)
         graph = self._sess.graph
-        self._global_step_variable = tf.compat.v1.train.get_global_step(graph)
-        self._global_step = None
+        global_step = tf.compat.v1.train.get_global_step(graph)
         watched = [getattr(hook, "_loss_tensor", None) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
-        self._loss = losses[0] if losses else None
-        extras = cadence.fetches(self._hooks)
-        steps = body.fuse(
-            graph, targets, tensors, extras, self._global_step_variable, self._loss
-        )
-        self._step_planner = Planner(self._sess, self._flush, steps)
-        return steps
+        loss = losses[0] if losses else None
+        asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
+        extras = [*asked.fetches(), *asked.targets()]
+        fused = body.fuse(graph, targets, tensors, extras, global_step, loss)
+        return Steps(self._sess, fused, global_step, loss, self._flush, self._call)
 
-    def _run_steps(self, fetches):
-        if self._global_step is None:
-            self._global_step = self._read_global_step()
-        due = cadence.until_due(self._hooks, self._global_step, self._loss)
-        count = self._run_length.up_to(due)
+    def _run_steps(self, fetches, is_single):
+        steps = self._steps
+        known, self._trained = self._trained, None
+        start = steps.trained() if known is None or is_single else known
+        due = cadence.until_due(self._hooks, start, steps.loss)
+        count = 1 if is_single else self._run_length.up_to(due)
         cadence.skip(self._hooks, count - 1)
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches), self._sess
         )
-        wanted = {CALLER: fetches, _PROGRESS: self._global_step_variable}
+        wanted = {CALLER: fetches, **steps.always}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
         feeds = self._call_hook_before_run(context, wanted, None, options)
-        plan = None
-        if not feeds and not options.ByteSize():
-            plan = self._step_planner.plan(wanted)
-        if plan is None:
-            outputs = self._end_singly(count, wanted, feeds, options, run_metadata)
-        else:
-            try:
-                outputs = plan.results(self._timed(plan, count))
-            except tf.errors.OutOfRangeError:
-                # The data ended inside the run. The steps before that have been
-                # trained, and none of them was one that a hook had to see.
-                if self._read_global_step() == self._global_step:
-                    raise
-                self._global_step = None
-                return self._last_complete(fetches, self._steps)
-        self._global_step = int(outputs.pop(_PROGRESS)) + 1
+        try:
+            outputs = steps.run(wanted, count, feeds, options, run_metadata)
+        except tf.errors.OpError as error:
+            # A step that fails may have been counted; it was the last one at most.
+            completed = min(steps.trained() - start, count - 1)
+            cadence.skip(self._hooks, completed - (count - 1))
+            if not completed or not isinstance(error, tf.errors.OutOfRangeError):
+                raise
+            # The data ended inside the run. The steps before that have been trained,
+            # and none of them was one that a hook had to see; the next call ends.
+            self._end_of_data = error
+            return steps.kept(CALLER, fetches)
+        completed = int(outputs[GLOBAL_STEP]) + 1 - start
+        if completed < count:
+            # The loss has become NaN: not the step that hooks have prepared for.
+            cadence.skip(self._hooks, completed - count)
+            self._call_hook_before_run(
+                context, {CALLER: fetches}, None, config_pb2.RunOptions()
+            )
         self._call_after_run(context, outputs, options, run_metadata)
+        if completed != due:  # else a hook has acted, which may change the step
+            self._trained = start + completed
         return outputs[CALLER]
 
-    def _timed(self, plan, count):
+    def _call(self, plan, count, is_rest=False):
+        if is_rest:  # tells nothing about the time that a step takes
+            call = plan.on_caller if self._threads.is_caller else plan.on_pool
+            return call(np.int32(count))
         start = self._clock()
         values = self._threads.run(
             plan.on_pool, plan.on_caller, np.int32(count), steps=count
@@ -137,24 +154,9 @@ class FusedSession(PlannedSession):
         self._run_length.took(self._clock() - start, count)
         return values
 
-    def _end_singly(self, count, wanted, feeds, options, run_metadata):
-        """Run all but one step fused; singly the one that a hook feeds or traces."""
-        if count > 1:
-            self._timed(self._step_planner.plan({}), count - 1)
-        return self._sess.run(
-            wanted, feed_dict=feeds, options=options, run_metadata=run_metadata
-        )
-
-    def _last_complete(self, fetches, steps):
-        """Give the caller's values of the last step that was trained."""
-        plan = Plan(self._sess, {CALLER: fetches}, None, steps.kept)
-        return plan.results(plan.on_pool())[CALLER]
-
-    def _read_global_step(self):
-        return int(self._sess.run(self._global_step_variable))
-
 
 def _key(fetches):
+    """Give what tells requests of the caller apart."""
     try:
         return structure(fetches)
     except CannotPlan:

@@ -14,14 +14,27 @@ class LoopSession(monitored_session.MonitoredSession):
     class _CoordinatedSessionCreator(
         monitored_session._MonitoredSession._CoordinatedSessionCreator
     ):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            # Once: a lost session is made again where other options may hold.
+            self._steps_per_run = options.current().steps_per_run
+            self.hooked = None
+
         def create_session(self):
             session = super().create_session()
-            steps_per_run = options.current().steps_per_run
             # In place of the hooked session, below the one that coordinates threads.
-            if steps_per_run == 1:
-                session._sess = PlannedSession(self.tf_sess, self._hooks)
+            if self._steps_per_run == 1:
+                self.hooked = PlannedSession(self.tf_sess, self._hooks)
             else:
-                session._sess = FusedSession(
-                    self.tf_sess, self._hooks, RunLength(steps_per_run)
+                self.hooked = FusedSession(
+                    self.tf_sess, self._hooks, RunLength(self._steps_per_run)
                 )
+            session._sess = self.hooked
             return session
+
+    def run_step_fn(self, step_fn):
+        """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
+        hooked = self._coordinated_creator.hooked
+        if isinstance(hooked, FusedSession):
+            hooked.run_singly("is run by a function, through run_step_fn")
+        return super().run_step_fn(step_fn)

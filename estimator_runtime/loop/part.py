@@ -20,6 +20,16 @@ _UNFUSABLE = {
 }
 
 
+# What takes a resource and leaves it as it is.
+_READERS = (
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VarIsInitializedOp",
+    "VariableShape",
+)
+
+
 class CannotFuse(Exception):
     """Why a step cannot be in a loop, as the end of "because the step ..."."""
 
@@ -71,6 +81,17 @@ class Part:
 
     def _all_inputs(self):
         return (tensor for op in self.ops.values() for tensor in op.inputs)
+
+    def changed_handles(self):
+        """Give the names of the handles whose resources the ops may change."""
+        return {
+            name
+            for name, handle in self.handles.items()
+            if any(
+                op.name in self.ops and op.type not in _READERS
+                for op in handle.consumers()
+            )
+        }
 
     def check_fusable(self):
         """Refuse ops that cannot be in a loop.

@@ -107,11 +107,24 @@ class Plan:
             options.feed.extend(substitute.feeds)
         if not options.fetch and not options.target:
             raise CannotPlan("asks for nothing")
+        self._options = options
         self.on_pool = _callable(session, options)
         # RunOptions: "To use the caller thread set this to -1."
         options.run_options.inter_op_thread_pool = -1
         on_caller = _callable(session, options)
         self.on_caller = flush.wrap(on_caller) if flush else on_caller
+
+    def traced(self, session, feeds, options, run_metadata):
+        """Run it with run options, which fill `run_metadata`; gives raw values."""
+        graph = session.graph
+        targets = [graph.get_operation_by_name(n) for n in self._options.target]
+        values, _ = session.run(
+            (list(self._options.fetch), targets),
+            feed_dict=dict(zip(self._options.feed, feeds, strict=True)),
+            options=options,
+            run_metadata=run_metadata,
+        )
+        return values
 
     def results(self, values):
         """Give the dict of consumer to results that raw `values` stand for."""

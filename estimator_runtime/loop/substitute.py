@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from estimator_runtime.loop.plan import CannotPlan
 
 
@@ -11,40 +13,47 @@ class Substitute:
 
     Attributes:
         feeds: Names of the placeholders to feed.
-        targets: Names of the ops that stand for any op of the step.
-        ops: Names of the ops of the step.
-        values: Name of a tensor to the tensor with its value.
+        target: The op that is run whatever is asked for.
+        values: Name of a tensor to the tensor with its value, and of an op to the op
+            that stands for it.
     """
 
     feeds: tuple[str, ...]
-    targets: tuple[str, ...]
-    ops: frozenset[str]
+    target: tf.Operation
     values: dict
 
     def names_of(self, tensors):
         """Give the names to fetch for `tensors`; CannotPlan if one is unknown."""
-        unknown = [t.name for t in tensors if t.name not in self.values]
-        if unknown:
-            raise CannotPlan(f"{unknown} are not computed by the fused steps")
-        return [self.values[tensor.name].name for tensor in tensors]
+        return [each.name for each in self._all(tensors)]
 
     def targets_of(self, operations):
         """Give the names to run for `operations`; CannotPlan if one is unknown."""
-        unknown = [op.name for op in operations if op.name not in self.ops]
+        return sorted({each.name for each in (self.target, *self._all(operations))})
+
+    def _all(self, wanted):
+        unknown = [each.name for each in wanted if each.name not in self.values]
         if unknown:
-            raise CannotPlan(f"{unknown} are not run by the fused steps")
-        return self.targets
+            raise CannotPlan(", ".join(unknown))
+        return [self.values[each.name] for each in wanted]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FusedSteps(Substitute):
-    """A loop of steps, in the graph of the step; its feed is how many to run.
+class FusedSteps:
+    """A loop of steps, in the graph of the step.
 
-    Its values are those of the last step.
+    The substitutes give the values that the last step left. The feed of the first
+    three is the number of steps to run.
 
     Attributes:
-        kept: `Substitute` that gives the caller's values of the last complete step,
-            without running any; also after a run that failed.
+        steps: For all but what needs variables from before the last step.
+        last: For everything; it reads those variables before the first step, so it
+            is for one step.
+        but_last: For everything, with zeros in place of what needs those variables.
+        kept: For what the caller asks for; runs nothing, and gives the values of the
+            last complete step also when a run has failed.
     """
 
+    steps: Substitute
+    last: Substitute
+    but_last: Substitute
     kept: Substitute

@@ -8,7 +8,7 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.contrib.place import Place
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
-_INDEX = "use a whole number from 0, or leave index out"
+_INDEX = "0 or more, or leave index out"
 _TYPE = 'use one such as "worker", or leave type out'
 _NOT_LISTED = "is not a valid task_type in this cluster; use one of ['ps', 'worker']"
 _CLUSTER = {"ps": ["p0:1", "p1:1"], "worker": ["w0:1", "w1:1"]}
@@ -87,20 +87,20 @@ def test_a_task_that_its_cluster_does_not_list_has_no_number(task):
         ),
         (
             {"task": {"index": 1.7}},
-            "TF_CONFIG: task.index is 1.7, not a number; " + _INDEX,
+            "TF_CONFIG: task.index is 1.7, not a whole number; use " + _INDEX,
         ),
         (
             {"task": {"index": True}},
-            "TF_CONFIG: task.index is true, not a number; " + _INDEX,
+            "TF_CONFIG: task.index is true, not a whole number; use " + _INDEX,
         ),
         (
             {"task": {"index": "one"}},
-            "TF_CONFIG: task.index is 'one', not a number; " + _INDEX,
+            "TF_CONFIG: task.index is 'one', not a whole number; use " + _INDEX,
         ),
         (
             {"task": {"index": -1}},
-            "TF_CONFIG: task.index is -1. Task index must be non-negative number; "
-            + _INDEX,
+            "TF_CONFIG: task.index is -1. Task index must be non-negative number. "
+            "Use " + _INDEX,
         ),
         (
             {"cluster": _CLUSTER, "task": {"type": "worker", "index": 2}},
@@ -173,6 +173,10 @@ def test_an_index_that_is_no_scalar_is_a_type_error_as_in_1_15(index):
         (
             '{"cluster": {"chief": ["a:1"], "master": ["b:1"]}}',
             "TF_CONFIG: cluster has both the jobs 'chief' and 'master'",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}',
+            "TF_CONFIG: the key 'worker' is there twice in one object",
         ),
         ('{"service": 5}', "TF_CONFIG: service is 5"),
         ('{"environment": 5}', "TF_CONFIG: environment is 5, not a string"),

@@ -1,0 +1,121 @@
+"""The steps of one session, run several at a time."""
+
+import contextlib
+
+import numpy as np
+
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
+
+GLOBAL_STEP = "global step"
+LOSS = "loss"
+
+
+class Steps:
+    """Runs the steps of a session through their fused body.
+
+    Args:
+        session: `tf.compat.v1.Session` of this process.
+        fused: `FusedSteps` in its graph.
+        global_step: The global step's variable.
+        loss: The tensor at whose NaN a run ends, or None.
+        flush: `DenormalFlush` for the calling thread, or None.
+        call: Calls a plan and gives the raw values, of (plan, steps, is_rest): whether
+            it is one step that was cut off a run.
+
+    Attributes:
+        always: What every run is asked for, beside the rest: consumer to fetches.
+        loss: As given.
+    """
+
+    def __init__(self, session, fused, global_step, loss, flush, call):
+        self._session = session
+        self._fused = fused
+        self._flush = flush
+        self._call = call
+        self._known = {}
+        self.loss = loss
+        self.always = {GLOBAL_STEP: global_step}
+        if loss is not None:
+            self.always[LOSS] = loss
+        self._trained = Plan(session, {GLOBAL_STEP: global_step}, flush)
+
+    def trained(self):
+        """Give the number of steps trained so far."""
+        plan = self._trained
+        return int(plan.results(plan.on_caller())[GLOBAL_STEP])
+
+    def run(self, wanted, count, feeds, options, run_metadata):
+        """Run `count` steps, or fewer if the loss becomes NaN.
+
+        Args:
+            wanted: Consumer to fetches, `always` among them.
+            count: Steps to run, 1 or more.
+            feeds: Tensor to value, for the last step, or None.
+            options: `RunOptions` for the last step; may be empty.
+            run_metadata: Receives what the last step tells.
+
+        Returns:
+            Consumer to results, of the last step that was run.
+
+        Raises:
+            ConfigError: If a hook asks for what the fused steps do not give it.
+        """
+        plan, but_last = self._plans(wanted)
+        is_traced = bool(options.ByteSize())
+        is_cut = count > 1 and (but_last is not None or is_traced or bool(feeds))
+        if is_cut:
+            if but_last is None:
+                but_last = self._plan(self._fused.but_last, wanted)
+            results = but_last.results(self._call(but_last, count - 1))
+            if np.any(np.isnan(results.get(LOSS, 0.0))):
+                return results
+            count = 1
+        if feeds:
+            # Nothing can be fed into the loop.
+            return self._session.run(
+                fetches=wanted,
+                feed_dict=feeds,
+                options=options,
+                run_metadata=run_metadata,
+            )
+        if is_traced:
+            values = plan.traced(self._session, [count], options, run_metadata)
+        else:
+            values = self._call(plan, count, is_rest=is_cut)
+        return plan.results(values)
+
+    def kept(self, consumer, fetches):
+        """Give a caller's values of the last complete step, without running any."""
+        plan = self._plan(self._fused.kept, {consumer: fetches})
+        return plan.results(plan.on_pool())[consumer]
+
+    def _plans(self, wanted):
+        """Give the plan for `wanted`, and one for the steps before if it is for one."""
+        try:
+            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+        except CannotPlan:
+            return self._make_plans(wanted)
+        plans = self._known.get(key)
+        if plans is None:
+            plans = self._make_plans(wanted)
+            if len(self._known) < MAX_PLANS:
+                self._known[key] = plans
+        return plans
+
+    def _make_plans(self, wanted):
+        with contextlib.suppress(CannotPlan):
+            return self._plan(self._fused.steps, wanted), None
+        try:
+            return tuple(
+                self._plan(substitute, wanted)
+                for substitute in (self._fused.last, self._fused.but_last)
+            )
+        except CannotPlan as error:
+            raise ConfigError(
+                f"a hook that does not see every step asks for {error}; list it in the "
+                "hook's `fused_fetches`, or take away its `steps_until_due`"
+            ) from error
+
+    def _plan(self, substitute, wanted):
+        return Plan(self._session, wanted, self._flush, substitute)
