@@ -74,10 +74,13 @@ def report(failure):
     if sys.version_info >= (3, 12):
         sys.last_exc = failure
     if isinstance(failure, EstimatorRuntimeError) and sys.excepthook is _PYTHONS_HOOK:
-        # A setting of the user's that cannot be: where it was given, and what would do.
-        # How this package found out is no help.
-        sys.stderr.write(f"estimator-runtime: error: {_place(failure)}: {failure}\n")
-        return 1
+        places = list(_places(failure))
+        if places[-1][1]:  # not one that the program itself raised
+            # A setting of the user's that cannot be: where it was given, and what
+            # would do. How this package found out is no help.
+            place = [place for place, is_ours in places if not is_ours][-1]
+            sys.stderr.write(f"estimator-runtime: error: {place}: {failure}\n")
+            return 1
     hook_failure = _call_hook(failure)
     if hook_failure is not None:
         sys.stderr.write("Error in sys.excepthook:\n")
@@ -91,14 +94,12 @@ def report(failure):
     return 1
 
 
-def _place(failure):
-    """Name the program's line from which a call came to raise `failure`."""
-    place = "?"
+def _places(failure):
+    """Give the lines that `failure` came through: (file:line, not the program's)."""
     for frame, line in traceback.walk_tb(failure.__traceback__):
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("estimator_runtime", "tensorflow", "tensorflow_estimator"):
-            place = f"{frame.f_code.co_filename}:{line}"
-    return place
+        is_ours = package in ("estimator_runtime", "tensorflow", "tensorflow_estimator")
+        yield f"{frame.f_code.co_filename}:{line}", is_ours
 
 
 def _call_hook(failure):

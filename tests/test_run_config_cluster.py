@@ -299,7 +299,7 @@ def test_workers_without_a_chief_are_right_with_a_strategy(arguments, set_tf_con
         {"experimental_distribute": DistributeConfig()},
         {"experimental_distribute": DistributeConfig(eval_distribute=_STRATEGY)},
     ],
-    ids=str,
+    ids=["for evaluation", "none", "none for training"],
 )
 @pytest.mark.parametrize(
     ("jobs", "field"),

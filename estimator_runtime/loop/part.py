@@ -1,6 +1,7 @@
 """A part of a graph: a training step, or what hooks ask for beyond it."""
 
 import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
 
 tf1 = tf.compat.v1
 
@@ -129,9 +130,10 @@ def adds_one(step, variable):
 
     Initializing and restoring, which assign, do not count.
     """
-    handle = getattr(variable, "handle", None)
-    if not isinstance(handle, tf.Tensor):  # none, a reference, or one per device
+    # Not a reference variable, nor a strategy's, which has one for each device.
+    if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
         return False
+    handle = variable.handle
     writers = [op for op in handle.consumers() if op.type.startswith("Assign")]
     in_step = [op for op in writers if op.name in step.ops]
     adding = [op for op in writers if op.type != "AssignVariableOp"]
