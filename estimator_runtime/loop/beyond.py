@@ -34,13 +34,17 @@ class Beyond:
         ]
         # Of those, the ones that can be run before the step.
         parts = [Part(step.graph, [op], without=step.ops) for op in reads]
-        first = {n: op for part in parts if not part.inputs for n, op in part.ops.items()}
+        first = {
+            n: op for part in parts if not part.inputs for n, op in part.ops.items()
+        }
         self._before = Part(step.graph, first.values())
         self._after = Part(
             step.graph, operations.values(), without={**step.ops, **first}
         )
         used = {**self._wanted, **everything.inputs, **self._after.inputs}
-        self._used_before = [each for n, each in used.items() if _op(each).name in first]
+        self._used_before = [
+            each for n, each in used.items() if _op(each).name in first
+        ]
         self.from_step = {
             name: each
             for name, each in used.items()

@@ -7,6 +7,7 @@ bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
 """
 
 import tensorflow as tf
+from tensorflow.python.distribute import values as distributed
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, while_v2
 from tensorflow.python.training import training_util
@@ -40,8 +41,11 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     """
     step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
     step.check_fusable()
+    if isinstance(global_step, distributed.DistributedVariable):
+        raise CannotFuse("is one of several replicas")
     if global_step is None or not adds_one(step, global_step):
         raise CannotFuse("does not add 1 to the global step")
+    step.check_alone()
     for tensor in tensors:
         _check_small(tensor)
     was_finalized = graph.finalized
@@ -147,6 +151,8 @@ def _loop(step, targets, carried, count, loss, kept):
             name="",
         )
         values, done = found[: len(names)], found[len(names) :]
+        for name, value in zip(names, values, strict=True):
+            value.set_shape(carried[name].shape)  # where the program has set it
         with tf.control_dependencies(done):
             keep = [each.keep(values[names.index(n)]) for n, each in kept.items()]
         with tf.control_dependencies([*done, *keep]):

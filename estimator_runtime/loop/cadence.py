@@ -10,7 +10,7 @@ unless it says otherwise. It may have
 where `global_step` is the number of steps trained so far. It is then called once for
 each run of steps, after the last of them, which is at the latest the one it named. It
 may fetch what the caller fetches, the global step, and the tensors that its attribute
-`fused_fetches` lists.
+`fused_fetches` lists; it may feed nothing.
 """
 
 import dataclasses
@@ -90,12 +90,15 @@ def _until_due(hook, global_step, loss):
 def _kind(hook):
     """Give what is known of a hook, by the methods that it really has."""
     cls = type(hook)
+    if not _METHODS.isdisjoint(getattr(hook, "__dict__", ())):  # set on the hook
+        return None
     return _KINDS.get((_owner(cls.before_run), _owner(cls.after_run)))
 
 
 def _owner(method):
-    """Name the class that defines a method."""
-    return f"{method.__module__}.{method.__qualname__.rpartition('.')[0]}"
+    """Name the class that defines a method; a callable of another kind has none."""
+    qualified = getattr(method, "__qualname__", "")
+    return f"{getattr(method, '__module__', '')}.{qualified.rpartition('.')[0]}"
 
 
 def _until(timer, count):
@@ -110,13 +113,18 @@ def _until(timer, count):
     return 1 if last is None else last + every_steps - count + 1
 
 
-def _skip_summaries(hook, steps):
+def _skip_to_next_step(hook, steps):
     if hook._next_step is not None:
         hook._next_step += steps
 
 
-def _skip_logs(hook, steps):
+def _skip_iterations(hook, steps):
     hook._iter_count += steps
+
+
+def _at_next_step(hook, global_step):
+    # Until their first step these have no next one.
+    return 1 if hook._next_step is None else _until(hook._timer, hook._next_step)
 
 
 def _global_step_timer(hook, global_step):
@@ -124,6 +132,7 @@ def _global_step_timer(hook, global_step):
     return _until(hook._timer, global_step + 1)
 
 
+_METHODS = {"before_run", "after_run"}
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
 _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
@@ -139,15 +148,16 @@ _BY_CLASS = {
     f"{_TENSORFLOW}StepCounterHook": _Kind(until_due=_global_step_timer),
     f"{_TENSORFLOW}LoggingTensorHook": _Kind(
         until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
-        skip=_skip_logs,
+        skip=_skip_iterations,
         fetches=lambda hook: hook._current_tensors.values(),
     ),
     f"{_TENSORFLOW}SummarySaverHook": _Kind(
-        until_due=lambda hook, step: (
-            1 if hook._next_step is None else _until(hook._timer, hook._next_step)
-        ),
-        skip=_skip_summaries,
+        until_due=_at_next_step,
+        skip=_skip_to_next_step,
         fetches=lambda hook: hook._get_summary_op() or (),
+    ),
+    f"{_TENSORFLOW}ProfilerHook": _Kind(
+        until_due=_at_next_step, skip=_skip_to_next_step
     ),
     # Asks its timer for the step count before the step.
     f"{_EARLY_STOPPING}_StopOnPredicateHook": _Kind(
@@ -159,5 +169,11 @@ _BY_CLASS = {
     ),
 }
 _KINDS = {(name, name): kind for name, kind in _BY_CLASS.items()}
+# Evaluates after a step, and counts before it asks its timer.
+_EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
+_KINDS[_PASSIVE, _EVALUATOR] = _Kind(
+    until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
+    skip=_skip_iterations,
+)
 # Waits before the first step only.
 _KINDS[f"{_TENSORFLOW}GlobalStepWaiterHook", _PASSIVE] = _BY_CLASS[_PASSIVE]

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as session_lib
 from tensorflow.python.training import session_run_hook
 
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import body, cadence
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, parts
@@ -39,7 +41,7 @@ class FusedSession(PlannedSession):
         self._run_length = run_length
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
-        self._steps: Steps | None = None  # None if the step cannot be fused
+        self._steps: Any = None  # None if the step cannot be fused
         self._trained: int | None = None  # steps so far; None to ask the session
         self._is_single = False
         self._end_of_data: Exception | None = None
@@ -64,7 +66,8 @@ class FusedSession(PlannedSession):
             error, self._end_of_data = self._end_of_data, None
             raise error
         # Calls that take turns show in the second one, before several steps are run.
-        return self._run_steps(fetches, is_single=is_first or self._is_single)
+        is_single = is_first or self._is_single
+        return self._run_steps(self._steps, fetches, is_single)
 
     def run_singly(self, reason):
         """Run steps one by one from here on; the log says once that the step ..."""
@@ -106,8 +109,7 @@ class FusedSession(PlannedSession):
         fused = body.fuse(graph, targets, tensors, extras, global_step, loss)
         return Steps(self._sess, fused, global_step, loss, self._flush, self._call)
 
-    def _run_steps(self, fetches, is_single):
-        steps = self._steps
+    def _run_steps(self, steps, fetches, is_single):
         known, self._trained = self._trained, None
         start = steps.trained() if known is None or is_single else known
         due = cadence.until_due(self._hooks, start, steps.loss)
@@ -119,8 +121,13 @@ class FusedSession(PlannedSession):
         wanted = {CALLER: fetches, **steps.always}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
         feeds = self._call_hook_before_run(context, wanted, None, options)
+        if feeds:
+            raise ConfigError(
+                f"a hook that does not see every step feeds {next(iter(feeds))!r}; "
+                "take away its `steps_until_due`"
+            )
         try:
-            outputs = steps.run(wanted, count, feeds, options, run_metadata)
+            outputs = steps.run(wanted, count, options, run_metadata)
         except tf.errors.OpError as error:
             # A step that fails may have been counted; it was the last one at most.
             completed = min(steps.trained() - start, count - 1)

@@ -21,6 +21,7 @@ class LoopSession(monitored_session.MonitoredSession):
             self.hooked = None
 
         def create_session(self):
+            self.hooked = None  # lets go of the memory of a session that was lost
             session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
             if self._steps_per_run == 1:
@@ -38,3 +39,9 @@ class LoopSession(monitored_session.MonitoredSession):
         if isinstance(hooked, FusedSession):
             hooked.run_singly("is run by a function, through run_step_fn")
         return super().run_step_fn(step_fn)
+
+    def _close_internal(self, exception_type=None):
+        try:
+            super()._close_internal(exception_type)
+        finally:
+            self._coordinated_creator.hooked = None

@@ -21,6 +21,7 @@ _UNFUSABLE = {
 }
 
 
+_OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 # What takes a resource and leaves it as it is.
 _READERS = (
     "ReadVariableOp",
@@ -105,6 +106,16 @@ class Part:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs)):
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
+
+    def check_alone(self):
+        """Refuse a step beside which the program has others, to be run in turns.
+
+        Raises:
+            CannotFuse: If the graph has ops of optimizers beyond these.
+        """
+        for op in self.graph.get_operations():
+            if op.type.startswith(_OPTIMIZERS) and op.name not in self.ops:
+                raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
 
     def graph_def(self):
         """Give the ops as a GraphDef that can be imported anywhere."""

@@ -108,11 +108,13 @@ class Plan:
         if not options.fetch and not options.target:
             raise CannotPlan("asks for nothing")
         self._options = options
-        self.on_pool = _callable(session, options)
+        here = config_pb2.CallableOptions()
+        here.CopyFrom(options)
         # RunOptions: "To use the caller thread set this to -1."
-        options.run_options.inter_op_thread_pool = -1
-        on_caller = _callable(session, options)
-        self.on_caller = flush.wrap(on_caller) if flush else on_caller
+        here.run_options.inter_op_thread_pool = -1
+        wrap = flush.wrap if flush else lambda call: call
+        self.on_pool = _at_first_call(lambda: _callable(session, options))
+        self.on_caller = _at_first_call(lambda: wrap(_callable(session, here)))
 
     def traced(self, session, feeds, options, run_metadata):
         """Run it with run options, which fill `run_metadata`; gives raw values."""
@@ -146,6 +148,19 @@ def _callable(session, options):
     # and where the program made it.
     do_call = session._do_call
     return lambda *feeds: do_call(compiled, *feeds)
+
+
+def _at_first_call(make):
+    """Give the function that `make` gives, made when first called: it takes time."""
+    made = None
+
+    def call(*feeds):
+        nonlocal made
+        if made is None:
+            made = make()
+        return made(*feeds)
+
+    return call
 
 
 class Planner:

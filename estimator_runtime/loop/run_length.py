@@ -5,6 +5,7 @@
 _SHORT_SECS = 0.05
 _LONG_SECS = 0.2
 _MOST_STEPS = 10_000
+_MOST_COUNTED = 2**31 - 1  # by the loop, in 32 bits
 
 
 class RunLength:
@@ -17,7 +18,7 @@ class RunLength:
 
     def __init__(self, steps_per_run):
         self._is_auto = steps_per_run == "auto"
-        self._steps = 1 if self._is_auto else steps_per_run
+        self._steps = 1 if self._is_auto else min(steps_per_run, _MOST_COUNTED)
 
     def __str__(self):
         return "auto" if self._is_auto else str(self._steps)

@@ -45,13 +45,12 @@ class Steps:
         plan = self._trained
         return int(plan.results(plan.on_caller())[GLOBAL_STEP])
 
-    def run(self, wanted, count, feeds, options, run_metadata):
+    def run(self, wanted, count, options, run_metadata):
         """Run `count` steps, or fewer if the loss becomes NaN.
 
         Args:
             wanted: Consumer to fetches, `always` among them.
             count: Steps to run, 1 or more.
-            feeds: Tensor to value, for the last step, or None.
             options: `RunOptions` for the last step; may be empty.
             run_metadata: Receives what the last step tells.
 
@@ -63,7 +62,7 @@ class Steps:
         """
         plan, but_last = self._plans(wanted)
         is_traced = bool(options.ByteSize())
-        is_cut = count > 1 and (but_last is not None or is_traced or bool(feeds))
+        is_cut = count > 1 and (but_last is not None or is_traced)
         if is_cut:
             if but_last is None:
                 but_last = self._plan(self._fused.but_last, wanted)
@@ -71,14 +70,6 @@ class Steps:
             if np.any(np.isnan(results.get(LOSS, 0.0))):
                 return results
             count = 1
-        if feeds:
-            # Nothing can be fed into the loop.
-            return self._session.run(
-                fetches=wanted,
-                feed_dict=feeds,
-                options=options,
-                run_metadata=run_metadata,
-            )
         if is_traced:
             values = plan.traced(self._session, [count], options, run_metadata)
         else:

@@ -24,6 +24,7 @@ class ThreadChoice:
         self.is_caller = None
         self._clock = clock
         self._secs_per_step: dict[bool, list[float]] = {True: [], False: []}
+        self._compiled: set = set()
         self._next = False
 
     def run(self, on_pool, on_caller, *args, steps=1):
@@ -31,19 +32,22 @@ class ThreadChoice:
         if self.is_caller is not None:
             return on_caller(*args) if self.is_caller else on_pool(*args)
         caller = self._next
+        run = on_caller if caller else on_pool
         start = self._clock()
-        values = on_caller(*args) if caller else on_pool(*args)
+        values = run(*args)
         secs = self._clock() - start
-        self._secs_per_step[caller].append(secs / steps)
+        if run in self._compiled:
+            self._secs_per_step[caller].append(secs / steps)
+            self._decide(secs)
+        self._compiled.add(run)  # by its first call, which tells nothing of the next
         self._next = not caller
-        self._decide(secs)
         return values
 
     def _decide(self, secs):
         pool, caller = self._secs_per_step[False], self._secs_per_step[True]
         if len(caller) > WARM_UP_RUNS and secs > LONG_RUN_SECS:
             self.is_caller = False
-        elif len(caller) == WARM_UP_RUNS + TIMED_RUNS:
+        elif min(len(caller), len(pool)) == WARM_UP_RUNS + TIMED_RUNS:
             self.is_caller = statistics.median(
                 caller[WARM_UP_RUNS:]
             ) < statistics.median(pool[WARM_UP_RUNS:])

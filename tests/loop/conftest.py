@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import logging
+import pathlib
 import re
 import tempfile
 
-import numpy as np
 import pytest
 
 import estimator_runtime as er
@@ -16,15 +17,24 @@ er.install()
 
 import tensorflow as tf  # noqa: E402 (after install, as a program would)
 from tensorflow.python.training import monitored_session, training_util  # noqa: E402
-from tensorflow_estimator.python.estimator import estimator  # noqa: E402
+from tensorflow_estimator.python.estimator import estimator as frozen  # noqa: E402
 
 from estimator_runtime import options  # noqa: E402
 from estimator_runtime.loop import hooked, threads  # noqa: E402
 from estimator_runtime.loop.monitored import LoopSession  # noqa: E402
 
+_spec = importlib.util.spec_from_file_location(
+    "loop_models", pathlib.Path(__file__).with_name("models.py")
+)
+models = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(models)
+
 tf1 = tf.compat.v1
-ROWS = 96
+STOCK = monitored_session.MonitoredTrainingSession
 BATCH = 8
+# Summaries of the canned linear model: in stock, nothing but luck lets them read the
+# variables before the step changes them.
+READ_AT_ANY_TIME = {"linear/bias", "linear/fraction_of_zero_weights"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +45,8 @@ class Outcome:
         variables: Name to type, shape and digest of each variable of the last
             checkpoint, optimizers' slots included.
         checkpoints: Steps of all checkpoints.
-        summaries: (step, tag, content) of each event in file order, "" for what the
-            clock decides.
+        summaries: (step, tag, content) of each event in file order; "" for what the
+            clock or chance decides.
         log: TensorFlow's log lines, without seconds and paths.
         error: Type and first line of the error that ended it, or None.
     """
@@ -53,13 +63,15 @@ class Training:
     """A way to train; `replace` makes another one of it.
 
     Attributes:
-        model: One of `MODELS`, or a function of features that gives predictions.
-        optimizer: One of `OPTIMIZERS`.
+        model: One of `models.MODELS`, or a function of features that gives predictions.
+        optimizer: One of `models.OPTIMIZERS`.
         batches: Batches of data; None for no end.
-        train: Arguments of `Estimator.train`.
+        train: Arguments of `Estimator.train`, or a function of the Estimator that
+            gives them.
         config: Further arguments of `RunConfig`.
-        hooks: Makes the hooks, in the graph.
-        make_train_op: Gives a train op, of (optimizer, loss, global step).
+        hooks: Gives the model's hooks, of (loss).
+        make_train_op: Gives the train op, of (optimizer, loss, global step).
+        change_data: Changes the dataset.
     """
 
     model: object = "linear"
@@ -69,15 +81,16 @@ class Training:
     config: dict = dataclasses.field(default_factory=dict)
     hooks: object = lambda loss: []
     make_train_op: object = lambda optimizer, loss, step: optimizer.minimize(loss, step)
+    change_data: object = lambda data: data
 
     def replace(self, **changes):
         return dataclasses.replace(self, **changes)
 
     def stock(self, folder=None):
         """Give the outcome with TensorFlow's own session."""
-        seam = estimator.training
+        seam = frozen.training
         ours = seam.MonitoredTrainingSession
-        seam.MonitoredTrainingSession = monitored_session.MonitoredTrainingSession
+        seam.MonitoredTrainingSession = STOCK
         try:
             return self._outcome(folder)
         finally:
@@ -90,48 +103,44 @@ class Training:
         )._outcome(folder)
 
     def _outcome(self, folder):
-        with contextlib.ExitStack() as stack:
-            folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
-            log = stack.enter_context(captured_log())
-            error = None
-            try:
-                self._estimator(str(folder)).train(self._input_fn, **self.train)
-            except (RuntimeError, ValueError, tf.errors.OpError) as raised:
-                error = f"{type(raised).__name__}: {str(raised).splitlines()[0]}"
-            return Outcome(
-                variables=variables(folder),
-                checkpoints=checkpoint_steps(folder),
-                summaries=summaries(folder),
-                log=[plain(line, folder) for line in log if not is_about_code(line)],
-                error=error,
-            )
+        def run(folder):
+            estimator = self._estimator(folder)
+            given = self.train(estimator) if callable(self.train) else self.train
+            estimator.train(self._input_fn, **given)
+
+        return outcome_of(run, folder)
 
     def _estimator(self, folder):
         arguments = {
             "tf_random_seed": 11,
             "save_checkpoints_steps": 1000,
             "save_summary_steps": 1000,
+            "checkpoint_save_graph_def": False,
             "log_step_count_steps": 1000,
             "keep_checkpoint_max": 100,
         }
         config = tf.estimator.RunConfig(folder, **{**arguments, **self.config})
         if self.model == "wide and deep":
-            return wide_and_deep(OPTIMIZERS[self.optimizer](), config)
+            return models.wide_and_deep(models.OPTIMIZERS[self.optimizer](), config)
         return tf.estimator.Estimator(self._model_fn, config=config)
 
     def _model_fn(self, features, labels, mode):
-        model = MODELS.get(self.model, self.model)
+        model = models.MODELS.get(self.model, self.model)
         loss = tf.reduce_mean(tf.square(model(features) - labels))
         step = tf1.train.get_global_step()
-        train_op = self.make_train_op(OPTIMIZERS[self.optimizer](), loss, step)
+        optimizer = models.OPTIMIZERS[self.optimizer]()
+        train_op = self.make_train_op(optimizer, loss, step)
         return tf.estimator.EstimatorSpec(
             mode, loss=loss, train_op=train_op, training_hooks=self.hooks(loss)
         )
 
     def _input_fn(self):
-        data = tf.data.Dataset.from_tensor_slices(rows())
+        data = tf.data.Dataset.from_tensor_slices(models.rows())
         data = data.repeat().batch(BATCH)
         data = data if self.batches is None else data.take(self.batches)
+        data = self.change_data(data)
+        if "train_distribute" in self.config:  # a strategy wants datasets
+            return data
         iterator = tf1.data.make_initializable_iterator(data)
         tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
         # Hooks fetch the global step from before the step; in stock nothing but luck
@@ -144,94 +153,23 @@ class Training:
             return tf.nest.map_structure(tf.identity, iterator.get_next())
 
 
-def rows():
-    """Give features and labels, always the same."""
-    random = np.random.RandomState(0)
-    x = random.normal(size=[ROWS, 36]).astype(np.float32)
-    words = random.randint(0, 50, size=[ROWS, 5])
-    names = np.array(["red", "green", "blue", "none"])[words[:, 0] % 4]
-    labels = (x[:, :1] * x[:, 1:2] + words[:, :1] % 2 > 0.3).astype(np.float32)
-    return {"x": x, "words": words, "name": names}, labels
-
-
-def linear(features):
-    weights = tf1.get_variable("weights", [36, 1])
-    tf1.summary.histogram("weights", weights)
-    return tf.matmul(features["x"], weights)
-
-
-def dropout(features):
-    hidden = tf1.layers.dense(features["x"], 16, tf.nn.relu)
-    hidden = tf1.layers.dropout(hidden, 0.4, training=True)
-    tf1.summary.histogram("hidden", hidden)
-    return tf1.layers.dense(hidden, 1)
-
-
-def embedding(features):
-    table = tf1.get_variable("table", [50, 4])
-    words = tf.nn.embedding_lookup(table, features["words"])
-    return tf1.layers.dense(tf.reduce_mean(words, 1), 1)
-
-
-def batch_norm(features):
-    hidden = tf1.layers.dense(features["x"], 16)
-    hidden = tf1.layers.batch_normalization(hidden, training=True)
-    return tf1.layers.dense(tf.nn.relu(hidden), 1)
-
-
-def cnn(features):
-    image = tf.reshape(features["x"], [-1, 6, 6, 1])
-    image = tf1.layers.conv2d(image, 4, 3, activation=tf.nn.relu)
-    image = tf1.layers.max_pooling2d(image, 2, 2)
-    return tf1.layers.dense(tf1.layers.flatten(image), 1)
-
-
-def wide_and_deep(optimizer, config):
-    column = tf.feature_column
-    name = column.categorical_column_with_vocabulary_list(
-        "name", ["red", "green", "blue"], num_oov_buckets=1
-    )
-    words = column.categorical_column_with_hash_bucket("words", 20, tf.int64)
-    return tf1.estimator.DNNLinearCombinedClassifier(
-        linear_feature_columns=[
-            name,
-            words,
-            column.crossed_column(["name", "words"], 30),
-        ],
-        linear_optimizer=tf1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
-        dnn_feature_columns=[
-            column.numeric_column("x", 36),
-            column.embedding_column(words, 4),
-            column.indicator_column(name),
-        ],
-        dnn_optimizer=optimizer,
-        dnn_hidden_units=[16, 8],
-        dnn_dropout=0.2,
-        config=config,
-    )
-
-
-def update_ops_first(optimizer, loss, step):
-    """Make a train op that also runs the moving averages of batch normalization."""
-    updates = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
-    return tf.group(optimizer.minimize(loss, step), updates)
-
-
-MODELS = {
-    "linear": linear,
-    "dropout": dropout,
-    "embedding": embedding,
-    "batch norm": batch_norm,
-    "cnn": cnn,
-    "wide and deep": None,
-}
-OPTIMIZERS = {
-    "SGD": lambda: tf1.train.GradientDescentOptimizer(0.02),
-    "Momentum": lambda: tf1.train.MomentumOptimizer(0.01, 0.9),
-    "Adam": lambda: tf1.train.AdamOptimizer(0.01),
-    "Adagrad": lambda: tf1.train.AdagradOptimizer(0.05),
-    "FTRL": lambda: tf1.train.FtrlOptimizer(0.05, l1_regularization_strength=0.01),
-}
+def outcome_of(run, folder=None):
+    """Give the outcome of `run(folder)`, in a folder of its own if none is given."""
+    with contextlib.ExitStack() as stack:
+        folder = str(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+        log = stack.enter_context(captured_log())
+        error = None
+        try:
+            run(folder)
+        except (RuntimeError, ValueError, tf.errors.OpError) as raised:
+            error = f"{type(raised).__name__}: {str(raised).splitlines()[0]}"
+        return Outcome(
+            variables=variables(folder),
+            checkpoints=checkpoint_steps(folder),
+            summaries=summaries(folder),
+            log=[plain(line, folder) for line in log if not is_about_code(line)],
+            error=error,
+        )
 
 
 @contextlib.contextmanager
@@ -260,7 +198,9 @@ def plain(line, folder):
     """Give a log line without what the clock and the folder decide."""
     line = line.replace(str(folder), "FOLDER")
     line = re.sub(r"\(\d+\.\d+ sec\)", "(SECS)", line)
-    return re.sub(r"/sec: .*", "/sec: RATE", line)
+    line = re.sub(r"/sec: .*", "/sec: RATE", line)
+    line = re.sub(r"((Start|Finish)\w+ evaluation at|Inference Time :) .*", r"\1", line)
+    return re.sub(r" at 0x\w+", "", line)
 
 
 def variables(folder):
@@ -290,8 +230,8 @@ def summaries(folder):
             if event.HasField("session_log"):
                 found.append((event.step, "session", event.session_log.status))
             for value in event.summary.value:
-                is_rate = value.tag.endswith("/sec")
-                content = "" if is_rate else hash_of(value.SerializeToString())
+                is_chance = value.tag.endswith("/sec") or value.tag in READ_AT_ANY_TIME
+                content = "" if is_chance else hash_of(value.SerializeToString())
                 found.append((event.step, value.tag, content))
     return found
 
@@ -319,3 +259,33 @@ def monitored(request, monkeypatch):
 
     monkeypatch.setattr(hooked, "ThreadChoice", Settled)
     return LoopSession
+
+
+@pytest.fixture
+def train_in_a_loop():
+    """Give a function that trains in a loop of the program's own."""
+
+    def train(build, steps_per_run=None, **arguments):
+        """Give the outcome, and what the last call of the session gave.
+
+        Args:
+            build: Builds a model; gives the fetches of a step, and hooks.
+            steps_per_run: None for stock's session.
+            **arguments: Of MonitoredTrainingSession.
+        """
+        values = None
+
+        def run(folder):
+            nonlocal values
+            make = STOCK if steps_per_run is None else er.MonitoredTrainingSession
+            chosen = options.TrainingOptions(steps_per_run=steps_per_run or 1)
+            with tf.Graph().as_default(), options.use(chosen):
+                tf1.set_random_seed(11)
+                fetches, hooks = build()
+                with make(hooks=hooks, checkpoint_dir=folder, **arguments) as session:
+                    while not session.should_stop():
+                        values = session.run(fetches)
+
+        return outcome_of(run), values
+
+    return train

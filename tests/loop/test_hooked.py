@@ -95,7 +95,12 @@ def test_hooks_of_a_step_share_a_context_with_the_callers_arguments(monitored):
         assert session.run(fetches, feed_dict) == [2, 3]
         tf_session = session._tf_sess()
     plain, fed = a.contexts[0], a.contexts[2]
-    assert [c is plain for c in a.contexts + b.contexts] == [True, True, False, False] * 2
+    assert [c is plain for c in a.contexts + b.contexts] == [
+        True,
+        True,
+        False,
+        False,
+    ] * 2
     assert [c is fed for c in a.contexts + b.contexts] == [False, False, True, True] * 2
     assert plain.original_args == train.SessionRunArgs(fetches)
     assert fed.original_args == train.SessionRunArgs(fetches, feed_dict)
@@ -143,7 +148,10 @@ def test_a_hook_given_twice_is_called_twice_and_gets_its_last_request(monitored)
 def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, method):
     calls = []
     _, add = counter()
-    stopper, other = Recorder("stopper", calls, stop_in=method), Recorder("other", calls)
+    stopper, other = (
+        Recorder("stopper", calls, stop_in=method),
+        Recorder("other", calls),
+    )
     session = monitored(hooks=[stopper, other])
     assert not session.should_stop()
     assert session.run(add) == 1

@@ -23,7 +23,9 @@ class Checked(collections.namedtuple("Checked", ["number"])):
     """A named tuple that takes numbers only."""
 
     def __new__(cls, number):
-        return super().__new__(cls, number if isinstance(number, tf.Tensor) else +number)
+        return super().__new__(
+            cls, number if isinstance(number, tf.Tensor) else +number
+        )
 
 
 class Asking(train.SessionRunHook):
@@ -103,17 +105,25 @@ CASES = {
     "resource variable": (lambda: tf1.Variable(1, use_resource=True), ONE),
     "reference variable": (lambda: tf1.Variable(1, use_resource=False), ONE),
     "variable read": (lambda: tf1.Variable(1, use_resource=True).read_value(), ONE),
-    "the same twice": (lambda: [x := two(), x, {"x": x}, x.name], [TWO, TWO, {"x": TWO}, TWO]),
+    "the same twice": (
+        lambda: [x := two(), x, {"x": x}, x.name],
+        [TWO, TWO, {"x": TWO}, TWO],
+    ),
     "a tensor and its operation": (lambda: [x := one(), x.op], [ONE, None]),
     "sparse tensor": (
         sparse,
-        tf1.SparseTensorValue(np.array([[0, 1]]), np.array([1], np.int32), np.array([2, 2])),
+        tf1.SparseTensorValue(
+            np.array([[0, 1]]), np.array([1], np.int32), np.array([2, 2])
+        ),
     ),
     "indexed slices": (
         lambda: tf.IndexedSlices(two(), tf.constant([4, 5])),
         IndexedSlicesValue(TWO, np.array([4, 5], np.int32), None),
     ),
-    "text": (lambda: [tf.constant("a"), tf.constant(["a", "b"])], [b"a", np.array([b"a", b"b"], object)]),
+    "text": (
+        lambda: [tf.constant("a"), tf.constant(["a", "b"])],
+        [b"a", np.array([b"a", b"b"], object)],
+    ),
     "no elements": (lambda: tf.zeros([0, 3]), np.zeros([0, 3], np.float32)),
     "bool": (lambda: tf.constant([True]), np.array([True])),
 }
@@ -172,7 +182,14 @@ def of_another_graph():
         (lambda: "nothing:0", ValueError, "cannot be interpreted as a Tensor"),
         (of_another_graph, ValueError, "is not an element of this graph"),
     ],
-    ids=["None", "None in a list", "int", "float in a list", "unknown name", "other graph"],
+    ids=[
+        "None",
+        "None in a list",
+        "int",
+        "float in a list",
+        "unknown name",
+        "other graph",
+    ],
 )
 def test_what_cannot_be_fetched_is_refused(monitored, make, error, message):
     one()
@@ -201,7 +218,11 @@ def test_containers_may_change_between_steps(monitored):
     hook = Asking(fetches)
     results = []
     with monitored(hooks=[hook]) as session:
-        for change in (inner.clear, lambda: inner.append(y), lambda: inner.insert(0, x)):
+        for change in (
+            inner.clear,
+            lambda: inner.append(y),
+            lambda: inner.insert(0, x),
+        ):
             results.append(session.run(fetches))
             change()
         results.append(session.run(fetches))
@@ -232,7 +253,11 @@ def test_fetches_that_differ_at_every_step_give_their_own_values(monitored):
     with monitored(hooks=[hook]) as session:
         found = [session.run(numbers[i:][:2]) for i in range(len(numbers))]
         again = [session.run(numbers[i:][:2]) for i in range(len(numbers))]
-    assert found == again == [list(range(len(numbers)))[i:][:2] for i in range(len(numbers))]
+    assert (
+        found
+        == again
+        == [list(range(len(numbers)))[i:][:2] for i in range(len(numbers))]
+    )
     assert hook.results == [0] * 2 * len(numbers)
 
 

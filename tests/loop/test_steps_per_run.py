@@ -72,7 +72,8 @@ def test_a_session_of_ones_own_takes_it_from_the_environment(monkeypatch):
             values = []
             while not session.should_stop():
                 values.append(session.run(step))
-    assert (values, count.runs) == ([4, 8, 10], 3)
+    # The first call is one step: another one might follow that takes turns with it.
+    assert (values, count.runs) == ([1, 5, 9, 10], 4)
 
 
 def test_replace_changes_it_and_keeps_it():

@@ -1,0 +1,213 @@
+"""When each kind of hook next has to see a step."""
+
+import functools
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.loop import cadence
+
+er.install()
+
+from tensorflow_estimator.python.estimator import early_stopping  # noqa: E402
+from tensorflow_estimator.python.estimator.hooks import hooks as more_hooks  # noqa: E402
+
+train = tf.compat.v1.train
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    """A graph with a global step, which hooks want at their beginning."""
+    with tf.Graph().as_default() as graph:
+        train.get_or_create_global_step()
+        yield graph
+
+
+def begun(hook, last=None, **attributes):
+    """Give a hook that has begun, and acted last when its timer had the count `last`."""
+    hook.begin()
+    if last is not None:
+        hook._timer.update_last_triggered_step(last)
+    for name, value in attributes.items():
+        assert hasattr(hook, name)
+        setattr(hook, name, value)
+    return hook
+
+
+class Silent(train.SessionRunHook):
+    def after_run(self, run_context, run_values):
+        pass
+
+
+class Named(train.SessionRunHook):
+    fused_fetches = ("tensor",)
+
+    def steps_until_due(self, global_step):
+        return None if global_step > 100 else 10 - global_step % 10
+
+    before_run = Silent.after_run
+
+
+def evaluator():
+    """Give an InMemoryEvaluatorHook that has evaluated before its first step."""
+    hook = object.__new__(more_hooks.InMemoryEvaluatorHook)
+    hook._timer = train.SecondOrStepTimer(every_steps=10)
+    hook._timer.update_last_triggered_step(0)
+    hook._iter_count = 0
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("hook", "trained", "due"),
+    [
+        (lambda: Silent(), 0, 1),
+        (lambda: Silent(), 7, 1),
+        (lambda: train.FeedFnHook(dict), 7, 1),
+        (lambda: train.SessionRunHook(), 7, None),
+        (lambda: train.FinalOpsHook(None), 7, None),
+        (lambda: train.GlobalStepWaiterHook(0), 7, None),
+        (lambda: Named(), 0, 10),
+        (lambda: Named(), 9, 1),
+        (lambda: Named(), 101, None),
+        (lambda: train.StopAtStepHook(last_step=20), 0, 20),
+        (lambda: train.StopAtStepHook(last_step=20), 19, 1),
+        (lambda: train.StopAtStepHook(last_step=20), 25, 1),
+        (lambda: train.NanTensorHook("another loss"), 7, 1),
+        (lambda: begun(train.StepCounterHook(10)), 0, 1),
+        (lambda: begun(train.StepCounterHook(10), last=1), 1, 10),
+        (lambda: begun(train.StepCounterHook(10), last=1), 10, 1),
+        (lambda: begun(train.StepCounterHook(None, 60), last=1), 10, None),
+        (lambda: begun(train.LoggingTensorHook([], 10)), 0, 1),
+        (lambda: begun(train.LoggingTensorHook([], 10), last=0, _iter_count=1), 1, 10),
+        (lambda: begun(train.LoggingTensorHook([], 10), last=0, _iter_count=10), 90, 1),
+        (lambda: begun(train.LoggingTensorHook([], None, 60), last=0), 1, None),
+        (lambda: begun(train.LoggingTensorHook([], at_end=True)), 1, None),
+        (lambda: begun(train.SummarySaverHook(10, summary_op="s")), 0, 1),
+        (
+            lambda: begun(
+                train.SummarySaverHook(10, summary_op="s"), last=1, _next_step=2
+            ),
+            1,
+            10,
+        ),
+        (
+            lambda: begun(
+                train.SummarySaverHook(10, summary_op="s"), last=1, _next_step=11
+            ),
+            10,
+            1,
+        ),
+        (lambda: early_stopping._StopOnPredicateHook(bool, None, 10), 0, 1),
+        (lambda: early_stopping._CheckForStoppingHook(), 0, None),
+        (evaluator, 0, 10),
+    ],
+)
+def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
+    assert cadence.until_due([hook()], trained) == due
+
+
+def test_a_saver_of_checkpoints_is_due_at_its_next_one(tmp_path):
+    saver = begun(train.CheckpointSaverHook(str(tmp_path), save_steps=10), last=5)
+    assert [cadence.until_due([saver], step) for step in (5, 6, 14, 15)] == [
+        10,
+        9,
+        1,
+        1,
+    ]
+    by_clock = begun(train.CheckpointSaverHook(str(tmp_path), save_secs=60), last=5)
+    assert cadence.until_due([by_clock], 5) is None
+
+
+def test_a_profiler_is_due_at_its_next_profile(tmp_path):
+    profiler = begun(train.ProfilerHook(10, output_dir=str(tmp_path)))
+    assert cadence.until_due([profiler], 0) == 1
+    profiler = begun(profiler, last=0, _next_step=2)
+    assert cadence.until_due([profiler], 1) == 9
+
+
+def test_the_first_due_of_several_hooks_counts():
+    hooks = [train.StopAtStepHook(last_step=20), train.SessionRunHook(), Named()]
+    assert [cadence.until_due(hooks, step) for step in (0, 15, 18)] == [10, 5, 2]
+    assert cadence.until_due([], 0) is None
+
+
+def test_a_watch_for_nan_is_not_due_where_the_run_itself_ends_at_it():
+    watch = train.NanTensorHook("loss")
+    assert cadence.until_due([watch], 0, loss=watch._loss_tensor) is None
+    assert cadence.until_due([watch], 0, loss="another") == 1
+
+
+def test_hooks_count_the_steps_that_they_do_not_see():
+    logs = begun(train.LoggingTensorHook([], 10), _iter_count=3)
+    summaries = begun(train.SummarySaverHook(10, summary_op="s"), _next_step=4)
+    unbegun = begun(train.SummarySaverHook(10, summary_op="s"))
+    evaluates = evaluator()
+    cadence.skip([logs, summaries, unbegun, evaluates, Silent(), Named()], 5)
+    assert (logs._iter_count, summaries._next_step, unbegun._next_step) == (8, 9, None)
+    assert evaluates._iter_count == 5
+    cadence.skip([logs, summaries], -2)
+    assert (logs._iter_count, summaries._next_step) == (6, 7)
+
+
+def test_fetches_are_those_that_hooks_ask_for_when_they_are_due():
+    a, b, c = (tf.constant(0.0, name=name) for name in "abc")
+    stop = early_stopping._CheckForStoppingHook()
+    stop.begin()
+    hooks = [
+        begun(train.LoggingTensorHook({"first": a, "second": "b:0"}, 10)),
+        begun(train.SummarySaverHook(10, summary_op=c)),
+        begun(train.SummarySaverHook(10, scaffold=train.Scaffold())),
+        stop,
+        Named(),
+        Silent(),
+        train.StopAtStepHook(1),
+    ]
+    assert cadence.fetches(hooks) == [a, b, c, stop._stop_var, "tensor"]
+
+
+class SavesMore(train.CheckpointSaverHook):
+    def end(self, session):
+        super().end(session)
+
+
+class LooksAtAll(train.CheckpointSaverHook):
+    def after_run(self, run_context, run_values):
+        super().after_run(run_context, run_values)
+
+
+class AsksToo(train.StopAtStepHook):
+    def before_run(self, run_context):
+        return super().before_run(run_context)
+
+
+def test_only_hooks_with_steps_of_their_own_and_no_cadence_see_every_step():
+    known = [train.StopAtStepHook(1), train.SessionRunHook(), Named(), evaluator()]
+    assert cadence.every_step_hooks(known) == []
+    own = [Silent(), AsksToo(1), Silent(), train.FeedFnHook(dict)]
+    assert cadence.every_step_hooks([*known, *own]) == [
+        "AsksToo",
+        "FeedFnHook",
+        "Silent",
+    ]
+
+
+def test_a_subclass_counts_by_the_methods_that_it_overrides(tmp_path):
+    saves_more, looks = (cls(str(tmp_path), 10) for cls in (SavesMore, LooksAtAll))
+    assert cadence.every_step_hooks([saves_more, looks]) == ["LooksAtAll"]
+    saves_more._timer = train.SecondOrStepTimer(every_steps=10)
+    saves_more._timer.update_last_triggered_step(0)
+    assert cadence.until_due([saves_more], 3) == 7
+
+
+def test_methods_that_a_program_sets_on_a_hook_see_every_step():
+    hook = train.StopAtStepHook(last_step=20)
+    hook.after_run = lambda run_context, run_values: None
+    assert cadence.until_due([hook], 0) == 1
+    assert cadence.every_step_hooks([hook]) == ["StopAtStepHook"]
+
+
+def test_callables_in_place_of_methods_see_every_step():
+    partial = functools.partial(print, end="")
+    copied = type("Copied", (train.SessionRunHook,), {"after_run": partial})()
+    assert cadence.every_step_hooks([copied]) == ["Copied"]

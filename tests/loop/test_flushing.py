@@ -1,0 +1,183 @@
+"""A step on the calling thread flushes denormals as TensorFlow's threads do."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from estimator_runtime.loop.flushing import DenormalFlush
+from estimator_runtime.loop.monitored import LoopSession
+
+tf1 = tf.compat.v1
+train = tf1.train
+TINY = np.finfo(np.float32).tiny  # the smallest number that is no denormal
+
+
+def keeps_denormals():
+    """Tell whether this thread's arithmetic does."""
+    return bool(np.array([TINY], np.float32)[0] * np.float32(0.5))
+
+
+@pytest.fixture
+def flush():
+    flush = DenormalFlush.of_this_machine()
+    if flush is None:
+        pytest.skip("steps always run on TensorFlow's threads on this machine")
+    return flush
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def test_a_wrapped_function_flushes_and_the_thread_does_not_afterwards(flush):
+    def call(*args):
+        return keeps_denormals(), args
+
+    assert keeps_denormals()
+    assert flush.wrap(call)(1, 2) == (False, (1, 2))
+    assert keeps_denormals()
+
+
+def test_a_wrapped_function_that_fails_leaves_the_thread_as_it_was(flush):
+    def fail():
+        raise KeyError(keeps_denormals())
+
+    with pytest.raises(KeyError) as caught:
+        flush.wrap(fail)()
+    assert caught.value.args == (False,)
+    assert keeps_denormals()
+
+
+def test_a_thread_that_flushes_goes_on_flushing(flush):
+    inner = flush.wrap(keeps_denormals)
+    outer = flush.wrap(lambda: (inner(), keeps_denormals()))
+    assert outer() == (False, False)
+    assert keeps_denormals()
+
+
+def test_a_function_may_be_called_on_any_thread(flush):
+    found = []
+    wrapped = flush.wrap(keeps_denormals)
+
+    def in_a_thread_that_flushes():
+        found.extend([keeps_denormals(), wrapped(), keeps_denormals()])
+
+    for call in (in_a_thread_that_flushes, flush.wrap(in_a_thread_that_flushes)):
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    assert found == [True, False, True, False, False, False]
+    assert keeps_denormals()
+
+
+def test_the_threads_arithmetic_is_its_own_between_steps(monitored):
+    class Looking(train.SessionRunHook):
+        def before_run(self, run_context):
+            found.append(keeps_denormals())
+
+        def after_run(self, run_context, run_values):
+            found.append(keeps_denormals())
+
+    found = []
+    fading = tf.Variable(TINY) * 0.5
+    with monitored(hooks=[Looking()]) as session:
+        values = [session.run(fading) for _ in range(3)]
+        found.append(keeps_denormals())
+    assert (values, found) == ([0.0] * 3, [True] * 7)
+
+
+def test_the_threads_arithmetic_is_its_own_after_a_step_that_fails(monitored):
+    bad = tf.debugging.check_numerics(1 / tf.Variable(0.0), "bad")
+    with monitored() as session:
+        for _ in range(2):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                session.run(bad)
+            assert keeps_denormals()
+
+
+def constant(x):
+    return tf.constant(x)
+
+
+def iterated(x):
+    iterator = tf1.data.make_initializable_iterator(
+        tf.data.Dataset.from_tensors(x).repeat()
+    )
+    tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    return iterator.get_next()
+
+
+def called(x):
+    return tf.function(lambda x: tf.cond(x[0, 0] < 1, lambda: x, lambda: -x))(x)
+
+
+def fading_step(read):
+    """Give a step in which weights, gradients, slots and products fade out."""
+    random = np.random.RandomState(0)
+    small, smaller = (
+        (random.normal(size=shape) * 1e-19).astype(np.float32)
+        for shape in ([8, 4], [4, 3])
+    )
+    step = train.get_or_create_global_step()
+    weights = tf1.get_variable("weights", initializer=smaller)
+    products = tf1.get_variable("products", initializer=np.zeros([8, 3], np.float32))
+    product = tf.matmul(tf.ensure_shape(read(small), [8, 4]), weights)
+    # Gradients for three steps only: after them, Adam's slots decay.
+    loss = tf.reduce_sum(product * 1e19) * tf.cast(step < 3, tf.float32)
+    with tf.control_dependencies([products.assign_add(product)]):
+        return train.AdamOptimizer(1e-20, 0.6, 0.7).minimize(loss, step)
+
+
+def bits_after_training(make_session, read, steps=300):
+    """Give name to bytes of all variables, after every 20 steps."""
+    with tf.Graph().as_default():
+        step = fading_step(read)
+        variables = {v.op.name: v for v in tf1.global_variables()}
+        found = []
+        with make_session() as session:
+            for i in range(steps):
+                session.run(step)
+                if i % 20 == 0:
+                    values = session.run(variables)
+                    found.append({name: v.tobytes() for name, v in values.items()})
+        return found
+
+
+def session_on(is_caller):
+    session = LoopSession()
+    session._sess._sess._sess._threads.is_caller = is_caller
+    return session
+
+
+READS = [constant, iterated, called]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_every_thread_gives_the_same_bits(flush, read):
+    stock = bits_after_training(train.MonitoredSession, read)
+    assert bits_after_training(lambda: session_on(False), read) == stock
+    assert bits_after_training(lambda: session_on(True), read) == stock
+
+
+@pytest.mark.parametrize("read", READS)
+def test_without_flushing_the_bits_would_differ(flush, read, monkeypatch):
+    # Or else the test above could not fail.
+    monkeypatch.setattr(DenormalFlush, "wrap", lambda self, function: function)
+    stock = bits_after_training(train.MonitoredSession, read)
+    found = bits_after_training(lambda: session_on(True), read)
+    differing = {
+        name
+        for a, b in zip(stock, found, strict=True)
+        for name in a
+        if a[name] != b[name]
+    }
+    assert {"products", "weights/Adam", "weights/Adam_1"} <= differing
+
+
+def test_a_session_that_is_still_choosing_gives_the_same_bits(flush):
+    stock = bits_after_training(train.MonitoredSession, constant, steps=90)
+    assert bits_after_training(LoopSession, constant, steps=90) == stock

@@ -1,0 +1,210 @@
+"""What ends a training inside a run of steps ends it where stock's single steps end."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
+
+tf1 = tf.compat.v1
+train = tf1.train
+LOGS = {"log_step_count_steps": 3, "save_summary_steps": 4}
+
+
+def group_ops(optimizer, loss, step):
+    """Make a train op that counts a step without waiting for its data."""
+    return tf.group(optimizer.minimize(loss), tf1.assign_add(step, 1))
+
+
+@pytest.mark.parametrize("batches", range(1, 12))
+def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
+    this = training.replace(model="dropout", batches=batches, train={"steps": None})
+    outcome = this.ours(5)
+    assert outcome == this.stock()
+    assert outcome.error is None
+    assert outcome.checkpoints == [0, batches]
+    assert outcome.log[-1].startswith("Loss for final step: ")
+
+
+@pytest.mark.parametrize("batches", [4, 6, 7, 9])
+def test_the_data_ends_between_hooks_that_act(batches, training):
+    this = training.replace(
+        batches=batches,
+        train={"steps": None},
+        config={"save_checkpoints_steps": 3, **LOGS},
+        hooks=lambda loss: [train.LoggingTensorHook([loss], 2, at_end=False)],
+    )
+    assert this.ours(5) == this.stock()
+
+
+def test_data_that_ends_with_the_last_step_ends_nothing(training):
+    this = training.replace(batches=11, train={"steps": 11})
+    assert this.ours(5) == this.stock()
+
+
+def test_no_data_at_all_trains_nothing(training):
+    this = training.replace(batches=0, train={"steps": None})
+    outcome = this.ours(5)
+    assert outcome == this.stock()
+    assert outcome.checkpoints == [0]
+
+
+@pytest.mark.parametrize("batches", [0, 1, 8])
+def test_a_step_that_is_counted_without_its_data_ends_the_training_too(
+    batches, training
+):
+    # Whether the last, failing, step is counted is up to chance, as in stock.
+    this = training.replace(
+        batches=batches, train={"steps": None}, make_train_op=group_ops
+    )
+    outcome, stock = this.ours(5), this.stock()
+    assert outcome.error is None
+    assert outcome.checkpoints[-1] in (batches, batches + 1)
+    assert outcome.variables["weights"] == stock.variables["weights"]
+    assert outcome.log[-1] == stock.log[-1]
+
+
+def test_a_program_that_starts_its_data_again_goes_on():
+    def losses(steps_per_run):
+        with tf.Graph().as_default():
+            data = tf1.data.make_initializable_iterator(tf.data.Dataset.range(7))
+            tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, data.initializer)
+            step = train.get_or_create_global_step()
+            loss = tf.cast(data.get_next(), tf.float32)
+            with tf.control_dependencies([loss]):
+                train_op = step.assign_add(1).op
+            seen = []
+            chosen = options.TrainingOptions(steps_per_run=steps_per_run)
+            with options.use(chosen), er.MonitoredTrainingSession() as session:
+                for _ in range(3):
+                    try:
+                        while True:
+                            seen.append(session.run([train_op, loss])[1])
+                    except tf.errors.OutOfRangeError:
+                        session.run(data.initializer)
+                return seen, session.run(step)
+
+    assert losses(1) == ([*range(7), *range(7), *range(7)], 21)
+    # Several steps in a call until another call is made: of 0; 1, 2, 3; 4, 5, 6.
+    assert losses(3) == ([0, 3, 6, *range(7), *range(7)], 21)
+
+
+def becomes_nan(features):
+    """A linear model that gives NaN from its 13th step on."""
+    step = tf.cast(train.get_global_step(), tf.float32)
+    weights = tf1.get_variable("weights", [36, 1])
+    return tf.matmul(features["x"], weights) + tf.where(step >= 12, float("nan"), 0.0)
+
+
+@pytest.mark.parametrize("save_steps", [4, 12, 13])
+def test_a_nan_is_an_error_at_stocks_step(save_steps, training):
+    this = training.replace(
+        model=becomes_nan, config={"save_checkpoints_steps": save_steps, **LOGS}
+    )
+    outcome = this.stock()
+    assert [this.ours(5), this.ours(100)] == [outcome, outcome]
+    assert outcome.error == "NanLossDuringTrainingError: NaN loss during training."
+    assert outcome.log[-1] == "Model diverged with loss = NaN."
+
+
+@pytest.mark.parametrize("every", [4, 6, 13])
+def test_a_nan_that_is_tolerated_stops_at_stocks_step(every, training, train_in_a_loop):
+    def build():
+        step = train.get_or_create_global_step()
+        features, labels = training._input_fn()
+        loss = tf.reduce_mean(tf.square(becomes_nan(features) - labels))
+        weight = tf1.trainable_variables()[0][0, 0]
+        tf1.summary.scalar("loss", loss)
+        hooks = [
+            train.NanTensorHook(loss, fail_on_nan_loss=False),
+            train.LoggingTensorHook({"loss": loss, "weight": weight}, every),
+        ]
+        return [train.AdamOptimizer(0.1).minimize(loss, step), loss], hooks
+
+    intervals = {"save_summaries_steps": every, "save_checkpoint_steps": 9}
+    stock, _ = train_in_a_loop(build, **intervals)
+    for steps_per_run in (5, 100):
+        ours, (_, loss) = train_in_a_loop(build, steps_per_run, **intervals)
+        assert ours == stock
+        assert np.isnan(loss)
+    assert stock.checkpoints == [0, 9, 13]
+
+
+def test_a_stop_request_takes_effect_at_the_end_of_its_run(train_in_a_loop):
+    class StopsAt7(train.SessionRunHook):
+        """Has time: any step that it sees will do."""
+
+        def steps_until_due(self, global_step):
+            return None
+
+        def after_run(self, run_context, run_values):
+            if run_context.session.run(train.get_global_step()) >= 7:
+                run_context.request_stop()
+
+    def build():
+        return train.get_or_create_global_step().assign_add(1), [StopsAt7()]
+
+    assert [train_in_a_loop(build, k)[1] for k in (None, 1, 3, 100)] == [7, 7, 7, 101]
+    assert train_in_a_loop(build, 4)[1] == 9
+
+
+def bad_record(data):
+    """Let the ninth batch fail."""
+
+    def check(number, batch):
+        with tf.control_dependencies([tf1.assert_less(number, tf.int64.max // 2)]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    numbers = tf.data.Dataset.range(8).concatenate(
+        tf.data.Dataset.from_tensors(tf.int64.max).repeat()
+    )
+    return tf.data.Dataset.zip((numbers, data)).map(check)
+
+
+@pytest.mark.parametrize("save_steps", [3, 8, 40])
+def test_an_error_inside_a_run_is_raised_where_stock_raises_it(save_steps, training):
+    this = training.replace(
+        change_data=bad_record, config={"save_checkpoints_steps": save_steps, **LOGS}
+    )
+    outcome = this.ours(5)
+    assert outcome == this.stock()
+    assert outcome.error.startswith("InvalidArgumentError: ")
+    assert outcome.checkpoints == [0, *range(save_steps, 9, save_steps)]
+
+
+def test_a_program_goes_on_after_an_error_as_with_single_steps():
+    def logged(make_session):
+        def check(number):
+            is_good = tf1.assert_none_equal(number % 10, tf.constant(9, tf.int64))
+            with tf.control_dependencies([is_good]):
+                return tf.cast(number, tf.float32)
+
+        log = []
+        with tf.Graph().as_default():
+            data = tf.data.Dataset.range(44).map(check)
+            loss = tf1.data.make_one_shot_iterator(data).get_next()
+            with tf.control_dependencies([loss]):
+                step = train.get_or_create_global_step().assign_add(1)
+            hook = train.LoggingTensorHook(
+                {"loss": loss}, 6, formatter=lambda values: log.append(values) or ""
+            )
+            with make_session(hooks=[hook]) as session:
+                while True:
+                    try:
+                        session.run([step, loss])
+                    except tf.errors.InvalidArgumentError:
+                        log.append("bad record")
+                    except tf.errors.OutOfRangeError:
+                        return log
+
+    stock = logged(monitored_session.MonitoredTrainingSession)
+    with options.use(options.TrainingOptions(steps_per_run=4)):
+        assert logged(er.MonitoredTrainingSession) == stock
+    assert stock == [
+        *({"loss": 0}, {"loss": 6}, "bad record"),
+        *({"loss": 13}, "bad record"),
+        *({"loss": 20}, {"loss": 26}, "bad record"),
+        *({"loss": 33}, "bad record", {"loss": 40}),
+    ]

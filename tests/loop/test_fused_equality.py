@@ -1,0 +1,147 @@
+"""Fused steps are equal to stock's single steps: to the bit, and in all they leave."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+MODELS = ["linear", "dropout", "embedding", "batch norm", "cnn"]
+OPTIMIZERS = ["SGD", "Momentum", "Adam", "Adagrad", "FTRL"]
+STEPS_PER_RUN = [1, 2, 7, 100, "auto"]
+# Each pair of two of the three is there; less of the model that takes long to build.
+SELECTED = [
+    (model, OPTIMIZERS[(row + column) % 5], steps_per_run)
+    for row, model in enumerate(MODELS)
+    for column, steps_per_run in enumerate(STEPS_PER_RUN)
+]
+SELECTED += [("wide and deep", "Adagrad", 7), ("wide and deep", "Adam", 100)]
+# None of them a multiple of another, or of a number of steps per run.
+INTERVALS = {
+    "save_checkpoints_steps": 45,
+    "save_summary_steps": 33,
+    "log_step_count_steps": 10,
+}
+
+
+def update_ops_first(optimizer, loss, step):
+    """Make a train op that runs the moving averages of batch normalization too."""
+    updates = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
+    return tf.group(optimizer.minimize(loss, step), updates)
+
+
+@pytest.mark.parametrize("model, optimizer, steps_per_run", SELECTED)
+def test_a_training_leaves_what_stock_leaves(model, optimizer, steps_per_run, training):
+    this = training.replace(
+        model=model, optimizer=optimizer, config=INTERVALS, train={"steps": 110}
+    )
+    if model == "batch norm":
+        this = this.replace(make_train_op=update_ops_first)
+    stock = this.stock()
+    assert this.ours(steps_per_run) == stock
+    assert stock.error is None
+    assert stock.checkpoints == [0, 45, 90, 110]
+    assert sum(line.startswith("loss = ") for line in stock.log) == 11
+    assert stock.log[-1].startswith("Loss for final step: ")
+    assert {step for step, *_ in stock.summaries} > {1, 34, 67, 100}
+
+
+def test_hooks_get_variables_as_they_are_before_a_step(training, tmp_path):
+    # In stock too, but only because a read is faster than a step.
+    def model(features):
+        weights = tf1.get_variable("weights", [36, 1])
+        tf1.summary.scalar("summarized", weights[0, 0])
+        tf1.summary.scalar("of_step", tf1.train.get_global_step())
+        return tf.matmul(features["x"], weights)
+
+    def hooks(loss):
+        weight = tf1.trainable_variables()[0][0, 0]
+        return [tf1.train.LoggingTensorHook({"logged": weight}, every_n_iter=4)]
+
+    config = {"save_summary_steps": 4, "save_checkpoints_steps": 1}
+    this = training.replace(
+        model=model, hooks=hooks, config=config, train={"steps": 10}
+    )
+    log = this.ours(7, folder=tmp_path).log
+    # Summarized after steps 1, 5 and 9.
+    before = [
+        tf.train.load_variable(f"{tmp_path}/model.ckpt-{step}", "weights")[0, 0]
+        for step in (0, 4, 8)
+    ]
+    logged = [line for line in log if line.startswith("logged = ")]
+    assert logged == [
+        f"logged = {before[0]!s}",
+        f"logged = {before[1]!s} (SECS)",
+        f"logged = {before[2]!s} (SECS)",
+    ]
+    values = [
+        (event.step, value.tag, value.simple_value)
+        for path in tmp_path.glob("events.*")
+        for event in tf1.train.summary_iterator(str(path))
+        for value in event.summary.value
+        if value.tag in ("summarized", "of_step")
+    ]
+    assert values == [
+        (step + 1, tag, value)
+        for step, weight in zip((0, 4, 8), before, strict=True)
+        for tag, value in (("summarized", weight), ("of_step", step))
+    ]
+
+
+def test_masks_of_dropout_are_those_of_single_steps(training, tmp_path):
+    steps = 40
+
+    def model(features):
+        mask = tf.nn.dropout(tf.ones([16]), rate=0.5)
+        masks = tf1.get_variable("masks", [steps, 16], trainable=False)
+        row = tf1.assign(masks[tf1.train.get_global_step()], mask)
+        weights = tf1.get_variable("weights", [36, 16])
+        with tf.control_dependencies([row]):
+            hidden = tf.matmul(features["x"], weights) * mask
+        return tf.reduce_sum(hidden, 1, keepdims=True)
+
+    def masks(train, *arguments):
+        folder = tmp_path / train.__name__
+        outcome = train(*arguments, folder=folder)
+        assert outcome.error is None
+        return outcome, tf.train.load_variable(str(folder), "masks")
+
+    this = training.replace(model=model, train={"steps": steps})
+    ours, ours_masks = masks(this.ours, 7)
+    stock, stock_masks = masks(this.stock)
+    np.testing.assert_array_equal(ours_masks, stock_masks)
+    assert set(np.unique(stock_masks)) == {0, 2}
+    assert len(np.unique(stock_masks, axis=0)) == steps  # no step's is another's
+    assert ours == stock
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "FTRL"])
+def test_training_resumes_from_a_checkpoint_in_the_middle(
+    optimizer, training, tmp_path
+):
+    this = training.replace(model="dropout", optimizer=optimizer, config=INTERVALS)
+    outcomes = []
+    for train, folder in (
+        (this.stock, tmp_path / "stock"),
+        (lambda folder: this.ours(7, folder), tmp_path / "ours"),
+    ):
+        first = train(folder=folder)
+        second = train(folder=folder)
+        assert second.checkpoints == [0, 20, 40]
+        outcomes.append((first, second))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_single_steps_go_on_from_a_fused_run_and_the_other_way_round(
+    training, tmp_path
+):
+    this = training.replace(optimizer="Momentum", config=INTERVALS)
+    mixed, stock = tmp_path / "mixed", tmp_path / "stock"
+    this.ours(7, folder=mixed)
+    this.stock(folder=mixed)
+    this.ours(1, folder=mixed)
+    outcome = this.ours("auto", folder=mixed)
+    assert outcome.checkpoints == [0, 20, 40, 60, 80]
+    for _ in range(3):
+        this.stock(folder=stock)
+    assert outcome.variables == this.stock(folder=stock).variables

@@ -1,0 +1,398 @@
+"""What cannot be fused is trained step by step, and the log says why, once."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+def said(caplog):
+    """Give why steps were run one by one: the log lines, without what they share."""
+    start = "steps_per_run=7: steps are run one by one, because the step "
+    logger = "estimator_runtime.loop.fused"
+    lines = [r.getMessage() for r in caplog.records if r.name == logger]
+    assert all(line.startswith(start) for line in lines), lines
+    return [line.removeprefix(start) for line in lines]
+
+
+def dense(features, name="weights", **arguments):
+    return tf.matmul(features["x"], tf1.get_variable(name, [36, 1], **arguments))
+
+
+def reference_variable(features):
+    return dense(features, use_resource=False)
+
+
+def through_py_function(features):
+    return tf.reshape(tf.py_function(tf.tanh, [dense(features)], tf.float32), [-1, 1])
+
+
+def through_py_func(features):
+    shifted = tf1.py_func(lambda x: x + np.float32(1), [features["x"]], tf.float32)
+    return dense({"x": tf.reshape(shifted, [-1, 36])})
+
+
+def through_numpy_function(features):
+    scale = tf.numpy_function(lambda: np.float32(0.5), [], tf.float32)
+    return dense(features) * tf.reshape(scale, [])
+
+
+def old_control_flow(features):
+    tf1.disable_control_flow_v2()
+    try:
+        return new_control_flow(features)
+    finally:
+        tf1.enable_control_flow_v2()
+
+
+def new_control_flow(features):
+    hidden = dense(features)
+    hidden = tf.cond(
+        tf.reduce_sum(features["x"]) > 0, lambda: tf.tanh(hidden), lambda: hidden
+    )
+    times = tf.math.floormod(features["words"][0, 0], 4)
+    return tf.while_loop(
+        lambda i, _: i < times,
+        lambda i, x: (i + 1, tf.nn.dropout(x, 0.2) * 0.9),
+        [tf.constant(0, times.dtype), hidden],
+        shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 1])],
+    )[1]
+
+
+def recurrent(features):
+    sequence = tf.reshape(features["x"], [-1, 6, 6])
+    return tf.keras.layers.Dense(1)(tf.keras.layers.GRU(5, dropout=0.2)(sequence))
+
+
+def scanned(features):
+    weights = tf1.get_variable("weights", [6, 6])
+    sequence = tf.transpose(tf.reshape(features["x"], [-1, 6, 6]), [1, 0, 2])
+    states = tf.scan(
+        lambda state, x: tf.nn.dropout(tf.tanh(state @ weights + x), 0.1), sequence
+    )
+    return states[-1, :, :1]
+
+
+def graph_function(features):
+    @tf.function
+    def twice(x):
+        return tf.nn.dropout(x, 0.5) * 2
+
+    return twice(dense(features))
+
+
+def random_generator(features):
+    state = tf1.get_variable(
+        "state", initializer=np.arange(3, dtype=np.int64), trainable=False
+    )
+    generator = tf.random.Generator.from_state(state, "philox")
+    return dense(features) + generator.normal([8, 1])
+
+
+def lookup_table(features):
+    rows = tf.lookup.KeyValueTensorInitializer(["red", "green"], [0.5, -0.5])
+    table = tf.lookup.StaticHashTable(rows, 0.0)
+    tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, table._initialize())
+    return dense(features) + tf.reshape(table.lookup(features["name"]), [-1, 1])
+
+
+def partitioned(features):
+    return dense(features, partitioner=tf1.fixed_size_partitioner(3))
+
+
+def keras_layers(features):
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Dense(8, "relu"),
+            tf.keras.layers.Dropout(0.3),
+            tf.keras.layers.Dense(1),
+        ]
+    )(features["x"], training=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (reference_variable, "has a reference variable, "),
+        (through_py_function, "calls Python (py_function), 'EagerPyFunc'"),
+        (through_py_func, "calls Python (py_func), 'PyFunc'"),
+        (through_numpy_function, "calls Python (py_func), 'PyFunc"),
+        (old_control_flow, "has control flow of TensorFlow 1, "),
+    ],
+)
+def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, caplog):
+    this = training.replace(model=model)
+    outcome = this.ours(7)
+    assert outcome == this.stock()
+    assert outcome.error is None
+    (told,) = said(caplog)
+    assert told.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        new_control_flow,
+        recurrent,
+        scanned,
+        graph_function,
+        random_generator,
+        lookup_table,
+        partitioned,
+        keras_layers,
+    ],
+)
+def test_a_step_that_can_be_fused_is(model, training, caplog):
+    this = training.replace(model=model, optimizer="Adam")
+    outcome = this.ours(7)
+    assert outcome == this.stock()
+    assert outcome.error is None
+    assert said(caplog) == []
+
+
+def add_two(optimizer, loss, step):
+    return tf.group(optimizer.minimize(loss), tf1.assign_add(step, 2))
+
+
+def add_two_at_once(optimizer, loss, step):
+    return tf.group(optimizer.minimize(loss, step), tf1.assign_add(step, 1))
+
+
+def assign(optimizer, loss, step):
+    with tf.control_dependencies([optimizer.minimize(loss)]):
+        return tf1.assign(step, step + 1)
+
+
+def leave_alone(optimizer, loss, step):
+    return optimizer.minimize(loss)
+
+
+@pytest.mark.parametrize(
+    "make_train_op", [add_two, add_two_at_once, assign, leave_alone]
+)
+def test_a_step_that_does_not_add_one_to_the_global_step(
+    make_train_op, training, caplog
+):
+    this = training.replace(make_train_op=make_train_op, batches=9)
+    ours, stock = this.ours(7), this.stock()
+    # When the others read the global step is up to chance.
+    assert (ours.variables, ours.log[-1]) == (stock.variables, stock.log[-1])
+    assert ours.error is None
+    assert said(caplog) == ["does not add 1 to the global step"]
+
+
+def test_a_placeholder_that_nobody_feeds_is_stocks_error(training, caplog):
+    def model(features):
+        return dense(features) * tf1.placeholder(tf.float32, [], "forgotten")
+
+    this = training.replace(model=model)
+    outcome = this.ours(7)
+    assert outcome == this.stock()
+    assert outcome.error.startswith("InvalidArgumentError: ")
+    assert said(caplog) == ["reads a placeholder, 'forgotten'"]
+
+
+@pytest.mark.parametrize(
+    "make", [tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy]
+)
+def test_a_strategy(make, training, caplog):
+    strategy = make("/cpu:0" if make is tf.distribute.OneDeviceStrategy else ["/cpu:0"])
+    this = training.replace(config={"train_distribute": strategy})
+    ours, stock = this.ours(7), this.stock()
+    assert (ours.error, ours.checkpoints) == (None, [0, 20])
+    assert (ours.variables, ours.log[-1]) == (stock.variables, stock.log[-1])
+    assert len(said(caplog)) <= 1
+
+
+def test_a_session_of_another_process(caplog):
+    server = train.Server.create_local_server()
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1)
+        hooks = [train.StopAtStepHook(9)]
+        chosen = options.TrainingOptions(steps_per_run=7)
+        with (
+            options.use(chosen),
+            er.MonitoredTrainingSession(server.target, hooks=hooks) as session,
+        ):
+            values = []
+            while not session.should_stop():
+                values.append(session.run(step))
+    assert values == list(range(1, 10))
+    assert said(caplog) == ["is not run by a session of this process"]
+
+
+def players():
+    """Give the train ops of two players, made when asked for: they may take turns."""
+    noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
+    first, second = (tf1.get_variable(name, [8]) for name in ("first", "second"))
+    loss = tf.reduce_sum(tf.square(first - second) * noise)
+    optimizer = train.AdamOptimizer(0.1)
+    step = train.get_or_create_global_step()
+    yield optimizer.minimize(loss, step, var_list=[first])
+    yield optimizer.minimize(-loss, var_list=[second])
+
+
+def take_turns(train_ops):
+    first, second = train_ops
+    return lambda session: (session.run(first), session.run(second))
+
+
+def take_turns_in_a_function(train_ops):
+    first, second = train_ops
+
+    def turn(step_context):
+        step_context.run_with_hooks(first)
+        step_context.session.run(second)
+
+    return lambda session: session.run_step_fn(turn)
+
+
+def look_in_between(train_ops):
+    first, look = next(train_ops), tf1.global_variables()[0] + 1
+    return lambda session: (session.run(first), session.run(look))
+
+
+def with_run_options(train_ops):
+    first, traced = next(train_ops), tf1.RunOptions(trace_level=3)
+    return lambda session: session.run(first, options=traced)
+
+
+def ask_for_much(train_ops):
+    fetches = [next(train_ops), tf.zeros([2000], name="much")]
+    return lambda session: session.run(fetches)
+
+
+def in_an_odd_container(train_ops):
+    fetches = collections.defaultdict(list, {"first": next(train_ops)})
+    return lambda session: session.run(fetches)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        (
+            take_turns,
+            "leaves out 'Adam_1/update_second/ResourceApplyAdam', which trains as well",
+        ),
+        (take_turns_in_a_function, "is run by a function, through run_step_fn"),
+        (look_in_between, "takes turns with other calls of the session"),
+        (with_run_options, "is fed, or has run options, by the caller"),
+        (ask_for_much, "is asked for 'much:0', which is not small"),
+        (in_an_odd_container, "is asked for a defaultdict"),
+    ],
+)
+def test_a_loop_of_the_programs_own_keeps_its_steps(use, reason, caplog):
+    def after_10_turns(make_session):
+        with tf.Graph().as_default():
+            tf1.set_random_seed(3)
+            turn = use(players())
+            values = tf1.global_variables()
+            with make_session() as session:
+                for _ in range(10):
+                    turn(session)
+                return [value.tolist() for value in session.run(values)]
+
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        ours = after_10_turns(er.MonitoredTrainingSession)
+    assert ours == after_10_turns(monitored_session.MonitoredTrainingSession)
+    assert ours[-1] != ours[0]
+    assert said(caplog) == [reason]
+
+
+def test_what_a_step_prints_and_summarizes_is_the_same(training, tmp_path, caplog):
+    def printing(folder):
+        folder.mkdir()
+
+        def make_train_op(optimizer, loss, step):
+            writer = tf.summary.create_file_writer(str(folder))
+            tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, writer.init())
+            with writer.as_default():
+                every_third = tf.equal(step % 3, 0)
+                with tf.summary.record_if(every_third):
+                    written = tf.summary.scalar("loss", loss, step=step)
+            output = f"file://{folder}/printed"
+            printed = tf.print(step, loss, output_stream=output)
+            with tf.control_dependencies([printed, written]):
+                minimize = optimizer.minimize(loss, step)
+            with tf.control_dependencies([minimize]):
+                return writer.flush()
+
+        return training.replace(make_train_op=make_train_op)
+
+    ours, stock = tmp_path / "ours", tmp_path / "stock"
+    assert printing(ours).ours(7) == printing(stock).stock()
+    assert said(caplog) == []
+    printed = (ours / "printed").read_text()
+    assert printed == (stock / "printed").read_text()
+    assert [line.split()[0] for line in printed.splitlines()] == [
+        str(step) for step in range(20)
+    ]
+    events = {
+        folder.name: [
+            (event.step, [str(value) for value in event.summary.value])
+            for path in folder.glob("events.*")
+            for event in train.summary_iterator(str(path))
+            if event.HasField("summary")
+        ]
+        for folder in (ours, stock)
+    }
+    assert events["ours"] == events["stock"]
+    assert [step for step, _ in events["ours"]] == [0, 3, 6, 9, 12, 15, 18]
+
+
+def test_an_input_queue_is_read_as_with_single_steps(tmp_path, caplog):
+    def trained(steps_per_run):
+        data = np.arange(92, dtype=np.float32)
+        input_fn = tf1.estimator.inputs.numpy_input_fn(
+            {"x": data[:, None] / 92}, data % 2, 8, num_epochs=3, shuffle=False
+        )
+        column = tf.feature_column.numeric_column("x")
+        config = tf.estimator.RunConfig(
+            tmp_path / str(steps_per_run), steps_per_run=steps_per_run
+        )
+        estimator = tf1.estimator.LinearClassifier([column], config=config)
+        estimator.train(input_fn)
+        return {
+            name: estimator.get_variable_value(name).tolist()
+            for name in estimator.get_variable_names()
+        }
+
+    fused = trained(7)
+    assert fused == trained(1)
+    assert fused["global_step"] == 35  # 3 times 92 rows, by 8
+    assert said(caplog) == []
+
+
+def test_a_keras_model_trains_the_same(training, tmp_path, caplog):
+    def trained(steps_per_run):
+        layers = tf.keras.layers
+        weights = tf.keras.initializers.GlorotUniform(seed=1)
+        inputs = layers.Input([36], name="x")
+        hidden = layers.Dense(8, "relu", kernel_initializer=weights)(inputs)
+        hidden = layers.BatchNormalization()(layers.Dropout(0.3, seed=2)(hidden))
+        outputs = layers.Dense(1, "sigmoid", kernel_initializer=weights)(hidden)
+        model = tf.keras.Model(inputs, outputs)
+        model.compile(tf.keras.optimizers.legacy.Adam(0.01), "mse")
+        config = tf.estimator.RunConfig(
+            tmp_path / str(steps_per_run), 5, steps_per_run=steps_per_run
+        )
+        estimator = tf.keras.estimator.model_to_estimator(model, config=config)
+        estimator.train(training._input_fn, steps=20)
+        return {
+            name: estimator.get_variable_value(name).tolist()
+            for name in estimator.get_variable_names()
+            if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
+        }
+
+    fused = trained(7)
+    assert fused == trained(1)
+    assert fused["estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE"] == 20
+    assert said(caplog) == []

@@ -1,0 +1,285 @@
+"""Hooks act at the steps at which they act in stock, with any number of steps a run."""
+
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+train = tf1.train
+FUSED = "estimator_runtime.loop.fused"
+
+
+class Watcher(train.SessionRunHook):
+    """Writes down what it sees, through TensorFlow's log, which is compared."""
+
+    def __init__(self, *tensors):
+        self._tensors = list(tensors)
+
+    def begin(self):
+        self._step = train.get_global_step()
+
+    def before_run(self, run_context):
+        return train.SessionRunArgs([self._step, *self._tensors])
+
+    def after_run(self, run_context, run_values):
+        now = run_context.session.run(self._step)
+        tf1.logging.info("%s saw %s, then %s", type(self).__name__, run_values, now)
+
+
+class EveryFourth(Watcher):
+    """Has something to do after steps 4, 8, 12, ... only."""
+
+    def steps_until_due(self, global_step):
+        return 4 - global_step % 4
+
+    def after_run(self, run_context, run_values):
+        if (run_values.results[0] + 1) % 4 == 0:
+            super().after_run(run_context, run_values)
+
+
+def log_loss(loss, every_n_iter=6, **arguments):
+    return train.LoggingTensorHook({"seen": loss}, every_n_iter, **arguments)
+
+
+def fused_log(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == FUSED]
+
+
+@pytest.mark.parametrize(
+    "intervals",
+    [
+        {"save_checkpoints_steps": 9, "save_summary_steps": 5},
+        {"save_checkpoints_steps": 1, "log_step_count_steps": 7},
+        {"save_summary_steps": 1, "log_step_count_steps": 4},
+        {"save_summary_steps": 3, "log_step_count_steps": 1},
+        {"save_checkpoints_steps": None, "save_checkpoints_secs": 600},
+    ],
+)
+def test_savers_act_at_stocks_steps(intervals, training):
+    this = training.replace(config=intervals, train={"steps": 22})
+    stock = this.stock()
+    assert [this.ours(k) for k in (2, 7, 100)] == [stock, stock, stock]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last"),
+    [({"steps": 1}, 1), ({"steps": 13}, 13), ({"max_steps": 8}, 8)],
+)
+def test_training_stops_at_the_step_that_it_was_given(arguments, last, training):
+    this = training.replace(train=arguments)
+    outcome = this.ours(5)
+    assert outcome == this.stock()
+    assert outcome.checkpoints == [0, last]
+
+
+def test_max_steps_counts_the_steps_of_earlier_trainings(training, tmp_path):
+    this = training.replace(train={"max_steps": 8})
+    for folder, last in [("a", 8), ("b", 11)]:
+        this.stock(tmp_path / folder)
+        more = this.replace(train={"max_steps": last})
+        assert more.ours(5, tmp_path / folder).checkpoints == sorted({0, 8, last})
+
+
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        lambda loss: [log_loss(loss, 1)],
+        lambda loss: [log_loss(loss, 6), log_loss(2 * loss, 4, at_end=True)],
+        lambda loss: [log_loss(loss, None, at_end=True)],
+        lambda loss: [log_loss(loss, None, every_n_secs=600)],
+        lambda loss: [log_loss(train.get_global_step(), 3)],
+        lambda loss: [log_loss(loss), train.StopAtStepHook(last_step=11)],
+        lambda loss: [train.StopAtStepHook(num_steps=11)],
+        lambda loss: [train.FinalOpsHook(loss)],
+        lambda loss: [train.StepCounterHook(4, output_dir="")],
+        lambda loss: [Watcher(loss)],
+        lambda loss: [EveryFourth(loss), log_loss(loss)],
+    ],
+    ids=[
+        "logs each step",
+        "two logs",
+        "logs at end",
+        "logs by the clock",
+        "logs the step",
+        "stops between",
+        "stops after",
+        "final ops",
+        "counts",
+        "each step",
+        "own cadence",
+    ],
+)
+def test_a_models_hooks_act_at_stocks_steps(hooks, training):
+    this = training.replace(hooks=hooks, config={"log_step_count_steps": 9})
+    assert this.ours(7) == this.stock()
+
+
+def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
+    training, caplog
+):
+    outcome = training.replace(hooks=lambda loss: [Watcher(loss)]).ours(7)
+    assert sum(line.startswith("Watcher saw ") for line in outcome.log) == 20
+    assert fused_log(caplog) == [
+        "steps_per_run=7: steps are run one by one, because the step must be seen by "
+        "Watcher"
+    ]
+
+
+def test_a_hook_is_called_once_for_each_run_of_steps(training):
+    class Often(EveryFourth):
+        after_run = Watcher.after_run
+
+    this = training.replace(hooks=lambda loss: [Often()], train={"steps": 14})
+    seen = [line for line in this.ours(3).log if line.startswith("Often saw ")]
+    assert [int(line.rpartition(" ")[2]) for line in seen] == [1, 4, 7, 8, 11, 12, 14]
+
+
+def test_a_hook_with_a_cadence_gets_the_tensors_that_it_lists(training):
+    class Lists(EveryFourth):
+        def __init__(self, *tensors):
+            super().__init__(*tensors)
+            self.fused_fetches = tensors
+
+    def hooks(loss):
+        inside = loss.graph.get_tensor_by_name("dropout/dropout/GreaterEqual:0")
+        weights = tf1.trainable_variables()[0]
+        scaled = tf.reduce_sum(weights * 3)
+        return [Lists(inside, weights, scaled, loss * 2)]
+
+    this = training.replace(model="dropout", hooks=hooks, train={"steps": 10})
+    assert this.ours(7) == this.stock()
+
+
+def test_a_hook_with_a_cadence_that_asks_for_more_is_an_error_that_says_so(training):
+    this = training.replace(hooks=lambda loss: [EveryFourth(tf.add(loss, 1, "more"))])
+    assert this.ours(7).error == (
+        "ConfigError: a hook that does not see every step asks for more:0; list it in "
+        "the hook's `fused_fetches`, or take away its `steps_until_due`"
+    )
+
+
+def test_profiles_are_taken_at_stocks_steps(training, tmp_path, caplog):
+    def profiled(folder):
+        folder.mkdir()
+        return training.replace(
+            model="dropout",
+            hooks=lambda loss: [train.ProfilerHook(6, output_dir=str(folder))],
+        )
+
+    stock = profiled(tmp_path / "stock").stock()
+    ours = profiled(tmp_path / "ours").ours(7)
+    assert ours.variables == stock.variables
+    assert fused_log(caplog) == []
+    for folder in ("stock", "ours"):
+        timelines = sorted(path.name for path in (tmp_path / folder).glob("time*"))
+        assert timelines == [f"timeline-{step}.json" for step in (12, 18, 6)]
+
+
+class SavesFlat(train.CheckpointSaverListener):
+    """Writes an evaluation that never gets better beside each checkpoint."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def after_save(self, session, global_step_value):
+        tf1.logging.info("listener at %d", global_step_value)
+        value = tf1.Summary.Value(tag="loss", simple_value=1.0)
+        # Files of the same second need different names.
+        options = {"filename_suffix": f".{global_step_value}"}
+        with (
+            tf.Graph().as_default(),
+            tf1.summary.FileWriter(self._folder, **options) as writer,
+        ):
+            writer.add_summary(tf1.Summary(value=[value]), global_step_value)
+
+
+def stop_without_decrease(estimator):
+    hook = tf.estimator.experimental.stop_if_no_decrease_hook(
+        estimator, "loss", 8, run_every_secs=None, run_every_steps=7
+    )
+    return {
+        "steps": 40,
+        "hooks": [hook],
+        "saving_listeners": [SavesFlat(estimator.eval_dir())],
+    }
+
+
+def stop_at_third_look(estimator):
+    looks = []
+    return {
+        "steps": 40,
+        "hooks": [
+            tf.estimator.experimental.make_early_stopping_hook(
+                estimator,
+                lambda: looks.append(1) or len(looks) == 3,
+                run_every_secs=None,
+                run_every_steps=6,
+            )
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("early", "last"), [(stop_without_decrease, 15), (stop_at_third_look, 13)]
+)
+def test_early_stopping_stops_at_stocks_step(early, last, training, caplog):
+    this = training.replace(
+        model="dropout", train=early, config={"save_checkpoints_steps": 5}
+    )
+    outcome = this.stock()
+    assert [this.ours(4), this.ours(100)] == [outcome, outcome]
+    assert outcome.checkpoints[-1] == last
+    assert fused_log(caplog) == []
+
+
+def test_a_listener_that_asks_for_a_stop_gets_it_at_its_checkpoint(training):
+    class Stops(train.CheckpointSaverListener):
+        def after_save(self, session, global_step_value):
+            return global_step_value == 12
+
+    this = training.replace(
+        train=lambda estimator: {"steps": 40, "saving_listeners": [Stops()]},
+        config={"save_checkpoints_steps": 6},
+    )
+    outcome = this.ours(100)
+    assert outcome == this.stock()
+    assert outcome.checkpoints == [0, 6, 12]
+
+
+def test_an_evaluation_in_memory_happens_at_stocks_steps(training, caplog):
+    def hook(estimator):
+        evaluator = tf.estimator.experimental.InMemoryEvaluatorHook(
+            estimator, training.replace(batches=3)._input_fn, every_n_iter=6
+        )
+        return {"steps": 20, "hooks": [evaluator]}
+
+    this = training.replace(model="dropout", train=hook)
+    outcome = this.ours(7)
+    assert outcome == this.stock()
+    assert fused_log(caplog) == []
+
+
+def scaled(features):
+    scale = tf1.placeholder_with_default(1.0, [], "scale")
+    return tf.matmul(features["x"], tf1.get_variable("weights", [36, 1])) * scale
+
+
+def test_a_hook_that_feeds_feeds_every_step(training, caplog):
+    def hooks(loss):
+        fed = {loss.graph.get_tensor_by_name("scale:0"): 2.0}
+        return [train.FeedFnHook(lambda: fed)]
+
+    this = training.replace(model=scaled, hooks=hooks)
+    assert this.ours(7) == this.stock()
+    assert [line.endswith("seen by FeedFnHook") for line in fused_log(caplog)] == [True]
+
+
+def test_a_hook_with_a_cadence_that_feeds_is_an_error_that_says_so(training):
+    class Feeds(EveryFourth):
+        def before_run(self, run_context):
+            return train.SessionRunArgs(None, {"scale:0": 2.0})
+
+    this = training.replace(model=scaled, hooks=lambda loss: [Feeds()])
+    assert this.ours(7).error == (
+        "ConfigError: a hook that does not see every step feeds 'scale:0'; take away "
+        "its `steps_until_due`"
+    )

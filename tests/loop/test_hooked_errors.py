@@ -1,0 +1,272 @@
+"""Errors of hooks, ops and threads end a session, or renew it, as in TensorFlow.
+
+Every test runs on TensorFlow's session too: what it asserts is TensorFlow's contract.
+"""
+
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+class Raising(train.SessionRunHook):
+    """Raises `error` in the call number `at` of `method`, and only there."""
+
+    def __init__(self, method, at, error):
+        self.error = error
+        self.left = {method: at}
+        self.sessions = []
+        self.ended = 0
+
+    def after_create_session(self, session, coord):
+        self.sessions.append(session)
+        self.count("after_create_session")
+
+    def before_run(self, run_context):
+        self.count("before_run")
+
+    def after_run(self, run_context, run_values):
+        self.count("after_run")
+
+    def end(self, session):
+        self.ended += 1
+
+    def count(self, method):
+        self.left[method] = self.left.get(method, 0) - 1
+        if self.left[method] == 0:
+            raise self.error
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def counter():
+    return train.get_or_create_global_step().assign_add(1)
+
+
+def error_of(session, fetches):
+    with pytest.raises(tf.errors.OpError) as caught:
+        session.run(fetches)
+    return caught.value
+
+
+def test_an_op_that_fails_is_named_by_the_error(monitored):
+    zero = tf1.get_variable("zero", initializer=0.0)
+    tf.debugging.check_numerics(1 / zero, "not a number", name="check")
+    with monitored() as session:
+        for fetches in ("check:0", ["check:0"], "check:0"):
+            error = error_of(session, fetches)
+            assert type(error) is tf.errors.InvalidArgumentError
+            assert error.op is tf1.get_default_graph().get_operation_by_name("check")
+            assert error.node_def == error.op.node_def
+            assert "not a number : Tensor had Inf values" in error.message
+            assert "{{node check}}" in error.message
+            assert "test_hooked_errors.py" in error.message  # where it was made
+
+
+def test_a_placeholder_that_nobody_feeds_is_named_by_the_error(monitored):
+    missing = tf1.placeholder(tf.float32, [], name="missing")
+    with monitored() as session:
+        error = error_of(session, missing)
+        assert session.run(missing, {missing: 2.0}) == 2.0
+    assert type(error) is tf.errors.InvalidArgumentError
+    assert error.op is missing.op
+    assert "You must feed a value for placeholder tensor 'missing'" in error.message
+
+
+def test_a_session_goes_on_after_an_error_that_the_program_catches(monitored):
+    bad = tf.debugging.check_numerics(1 / tf.Variable(0.0), "bad")
+    add = counter()
+    hook = Raising("after_run", 3, ValueError("of a hook"))
+    with monitored(hooks=[hook]) as session:
+        assert session.run(add) == 1
+        assert error_of(session, [add.op, bad])
+        assert session.run(bad, {"truediv:0": 4.0}) == 4.0
+        with pytest.raises(ValueError, match="of a hook"):
+            session.run(add)
+        assert session.run(tf1.train.get_global_step()) >= 2
+        assert not session.should_stop()
+    assert hook.ended == 1
+
+
+def test_the_end_of_the_data_ends_the_session_cleanly(monitored):
+    data = tf.data.Dataset.range(3)
+    number = tf1.data.make_one_shot_iterator(data).get_next()
+    hook = Raising(None, 0, None)
+    seen = []
+    with monitored(hooks=[hook]) as session:
+        while not session.should_stop():
+            seen.append(session.run(number))
+    assert (seen, hook.ended) == ([0, 1, 2], 1)
+    assert session.should_stop()
+
+
+@pytest.mark.parametrize("method", ["before_run", "after_run"])
+@pytest.mark.parametrize(
+    "error", [StopIteration(), tf.errors.OutOfRangeError(None, None, "the end")]
+)
+def test_a_hook_may_end_the_session_cleanly(monitored, method, error):
+    add = counter()
+    hook = Raising(method, 2, error)
+    seen = []
+    with monitored(hooks=[hook]) as session:
+        while True:
+            seen.append(session.run(add))
+    assert (seen, hook.ended) == ([1], 1)
+    assert session.should_stop()
+
+
+@pytest.mark.parametrize("method", ["before_run", "after_run"])
+def test_any_other_error_of_a_hook_goes_through(monitored, method):
+    add = counter()
+    error = RuntimeError("of a hook")
+    hook = Raising(method, 2, error)
+    with pytest.raises(RuntimeError) as caught, monitored(hooks=[hook]) as session:
+        session.run(add)
+        session.run(add)
+    assert caught.value is error
+    assert (hook.ended, session.should_stop()) == (0, True)
+
+
+def test_an_error_of_the_program_goes_through_and_closes_the_session(monitored):
+    add = counter()
+    hook = Raising(None, 0, None)
+    with pytest.raises(KeyError, match="of the program"):
+        with monitored(hooks=[hook]) as session:
+            session.run(add)
+            raise KeyError("of the program")
+    assert (hook.ended, session.should_stop(), session._is_closed()) == (0, True, True)
+
+
+PREEMPTIONS = [
+    tf.errors.AbortedError(None, None, "aborted"),
+    tf.errors.UnavailableError(None, None, "unavailable"),
+]
+
+
+@pytest.mark.parametrize("error", PREEMPTIONS, ids=["aborted", "unavailable"])
+@pytest.mark.parametrize("method", ["before_run", "after_run"])
+def test_a_preempted_session_is_renewed_and_the_step_repeated(monitored, method, error):
+    add = counter()
+    hook = Raising(method, 3, error)
+    with monitored(hooks=[hook]) as session:
+        # Nothing is saved: the new session starts from step 0.
+        assert [session.run(add) for _ in range(4)] == [1, 2, 1, 2]
+        assert not session.should_stop()
+        first, second = hook.sessions
+        assert session._tf_sess() is second
+    assert hook.ended == 1
+    assert first is not second
+
+
+def test_a_preempted_session_is_restored_from_its_checkpoint(monitored, tmp_path):
+    add = counter()
+    scaffold = train.Scaffold()
+    hooks = [
+        Raising("before_run", 3, PREEMPTIONS[0]),
+        train.CheckpointSaverHook(str(tmp_path), save_steps=1, scaffold=scaffold),
+    ]
+    creator = train.ChiefSessionCreator(scaffold, checkpoint_dir=str(tmp_path))
+    with monitored(creator, hooks) as session:
+        assert [session.run(add) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert len(hooks[0].sessions) == 2
+
+
+def test_a_session_that_an_op_finds_aborted_is_renewed(monitored):
+    class Mending(Raising):
+        def after_create_session(self, session, coord):
+            super().after_create_session(session, coord)
+            if len(self.sessions) == 2:
+                session.run(fill)
+
+    table = tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int32)
+    fill = tf.raw_ops.InitializeTableV2(table_handle=table, keys=["key"], values=[1])
+    step = train.get_or_create_global_step()
+    # AbortedError: "HashTable is not initialized."
+    with tf.control_dependencies(
+        tf.raw_ops.LookupTableExportV2(
+            table_handle=table, Tkeys=tf.string, Tvalues=tf.int32
+        )
+    ):
+        add = step.assign_add(1)
+    hook = Mending(None, 0, None)
+    with monitored(hooks=[hook]) as session:
+        assert session.run(step) == 0
+        assert [session.run(add) for _ in range(3)] == [1, 2, 3]
+    assert len(hook.sessions) == 2
+
+
+def test_an_abortion_that_python_code_raises_is_any_other_error(monitored):
+    def fail():
+        raise PREEMPTIONS[0]
+
+    failing = tf1.py_func(fail, [], tf.int64, name="failing")
+    hook = Raising(None, 0, None)
+    with monitored(hooks=[hook]) as session:
+        error = error_of(session, failing)
+    assert (type(error), error.op) == (tf.errors.UnknownError, failing.op)
+    assert len(hook.sessions) == 1
+
+
+@pytest.mark.parametrize("at", ["init_fn", "after_create_session"])
+def test_a_session_that_cannot_be_made_is_tried_again(monitored, at):
+    def init_fn(scaffold, session):
+        tries.append(at)
+        if at == "init_fn" and len(tries) == 1:
+            raise PREEMPTIONS[0]
+
+    tries = []
+    add = counter()
+    method = at if at != "init_fn" else None
+    creator = train.ChiefSessionCreator(train.Scaffold(init_fn=init_fn))
+    with monitored(creator, [Raising(method, 1, PREEMPTIONS[1])]) as session:
+        assert [session.run(add) for _ in range(2)] == [1, 2]
+    assert len(tries) == 2
+
+
+def report(session, error):
+    """Let the coordinator know of an error, as the thread of a queue runner does."""
+    coordinator = session._coordinated_creator.coord
+    with coordinator.stop_on_exception():
+        raise error
+
+
+def test_an_error_of_a_thread_ends_the_session_after_the_step(monitored):
+    add = counter()
+    seen = []
+    with pytest.raises(KeyError, match="of a thread"), monitored() as session:
+        session.run(add)
+        report(session, KeyError("of a thread"))
+        seen += [session.run(add), session.should_stop()]
+    assert seen == [2, True]
+
+
+def test_a_preemption_that_a_thread_meets_renews_the_session(monitored):
+    add = counter()
+    hook = Raising(None, 0, None)
+    with monitored(hooks=[hook]) as session:
+        session.run(add)
+        report(session, PREEMPTIONS[0])
+        assert not session.should_stop()
+        assert session.run(add) == 1
+    assert len(hook.sessions) == 2
+
+
+def test_an_error_of_a_step_that_a_preempted_thread_caused_renews_the_session(
+    monitored,
+):
+    class Cancelling(Raising):
+        def before_run(self, run_context):
+            if len(self.sessions) == 1:
+                report(session, PREEMPTIONS[1])
+                raise tf.errors.CancelledError(None, None, "a queue was closed")
+
+    add = counter()
+    hook = Cancelling(None, 0, None)
+    with monitored(hooks=[hook]) as session:
+        assert [session.run(add) for _ in range(2)] == [1, 2]
+    assert len(hook.sessions) == 2

@@ -1,0 +1,278 @@
+"""Step functions, threads of queues, sessions of the program's own making, closing.
+
+Every test runs on TensorFlow's session too: what it asserts is TensorFlow's contract.
+"""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+class Counting(train.SessionRunHook):
+    """Counts its calls, and asks for `request`."""
+
+    def __init__(self, request=None):
+        self.request = request
+        self.calls = 0
+        self.results = []
+        self.ended = 0
+
+    def before_run(self, run_context):
+        self.calls += 1
+        return self.request
+
+    def after_run(self, run_context, run_values):
+        self.results.append(run_values.results)
+
+    def end(self, session):
+        self.ended += 1
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def counter():
+    return train.get_or_create_global_step().assign_add(1)
+
+
+def test_a_step_function_may_run_with_hooks_and_without(monitored):
+    add = counter()
+    number = tf1.placeholder_with_default(1, [])
+    hook = Counting(train.SessionRunArgs({"number": number}))
+
+    def step_fn(step_context):
+        without = step_context.session.run([add, number])
+        return without, step_context.run_with_hooks([add], feed_dict={number: 5})
+
+    with monitored(hooks=[hook]) as session:
+        found = [session.run_step_fn(step_fn) for _ in range(2)]
+        assert found == [([1, 1], [2]), ([3, 1], [4])]
+        assert type(session._tf_sess()) is tf1.Session
+    assert (hook.calls, hook.results) == (2, [{"number": 5}] * 2)
+
+
+def test_a_step_function_may_be_a_method_and_end_the_session(monitored):
+    class Model:
+        def step(self, step_context):
+            if step_context.run_with_hooks(add) == 3:
+                step_context.request_stop()
+
+    add = counter()
+    hook = Counting()
+    with monitored(hooks=[hook]) as session:
+        while not session.should_stop():
+            session.run_step_fn(Model().step)
+    assert (hook.calls, hook.ended, session.should_stop()) == (3, 1, True)
+
+
+def test_a_step_function_that_asks_too_late_is_told_so(monitored):
+    add = counter()
+    with monitored(hooks=[train.StopAtStepHook(last_step=1)]) as session:
+        assert (
+            session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
+            == 1
+        )
+        assert session.should_stop()
+        with pytest.raises(RuntimeError, match="even after should_stop requested"):
+            session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
+
+
+@pytest.mark.parametrize(
+    "step_fn", [lambda: None, lambda context: None, lambda step_context, x: None]
+)
+def test_a_step_function_of_another_signature_is_refused(monitored, step_fn):
+    counter()
+    with (
+        monitored() as session,
+        pytest.raises(ValueError, match="`step_fn` may either"),
+    ):
+        session.run_step_fn(step_fn)
+
+
+def test_a_step_function_is_repeated_in_a_renewed_session(monitored):
+    def step_fn(step_context):
+        sessions.append(step_context.session)
+        if len(sessions) == 3:
+            raise tf.errors.AbortedError(None, None, "aborted")
+        return step_context.run_with_hooks(add)
+
+    sessions = []
+    add = counter()
+    with monitored() as session:
+        assert [session.run_step_fn(step_fn) for _ in range(4)] == [1, 2, 1, 2]
+    assert len(sessions) == 5
+
+
+def test_queues_feed_the_steps_and_their_threads_end_with_the_session(monitored):
+    before = threading.active_count()
+    queue = tf1.FIFOQueue(10, [tf.int64], [[]])
+    numbers = tf1.get_local_variable("numbers", initializer=tf.constant(0, tf.int64))
+    put = queue.enqueue(numbers.assign_add(1))
+    train.add_queue_runner(train.QueueRunner(queue, [put] * 2))
+    number = queue.dequeue()
+    seen = []
+    with monitored() as session:
+        for _ in range(20):
+            seen.append(session.run(number))
+        assert threading.active_count() > before
+    assert sorted(set(seen)) == sorted(seen)
+    assert len(seen) == 20
+    assert threading.active_count() == before
+
+
+def test_a_queue_that_runs_dry_ends_the_session_cleanly(monitored):
+    number = train.limit_epochs(tf.constant(7), num_epochs=3)
+    queue = tf1.FIFOQueue(10, [tf.int32], [[]])
+    train.add_queue_runner(train.QueueRunner(queue, [queue.enqueue(number)]))
+    taken = queue.dequeue()
+    hook = Counting()
+    seen = []
+    with monitored(hooks=[hook]) as session:
+        while not session.should_stop():
+            seen.append(session.run(taken))
+    assert (seen, hook.ended) == ([7, 7, 7], 1)
+
+
+def test_a_session_is_closed_once_and_runs_no_more(monitored):
+    add = counter()
+    hook = Counting()
+    session = monitored(hooks=[hook])
+    session.run(add)
+    tf_session = session._tf_sess()
+    session.close()
+    assert (session.should_stop(), session.graph, hook.ended) == (True, None, 1)
+    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+        tf_session.run(add)
+    with pytest.raises(AttributeError):
+        session.run(add)
+    with pytest.raises(RuntimeError, match="Session is already closed"):
+        session.close()
+
+
+def test_a_session_that_a_hook_closes_runs_no_more(monitored):
+    class Closing(Counting):
+        def before_run(self, run_context):
+            if super().before_run(run_context) is None and self.calls == 3:
+                run_context.session.close()
+
+    add = counter()
+    session = monitored(hooks=[Closing()])
+    assert [session.run(add), session.run(add)] == [1, 2]
+    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+        session.run(add)
+    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+        session.run(add)
+
+
+def test_a_closed_session_is_freed_without_the_garbage_collector(monitored):
+    add = counter()
+    gc.collect()
+    gc.disable()
+    try:
+        with monitored(hooks=[Counting()]) as session:
+            session.run(add)
+            session.run([add])
+            alive = weakref.ref(session._tf_sess())
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+class Wrapper(monitored_session._WrappedSession):
+    """A session of the program's own, that writes down what it is to run."""
+
+    def __init__(self, session):
+        super().__init__(session)
+        self.runs = []
+
+    def run(self, **arguments):
+        self.runs.append(arguments)
+        return super().run(**arguments)
+
+
+class WrappingCreator(train.ChiefSessionCreator):
+    """Makes sessions that `wrap` wraps."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.wrap = wrap
+
+    def create_session(self):
+        return self.wrap(super().create_session())
+
+
+def test_a_wrapped_session_sees_every_run_with_all_its_arguments(monitored):
+    a, b = tf.constant(1), tf.constant(2)
+    c = tf1.placeholder_with_default(3, [])
+    hook = Counting(train.SessionRunArgs([b], feed_dict={c: 4}))
+    with monitored(WrappingCreator(Wrapper), [hook]) as session:
+        found = [session.run(a) for _ in range(3)]
+        runs = session._tf_sess().runs
+    assert (found, hook.results) == ([1] * 3, [[2]] * 3)
+    expected = {
+        "fetches": {"caller": a, hook: [b]},
+        "feed_dict": {c: 4},
+        "options": tf1.RunOptions(),
+        "run_metadata": tf1.RunMetadata(),
+    }
+    assert runs == [expected] * 3
+
+
+def test_a_wrapped_session_may_end_the_training(monitored):
+    class Ending(Wrapper):
+        def _check_stop(self):
+            return len(self.runs) == 2
+
+    add = counter()
+    seen = []
+    with monitored(WrappingCreator(Ending)) as session:
+        while not session.should_stop():
+            seen.append(session.run(add))
+    assert seen == [1, 2]
+
+
+def test_a_session_whose_run_the_program_replaced_sees_every_run(monitored):
+    def replaced(session):
+        run = session.run
+
+        def counted(*args, **kwargs):
+            runs.append(session)
+            return run(*args, **kwargs)
+
+        session.run = counted
+        return session
+
+    runs = []
+    add = counter()
+    with monitored(WrappingCreator(replaced)) as session:
+        runs.clear()
+        assert [session.run(add) for _ in range(3)] == [1, 2, 3]
+        assert len(runs) == 3
+
+
+@pytest.mark.parametrize("owner", [tf1.Session, tf1.Session.__mro__[1]])
+def test_a_class_whose_run_the_program_replaced_sees_every_run(
+    monitored, owner, monkeypatch
+):
+    def counted(session, *args, **kwargs):
+        runs.append(session)
+        return run(session, *args, **kwargs)
+
+    runs = []
+    run = owner.run
+    monkeypatch.setattr(owner, "run", counted)
+    add = counter()
+    with monitored() as session:
+        runs.clear()
+        assert [session.run(add) for _ in range(3)] == [1, 2, 3]
+        assert len(runs) == 3

@@ -1,0 +1,165 @@
+"""Steps whose kernels need TensorFlow's threads, or one callable only, get them."""
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import function
+from tensorflow.python.ops import data_flow_ops
+
+from estimator_runtime.loop import kernels
+from estimator_runtime.loop.monitored import LoopSession
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def python(x):
+    return tf1.py_func(lambda x: x, [x], tf.float32)
+
+
+def numpy(x):
+    return tf.numpy_function(lambda x: x, [x], tf.float32)
+
+
+def eager(x):
+    return tf.py_function(lambda x: x, [x], tf.float32)
+
+
+def staged(x):
+    area = data_flow_ops.StagingArea([tf.float32])
+    with tf.control_dependencies([area.put([x])]):
+        return area.get()
+
+
+def in_a_function(x):
+    return tf.function(lambda x: tf.function(python)(x) + 1)(x)
+
+
+def in_a_branch(x):
+    return tf.cond(x > 0, lambda: tf.ensure_shape(python(x), []), lambda: x)
+
+
+def in_a_loop(x):
+    return tf.while_loop(
+        lambda x: x < 3, lambda x: [tf.ensure_shape(eager(x) + 1, [])], [x]
+    )
+
+
+def in_an_old_function(x):
+    @function.Defun(tf.float32)
+    def called(x):
+        return python(x)
+
+    return called(x)
+
+
+NEEDING_THREADS = [
+    python,
+    numpy,
+    eager,
+    staged,
+    in_a_function,
+    in_a_branch,
+    in_a_loop,
+    in_an_old_function,
+]
+
+
+@pytest.mark.parametrize("build", NEEDING_THREADS)
+def test_steps_that_call_python_or_wait_for_themselves_need_the_pool(build):
+    build(tf.constant(1.0))
+    assert kernels.need_pool(tf1.get_default_graph())
+
+
+def only_in_a_dataset(x):
+    data = tf.data.Dataset.from_tensors(x).map(python).map(tf.function(eager))
+    return tf1.data.make_one_shot_iterator(data).get_next()
+
+
+def functions_of_tensorflow(x):
+    return tf.cond(tf.function(lambda x: x + 1)(x) > 0, lambda: x, lambda: -x)
+
+
+def queue(x):
+    q = tf1.FIFOQueue(3, [tf.float32])
+    with tf.control_dependencies([q.enqueue(x)]):
+        return q.dequeue()
+
+
+@pytest.mark.parametrize("build", [only_in_a_dataset, functions_of_tensorflow, queue])
+def test_other_steps_do_not(build):
+    build(tf.constant(1.0))
+    graph = tf1.get_default_graph()
+    assert (kernels.need_pool(graph), kernels.have_own_state(graph)) == (False, False)
+
+
+def test_python_code_finds_no_graph_of_the_program_around_it(monitored):
+    def double(x):
+        return (2 * tf.constant(x)).numpy() if tf.executing_eagerly() else -1
+
+    x = tf1.py_func(double, [tf.constant(3.0)], tf.float32)
+    with monitored() as session:
+        # More steps than it takes to choose a thread.
+        found = [session.run(x) for _ in range(50)]
+    assert found == [6.0] * 50
+
+
+def test_functions_of_one_step_may_wait_for_each_other():
+    area = data_flow_ops.StagingArea([tf.float32], capacity=1)
+    put = area.put([tf.constant(1.0)])
+    slow = tf.random.uniform([200, 200])
+    for _ in range(10):
+        slow = tf.matmul(slow, slow) * 1e-3
+    with tf.control_dependencies([slow]):
+        get = area.get()  # makes room for what `put` puts
+    with LoopSession() as session:
+        session.run(put)
+        for _ in range(50):
+            session.run([put, get])
+        assert session._sess._sess._sess._threads.is_caller is False
+
+
+def not_inlined(x):
+    @function.Defun(tf.float32, noinline=True)
+    def random(x):
+        return x + tf.random.uniform([], seed=3)
+
+    return random(x)
+
+
+def not_inlined_in_a_loop(x):
+    def body(i, x):
+        return i + 1, tf.ensure_shape(not_inlined(x), [])
+
+    return tf.while_loop(lambda i, x: i < 3, body, [0, x])[1]
+
+
+def inlined(x):
+    return tf.function(lambda x: x + tf.random.uniform([], seed=3))(x)
+
+
+@pytest.mark.parametrize(
+    ("build", "own"),
+    [(not_inlined, True), (not_inlined_in_a_loop, True), (inlined, False)],
+)
+def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
+    graph = tf1.get_default_graph()
+    x = build(tf.constant(0.0))
+    feed = tf1.placeholder_with_default(0.0, [])
+
+    def numbers(session):
+        plain = [session.run(x) for _ in range(50)]
+        fed = [session.run([x, feed], {feed: 1.0})[0] for _ in range(3)]
+        return plain + fed + [session.run(x) for _ in range(3)]
+
+    with train.MonitoredSession() as session:
+        stock = numbers(session)
+    with LoopSession() as session:
+        assert numbers(session) == stock
+    assert kernels.have_own_state(graph) is own
+    assert len(set(stock)) > 40  # else it would say nothing about random numbers

@@ -1,0 +1,69 @@
+"""How many steps one run has, with the time that runs take passed in."""
+
+import pytest
+
+from estimator_runtime.loop.run_length import RunLength
+
+
+def lengths(length, secs_per_step, runs, due=None):
+    """Give the lengths of runs whose steps take so long."""
+    found = []
+    for _ in range(runs):
+        steps = length.up_to(due)
+        found.append(steps)
+        length.took(steps * secs_per_step, steps)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("steps_per_run", "due", "steps"),
+    [(1, None, 1), (7, None, 7), (7, 100, 7), (7, 7, 7), (7, 3, 3), (7, 1, 1)],
+)
+def test_a_run_ends_at_the_next_step_that_a_hook_must_see(steps_per_run, due, steps):
+    assert RunLength(steps_per_run).up_to(due) == steps
+
+
+def test_a_run_has_no_more_steps_than_its_loop_can_count():
+    assert RunLength(10**12).up_to(None) == 2**31 - 1
+    assert RunLength(10**12).up_to(5) == 5
+
+
+def test_a_number_of_steps_does_not_change_with_the_time_that_they_take():
+    assert lengths(RunLength(7), secs_per_step=0.000_01, runs=4) == [7, 7, 7, 7]
+    assert lengths(RunLength(7), secs_per_step=10, runs=4) == [7, 7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("secs_per_step", "expected"),
+    [
+        (0.001, [1, 2, 4, 8, 16, 32, 64, 64, 64]),  # 64 ms
+        (0.02, [1, 2, 4, 4]),  # 80 ms
+        (0.1, [1, 1, 1]),
+        (3.0, [1, 1, 1]),
+    ],
+)
+def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expected):
+    assert lengths(RunLength("auto"), secs_per_step, len(expected)) == expected
+
+
+def test_automatic_runs_of_no_time_at_all_stay_finite():
+    assert max(lengths(RunLength("auto"), secs_per_step=0, runs=60)) == 10_000
+
+
+def test_automatic_runs_shrink_when_steps_become_slow():
+    length = RunLength("auto")
+    assert lengths(length, 0.001, 8)[-1] == 64
+    assert lengths(length, 0.01, 4) == [64, 32, 16, 16]  # 640, 320, 160 ms
+
+
+def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
+    length = RunLength("auto")
+    assert lengths(length, 0.001, 8)[-1] == 64
+    assert lengths(length, 0.000_01, 3, due=10) == [10, 10, 10]
+    assert length.up_to(None) == 64
+
+
+def test_the_log_names_the_length_as_the_user_gave_it():
+    auto = RunLength("auto")
+    lengths(auto, 0.001, 8)
+    assert (str(RunLength(7)), str(auto)) == ("7", "auto")

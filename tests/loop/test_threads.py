@@ -1,0 +1,192 @@
+"""A step runs on the thread that is faster, unless the program says which."""
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.loop.threads import ThreadChoice
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+class Clock:
+    """A clock that stands still, but for the runs that it makes."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.ways = []
+
+    def __call__(self):
+        return self.now
+
+    def run(self, way, secs, first_secs=None):
+        """Make a run that takes `secs`, or `first_secs` the first time."""
+        times = iter([secs if first_secs is None else first_secs])
+
+        def run(*args):
+            self.now += next(times, secs)
+            self.ways.append(way)
+            return way, *args
+
+        return run
+
+
+def decision(choice, pool, caller, runs, steps=1):
+    """Do `runs` runs; give each decision and the number of runs after which it fell."""
+    found = [(0, choice.is_caller)]
+    for i in range(1, runs + 1):
+        choice.run(pool, caller, steps=steps)
+        if choice.is_caller is not found[-1][1]:
+            found.append((i, choice.is_caller))
+    return found[1:]
+
+
+# Of each way: a first run that compiles, 4 to warm up, and 15 that count.
+ALL = 2 * (1 + 4 + 15)
+
+
+@pytest.mark.parametrize(
+    ("pool_secs", "caller_secs", "is_caller"),
+    [(3e-4, 2e-4, True), (2e-4, 3e-4, False), (2e-4, 2e-4, False)],
+)
+def test_the_faster_way_is_chosen(pool_secs, caller_secs, is_caller):
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", pool_secs), clock.run("caller", caller_secs)
+    assert decision(choice, pool, caller, 100) == [(ALL, is_caller)]
+    assert clock.ways[:ALL] == ["pool", "caller"] * (ALL // 2)
+    assert set(clock.ways[ALL:]) == {"caller" if is_caller else "pool"}
+
+
+def test_a_run_gets_its_arguments_and_gives_its_values():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 2.0), clock.run("caller", 1.0)
+    found = {choice.run(pool, caller, 7, 8) for _ in range(100)}
+    assert found == {("pool", 7, 8), ("caller", 7, 8)}
+
+
+def test_runs_of_many_steps_are_compared_by_the_step():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 1e-2), clock.run("caller", 2e-4)
+    for i in range(ALL):
+        is_pool = i % 2 == 0  # its runs are longer, and do more
+        choice.run(pool, caller, steps=100 if is_pool else 1)
+    assert choice.is_caller is False
+
+
+def test_a_run_that_is_long_stays_on_the_pool():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 0.03), clock.run("caller", 0.021)
+    # Told by the first run of the caller's that is not for warming up.
+    assert decision(choice, pool, caller, 100) == [(2 * (1 + 4 + 1), False)]
+
+
+def test_slow_runs_at_the_start_decide_nothing():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    slow_pool, slow_caller = clock.run("pool", 5.0), clock.run("caller", 5.0)
+    for _ in range(2 * (1 + 4)):
+        choice.run(slow_pool, slow_caller)
+    assert decision(choice, pool, caller, 100) == [(2 * (1 + 15), True)]
+
+
+def test_the_time_that_compiling_takes_decides_nothing():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    every = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
+    late = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
+    for i in range(ALL + 2):
+        choice.run(*(late if i in (20, 21) else every))
+    assert choice.is_caller is True
+
+
+def test_two_requests_in_turn_are_decided_on_as_one():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    requests = [
+        (clock.run("pool", secs * 1.5), clock.run("caller", secs))
+        for secs in (2e-4, 3e-4, 4e-4)
+    ]
+    for i in range(3 * ALL):
+        choice.run(*requests[i % 3])
+    assert choice.is_caller is True
+
+
+def test_a_request_that_is_new_on_one_way_each_time_does_no_harm():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    caller = clock.run("caller", 1e-4)
+    for _ in range(3 * ALL):
+        choice.run(clock.run("pool", 2e-4), caller)
+    assert choice.is_caller is None
+
+
+def test_a_run_that_fails_counts_for_nothing():
+    def fail():
+        clock.now += 10
+        raise KeyError("of a step")
+
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    for _ in range(ALL):
+        with pytest.raises(KeyError, match="of a step"):
+            choice.run(fail, fail)
+    assert decision(choice, pool, caller, 100) == [(ALL, True)]
+
+
+def threads_of(session):
+    return session._sess._sess._sess._threads
+
+
+def trained(config=None, build=lambda: None, steps=1):
+    """Give the ThreadChoice of a session that trains `steps` steps."""
+    with tf.Graph().as_default():
+        add = train.get_or_create_global_step().assign_add(1)
+        build()
+        creator = train.ChiefSessionCreator(config=config)
+        with LoopSession(creator) as session:
+            for _ in range(steps):
+                session.run(add)
+            return threads_of(session)
+
+
+def test_a_session_decides_once_it_has_timed_both_ways():
+    assert trained(steps=ALL - 1).is_caller is None
+    assert trained(steps=ALL).is_caller in (True, False)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tf1.ConfigProto(inter_op_parallelism_threads=1),
+        tf1.ConfigProto(inter_op_parallelism_threads=-1),
+        tf1.ConfigProto(use_per_session_threads=True),
+        tf1.ConfigProto(
+            session_inter_op_thread_pool=[
+                config_pb2.ThreadPoolOptionProto(num_threads=1, global_name="mine")
+            ]
+        ),
+    ],
+    ids=["inter_op", "inter_op caller", "per session", "pool"],
+)
+def test_a_program_that_chooses_threads_gets_them(config):
+    assert trained(config).is_caller is False
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tf1.ConfigProto(allow_soft_placement=True),
+        tf1.ConfigProto(intra_op_parallelism_threads=1),
+    ],
+    ids=["soft placement", "intra_op"],
+)
+def test_other_settings_leave_the_choice_open(config):
+    assert trained(config).is_caller is None

@@ -1,0 +1,105 @@
+"""Options of a training session: their values, and how they travel to it."""
+
+import threading
+
+import pytest
+
+from estimator_runtime import options
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.options import TrainingOptions
+
+VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+REMEDY = 'give a whole number of steps, 1 or more, or "auto"'
+
+
+@pytest.mark.parametrize("steps_per_run", [1, 7, 10_000, "auto"])
+def test_steps_per_run_is_a_number_or_auto(steps_per_run):
+    assert TrainingOptions(steps_per_run=steps_per_run).steps_per_run == steps_per_run
+
+
+@pytest.mark.parametrize(
+    ("steps_per_run", "error", "shown"),
+    [
+        (0, ConfigError, "0"),
+        (-1, ConfigError, "-1"),
+        ("x", ConfigError, "'x'"),
+        ("", ConfigError, "''"),
+        ("Auto", ConfigError, "'Auto'"),
+        ("7", ConfigError, "'7'"),
+        (1.5, ConfigTypeError, "1.5 (float)"),
+        (7.0, ConfigTypeError, "7.0 (float)"),
+        (True, ConfigTypeError, "True (bool)"),
+        (None, ConfigTypeError, "None (NoneType)"),
+        ([7], ConfigTypeError, "[7] (list)"),
+    ],
+)
+def test_a_bad_steps_per_run_is_one_line_that_says_what_would_do(
+    steps_per_run, error, shown
+):
+    with pytest.raises(error) as raised:
+        TrainingOptions(steps_per_run=steps_per_run)
+    assert type(raised.value) is error
+    assert str(raised.value) == f"steps_per_run is {shown}; {REMEDY}"
+
+
+@pytest.mark.parametrize(
+    ("environ", "steps_per_run"),
+    [
+        ({}, 1),
+        ({VARIABLE: "1"}, 1),
+        ({VARIABLE: "50"}, 50),
+        ({VARIABLE: " 50 "}, 50),
+        ({VARIABLE: "auto"}, "auto"),
+    ],
+)
+def test_the_environment_gives_steps_per_run(environ, steps_per_run):
+    assert TrainingOptions.from_environ(environ).steps_per_run == steps_per_run
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0", "0"),
+        ("-1", "'-1'"),
+        ("1.5", "'1.5'"),
+        ("True", "'True'"),
+        ("x", "'x'"),
+        ("", "''"),
+        ("٣", "'٣'"),
+        ("1e3", "'1e3'"),
+    ],
+)
+def test_a_bad_text_in_the_environment_names_the_variable(text, shown):
+    with pytest.raises(ConfigError) as raised:
+        TrainingOptions.from_environ({VARIABLE: text})
+    assert str(raised.value) == f"{VARIABLE} is {shown}; {REMEDY}"
+
+
+def test_a_context_has_the_options_of_the_innermost_use(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "2")
+    outer, inner = TrainingOptions(steps_per_run=5), TrainingOptions()
+    seen = [options.current()]
+    with options.use(outer):
+        seen.append(options.current())
+        with options.use(inner):
+            seen.append(options.current())
+        seen.append(options.current())
+    seen.append(options.current())
+    assert [each.steps_per_run for each in seen] == [2, 5, 1, 5, 2]
+
+
+def test_a_use_that_an_error_ends_is_over(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(KeyError), options.use(TrainingOptions(steps_per_run=5)):
+        raise KeyError
+    assert options.current() == TrainingOptions(steps_per_run=1)
+
+
+def test_other_threads_have_options_of_their_own(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "2")
+    seen = []
+    with options.use(TrainingOptions(steps_per_run=5)):
+        thread = threading.Thread(target=lambda: seen.append(options.current()))
+        thread.start()
+        thread.join(timeout=60)
+    assert seen == [TrainingOptions(steps_per_run=2)]
