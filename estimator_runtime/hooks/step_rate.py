@@ -1,12 +1,27 @@
 """Steps per second, and examples per second where the graph tells the batch size."""
 
+import dataclasses
 import logging
+import time
+from collections.abc import Callable
 
 import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import Summary
 
 _logger = logging.getLogger("tensorflow")  # beside TensorFlow's own step rate
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReadingSession:
+    run: Callable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """What TensorFlow's hook needs of a run context: what reads the step."""
+
+    session: _ReadingSession
 
 
 class StepRateHook(tf.compat.v1.train.StepCounterHook):
@@ -22,6 +37,16 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         super().begin()
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
 
+    def after_create_session(self, session, coord):
+        """Make what reads the global step; as TensorFlow's hook otherwise."""
+        super().after_create_session(session, coord)
+        read = session.make_callable(self._global_step_tensor)
+        self._reading = _Reading(session=_ReadingSession(run=lambda fetches: read()))
+
+    def after_run(self, run_context, run_values):
+        """As TensorFlow's, but that the read of the global step is prepared once."""
+        super().after_run(self._reading, run_values)
+
     def _log_and_record(self, elapsed_steps, elapsed_time, global_step):
         super()._log_and_record(elapsed_steps, elapsed_time, global_step)
         if self._batch_size is None:
@@ -31,6 +56,40 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         if self._summary_writer is not None:
             value = Summary.Value(tag=_EXAMPLES_PER_SEC, simple_value=rate)
             self._summary_writer.add_summary(Summary(value=[value]), global_step)
+
+
+class TaskRateHook(tf.compat.v1.train.SessionRunHook):
+    """Logs the rate of a task's own steps, where the chief logs that of all tasks.
+
+    Args:
+        every_n_steps: Steps of this task between two log lines.
+        clock: Gives seconds.
+    """
+
+    def __init__(self, every_n_steps, clock=time.perf_counter):
+        self._every_n_steps = every_n_steps
+        self._clock = clock
+        self._steps = 0
+        self._start = None
+
+    def begin(self):
+        """Find the batch size."""
+        self._batch_size = batch_size(tf.compat.v1.get_default_graph())
+
+    def after_run(self, run_context, run_values):
+        """Count the step; the first one starts the clock."""
+        if self._start is None:
+            self._start = self._clock()
+            return
+        self._steps += 1
+        if self._steps < self._every_n_steps:
+            return
+        now = self._clock()
+        rate = self._steps / (now - self._start)
+        self._steps, self._start = 0, now
+        _logger.info("steps/sec of this task: %g", rate)
+        if self._batch_size is not None:
+            _logger.info("examples/sec of this task: %g", rate * self._batch_size)
 
 
 def batch_size(graph):

@@ -10,10 +10,10 @@ import tensorflow as tf
 from tensorflow.python.distribute import values as distributed
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, while_v2
-from tensorflow.python.training import training_util
 
 from estimator_runtime.loop.beyond import Beyond
-from estimator_runtime.loop.part import CannotFuse, Part, adds_one
+from estimator_runtime.loop.global_step import adds_one, reads_of
+from estimator_runtime.loop.part import CannotFuse, Part
 from estimator_runtime.loop.substitute import FusedSteps, Substitute
 
 tf1 = tf.compat.v1
@@ -63,7 +63,7 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
 
 
 def _fuse(step, targets, tensors, extras, global_step, loss):
-    reads = _reads_of(step.graph, global_step)
+    reads = reads_of(step.graph, global_step)
     beyond = Beyond(step, [each for each in extras if each.name not in reads])
     alone = tf1.placeholder(tf.int32, [], name="alone")
     values = beyond.read()
@@ -171,9 +171,3 @@ def _loop(step, targets, carried, count, loss, kept):
 
 def _dims(tensor):
     return tensor.shape.as_list() if tensor.shape.rank is not None else []
-
-
-def _reads_of(graph, global_step):
-    """Give the names of the tensors that hooks fetch for the global step."""
-    reads = graph.get_collection(training_util.GLOBAL_STEP_READ_KEY)
-    return [global_step._graph_element.name, *(tensor.name for tensor in reads)]

@@ -16,6 +16,11 @@ may fetch what the caller fetches, the global step, and the tensors that its att
 import dataclasses
 from collections.abc import Callable
 
+from tensorflow.python.training import basic_session_run_hooks
+
+# What a hook is called by at each step; one that has its own is of no known kind.
+METHODS = {"before_run", "after_run"}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Kind:
@@ -90,13 +95,16 @@ def _until_due(hook, global_step, loss):
 def _kind(hook):
     """Give what is known of a hook, by the methods that it really has."""
     cls = type(hook)
-    if not _METHODS.isdisjoint(getattr(hook, "__dict__", ())):  # set on the hook
+    if not METHODS.isdisjoint(getattr(hook, "__dict__", ())):  # set on the hook
         return None
-    return _KINDS.get((_owner(cls.before_run), _owner(cls.after_run)))
+    before, after = (getattr(cls, name, None) for name in ("before_run", "after_run"))
+    return _KINDS.get((_owner(before), _owner(after)))
 
 
 def _owner(method):
     """Name the class that defines a method; a callable of another kind has none."""
+    if hasattr(method, "__wrapped__"):  # bears the name of what it wraps
+        return ""
     qualified = getattr(method, "__qualname__", "")
     return f"{getattr(method, '__module__', '')}.{qualified.rpartition('.')[0]}"
 
@@ -106,7 +114,11 @@ def _until(timer, count):
 
     None if it goes by the clock: asked at the end of each run, it triggers then.
     """
-    every_steps = getattr(timer, "_every_steps", None)
+    if timer is None or type(timer) is basic_session_run_hooks.NeverTriggerTimer:
+        return None
+    if type(timer) is not basic_session_run_hooks.SecondOrStepTimer:
+        return 1  # the program's own: nothing is known of it
+    every_steps = timer._every_steps
     if every_steps is None:
         return None
     last = timer.last_triggered_step()
@@ -116,6 +128,11 @@ def _until(timer, count):
 def _skip_to_next_step(hook, steps):
     if hook._next_step is not None:
         hook._next_step += steps
+
+
+def _skip_reads(hook, steps):
+    if hook._last_global_step is not None:
+        hook._last_global_step += steps
 
 
 def _skip_iterations(hook, steps):
@@ -132,7 +149,6 @@ def _global_step_timer(hook, global_step):
     return _until(hook._timer, global_step + 1)
 
 
-_METHODS = {"before_run", "after_run"}
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
 _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
@@ -145,7 +161,9 @@ _BY_CLASS = {
     ),
     f"{_TENSORFLOW}NanTensorHook": _Kind(until_due=lambda hook, step: 1),
     f"{_TENSORFLOW}CheckpointSaverHook": _Kind(until_due=_global_step_timer),
-    f"{_TENSORFLOW}StepCounterHook": _Kind(until_due=_global_step_timer),
+    f"{_TENSORFLOW}StepCounterHook": _Kind(
+        until_due=_global_step_timer, skip=_skip_reads
+    ),
     f"{_TENSORFLOW}LoggingTensorHook": _Kind(
         until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
         skip=_skip_iterations,
@@ -159,9 +177,10 @@ _BY_CLASS = {
     f"{_TENSORFLOW}ProfilerHook": _Kind(
         until_due=_at_next_step, skip=_skip_to_next_step
     ),
-    # Asks its timer for the step count before the step.
+    # Asks its timer for the step count that it has fetched, from before the step or
+    # from after it.
     f"{_EARLY_STOPPING}_StopOnPredicateHook": _Kind(
-        until_due=lambda hook, step: _until(hook._timer, step)
+        until_due=lambda hook, step: _until(hook._timer, step + 1)
     ),
     f"{_EARLY_STOPPING}_CheckForStoppingHook": _Kind(
         until_due=lambda hook, step: None,
@@ -169,6 +188,10 @@ _BY_CLASS = {
     ),
 }
 _KINDS = {(name, name): kind for name, kind in _BY_CLASS.items()}
+# This runtime's own is TensorFlow's, which prepares its read of the global step.
+_KINDS[
+    f"{_TENSORFLOW}StepCounterHook", "estimator_runtime.hooks.step_rate.StepRateHook"
+] = _BY_CLASS[f"{_TENSORFLOW}StepCounterHook"]
 # Evaluates after a step, and counts before it asks its timer.
 _EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
 _KINDS[_PASSIVE, _EVALUATOR] = _Kind(

@@ -56,6 +56,8 @@ class FusedSession(PlannedSession):
         if is_first:
             self._step_key = key or object()
             self._steps = self._build(fetches, key)
+            if self._steps is not None:
+                self._lull.forbid()  # runs of steps take its place
         if self._steps is None:
             return super().run(fetches, feed_dict, options, run_metadata)
         if key != self._step_key:
@@ -100,14 +102,17 @@ class FusedSession(PlannedSession):
     def _fuse(self, fetches):
         targets, tensors = parts(fetches)
         graph = self._sess.graph
-        global_step = tf.compat.v1.train.get_global_step(graph)
         watched = [getattr(hook, "_loss_tensor", None) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
         extras = [*asked.fetches(), *asked.targets()]
-        fused = body.fuse(graph, targets, tensors, extras, global_step, loss)
-        return Steps(self._sess, fused, global_step, loss, self._flush, self._call)
+        fused = body.fuse(
+            graph, targets, tensors, extras, self._global_step.variable, loss
+        )
+        return Steps(
+            self._sess, fused, self._global_step, loss, self._flush, self._call
+        )
 
     def _run_steps(self, steps, fetches, is_single):
         known, self._trained = self._trained, None

@@ -1,33 +1,34 @@
 """The session that calls the hooks, by plans instead of a fresh look at every step."""
 
+import functools
 import time
 
+import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import (
-    basic_session_run_hooks,
     monitored_session,
     session_run_hook,
-    training_util,
 )
 
 from estimator_runtime.loop import kernels
 from estimator_runtime.loop.flushing import DenormalFlush
-from estimator_runtime.loop.part import CannotFuse, Part, adds_one, parts
-from estimator_runtime.loop.plan import Planner
+from estimator_runtime.loop.global_step import GlobalStep, adds_one
+from estimator_runtime.loop.lull import Lull
+from estimator_runtime.loop.part import CannotFuse, Part, parts
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Planner, structure
 from estimator_runtime.loop.threads import ThreadChoice
 
 CALLER = "caller"
-# What a CheckpointSaverHook is made with, so that it never relies on the number.
-_UNKNOWN_STEPS_PER_RUN = 1_000_000
+_SESSION_LOST = "Session handle is not found"  # says the server that has lost it
 
 
 class PlannedSession(monitored_session._HookedSession):
     """TensorFlow's hooked session, with the fetches of a step compiled once.
 
     Every hook is called at every step, in the same order, with the same arguments
-    and results. A step with feeds, run options or run metadata, from the caller or
-    from a hook, goes through `Session.run`, as does every step of a session that
-    cannot have plans.
+    and results; but for steps at which none would do anything (see `lull`). A step
+    with feeds, run options or run metadata, from the caller or from a hook, goes
+    through `Session.run`, as does every step of a session that cannot have plans.
     """
 
     def __init__(self, sess, hooks, clock=time.perf_counter):
@@ -38,19 +39,23 @@ class PlannedSession(monitored_session._HookedSession):
         self._threads = ThreadChoice(clock)
         if self._flush is None or _chooses_threads(sess) or self._needs_pool():
             self._threads.is_caller = False
-        self._savers = [hook for hook in hooks if _reads_every_step(hook)]
+        self._are_steps: dict = {}  # key of the caller's fetches to `_is_step`
+        self._lull = Lull(hooks)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
+        is_plain = not feed_dict and options is None and run_metadata is None
+        unseen = self._lull.plan if is_plain else None
+        # A session with a plan is TensorFlow's own.
+        if unseen and not self._sess._closed and self._lull.covers(fetches):
+            return self._run_unseen(unseen, fetches)
+        self._lull.interrupt()
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches, feed_dict), self._sess
         )
-        if self._savers:
-            self._spare_reads(fetches)
         wanted = {CALLER: fetches}
-        is_plain = options is None and run_metadata is None
         options = options or config_pb2.RunOptions()
         run_metadata = run_metadata or config_pb2.RunMetadata()
         feeds = self._call_hook_before_run(context, wanted, feed_dict, options)
@@ -58,38 +63,83 @@ class PlannedSession(monitored_session._HookedSession):
         if is_plain and not feeds and not options.ByteSize():
             plan = self._planner.plan(wanted)
         if plan is None:
-            outputs = self._sess.run(
-                fetches=wanted,
-                feed_dict=feeds,
-                options=options,
-                run_metadata=run_metadata,
-            )
+            try:
+                outputs = self._sess.run(
+                    fetches=wanted,
+                    feed_dict=feeds,
+                    options=options,
+                    run_metadata=run_metadata,
+                )
+            except tf.errors.CancelledError as error:
+                # One task has lost the session and the others stopped for that: which
+                # of the two errors comes first is chance, and only the loss, which a
+                # new session mends, is told to those who make one.
+                if _SESSION_LOST not in error.message:
+                    raise
+                lost = tf.errors.AbortedError(error.node_def, error.op, error.message)
+                raise lost from error
         else:
-            outputs = plan.results(self._threads.run(plan.on_pool, plan.on_caller))
+            raw = self._threads.run(plan.on_pool, plan.on_caller)
+            outputs = plan.results(raw)
+        self._call_after_run(context, outputs, options, run_metadata)
+        if self._lull.is_possible and plan is not None and self._is_step(fetches):
+            self._lull.begin(plan, self._global_step, fetches, raw)
+        return outputs[CALLER]
+
+    def close(self):
+        """Close the session, when the hooks have counted all steps."""
+        self.rest()
+        super().close()
+
+    def rest(self):
+        """Leave the hooks as they would be, had they seen every step."""
+        self._lull.end()
+
+    def _run_unseen(self, plan, fetches):
+        """Run a step that no hook has to see, unless it shows something to them."""
+        lull = self._lull
+        try:
+            raw = self._threads.run(plan.on_pool, plan.on_caller)
+        except BaseException:
+            lull.end()
+            raise
+        if lull.passes(raw):
+            return lull.results(raw)
+        lull.end()
+        context = session_run_hook.SessionRunContext(
+            session_run_hook.SessionRunArgs(fetches), self._sess
+        )
+        options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
+        # Until they are due, they ask for the same at every step.
+        self._call_hook_before_run(context, {CALLER: fetches}, None, options)
+        outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
+
+    @functools.cached_property
+    def _global_step(self):
+        return GlobalStep(self._sess, self._flush)
 
     def _needs_pool(self):
         return not self._planner.obstacle and kernels.need_pool(self._sess.graph)
 
-    def _spare_reads(self, fetches):
-        """Spare checkpoint hooks a read of the global step at every step.
-
-        They fetch its value from before the step, and because they cannot know how
-        far a step takes it, they read it again after each one. Where a step adds 1,
-        and nothing else in this process changes it, they can tell.
-        """
-        savers, self._savers = self._savers, []
-        graph = self._sess.graph
+    def _is_step(self, fetches):
+        """Tell whether `fetches` add 1 to the global step, and nothing else does."""
         try:
-            targets, tensors = parts(fetches)
-        except CannotFuse:
-            return
-        step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
-        global_step = training_util.get_global_step(graph)
-        if not self._planner.obstacle and adds_one(step, global_step):
-            for hook in savers:
-                hook._set_steps_per_run(1)
+            key = structure(fetches)
+        except CannotPlan:
+            return False
+        if key not in self._are_steps:
+            if len(self._are_steps) == MAX_PLANS:
+                return False
+            try:
+                targets, tensors = parts(fetches)
+            except CannotFuse:
+                targets, tensors = [], []
+            step = Part(self._sess.graph, [*targets, *(t.op for t in tensors)])
+            # With the fetches, on whose identity the key relies.
+            self._are_steps[key] = adds_one(step, self._global_step.variable), fetches
+        return self._are_steps[key][0]
 
     def _call_after_run(self, context, outputs, options, run_metadata):
         for hook in self._hooks:
@@ -98,15 +148,6 @@ class PlannedSession(monitored_session._HookedSession):
             )
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested
-
-
-def _reads_every_step(hook):
-    saver = basic_session_run_hooks.CheckpointSaverHook
-    return (
-        isinstance(hook, saver)
-        and type(hook).after_run is saver.after_run
-        and hook._steps_per_run == _UNKNOWN_STEPS_PER_RUN
-    )
 
 
 def _chooses_threads(session):

@@ -21,6 +21,8 @@ class LoopSession(monitored_session.MonitoredSession):
             self.hooked = None
 
         def create_session(self):
+            if self.hooked is not None:
+                self.hooked.rest()
             self.hooked = None  # lets go of the memory of a session that was lost
             session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
@@ -41,6 +43,8 @@ class LoopSession(monitored_session.MonitoredSession):
         return super().run_step_fn(step_fn)
 
     def _close_internal(self, exception_type=None):
+        if self._coordinated_creator.hooked is not None:
+            self._coordinated_creator.hooked.rest()
         try:
             super()._close_internal(exception_type)
         finally:

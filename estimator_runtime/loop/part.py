@@ -1,7 +1,6 @@
 """A part of a graph: a training step, or what hooks ask for beyond it."""
 
 import tensorflow as tf
-from tensorflow.python.ops import resource_variable_ops
 
 tf1 = tf.compat.v1
 
@@ -134,26 +133,6 @@ class Part:
                 del copy.input[:]
                 copy.input.extend(inputs)
         return part
-
-
-def adds_one(step, variable):
-    """Tell whether `step`, a Part, adds 1 to a resource variable and nothing else does.
-
-    Initializing and restoring, which assign, do not count.
-    """
-    # Not a reference variable, nor a strategy's, which has one for each device.
-    if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
-        return False
-    handle = variable.handle
-    writers = [op for op in handle.consumers() if op.type.startswith("Assign")]
-    in_step = [op for op in writers if op.name in step.ops]
-    adding = [op for op in writers if op.type != "AssignVariableOp"]
-    return (
-        len(adding) == 1
-        and in_step == adding
-        and adding[0].type == "AssignAddVariableOp"
-        and tf.get_static_value(adding[0].inputs[1]) == 1
-    )
 
 
 def _is_resource(op):

@@ -6,6 +6,8 @@ of the session and the recipe that gives every consumer its values back.
 """
 
 import collections
+import collections.abc
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +36,12 @@ class CannotPlan(Exception):
     """A request that only `Session.run` can serve."""
 
 
-def structure(fetches):
+@functools.lru_cache(maxsize=256)  # an instance check costs more than all the rest
+def _is_leaf(kind):
+    return issubclass(kind, _LEAVES)
+
+
+def structure(fetches) -> collections.abc.Hashable:
     """Give what two equal requests have in common, as a hashable key.
 
     Containers count by what they hold, not by which they are: some hooks build a
@@ -44,9 +51,9 @@ def structure(fetches):
     Raises:
         CannotPlan: If a part is of a kind that a plan cannot stand for.
     """
-    if isinstance(fetches, _LEAVES):
+    kind: type = type(fetches)
+    if _is_leaf(kind):
         return id(fetches)
-    kind = type(fetches)
     if kind is str:
         return fetches
     if kind is list or issubclass(kind, tuple):
@@ -75,6 +82,7 @@ class Plan:
     Attributes:
         on_pool: Runs it on TensorFlow's threads; takes the feeds, gives raw values.
         on_caller: The same on the calling thread, with the same results.
+        results: Gives the dict of consumer to results that raw values stand for.
     """
 
     def __init__(self, session, wanted, flush, substitute=None):
@@ -94,9 +102,9 @@ class Plan:
         handler = session_lib._FetchHandler(session.graph, self._wanted, {})
         if handler._fetch_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
-        self._rebuild = handler._fetch_mapper.build_results
-        places = iter(range(len(handler.fetches())))
-        self._places = [None if is_op else next(places) for is_op in handler._ops]
+        self._graph = session.graph
+        self._names = [tensor.name for tensor in handler.fetches()]
+        self.results = self._recipe(handler)
         options = config_pb2.CallableOptions()
         if substitute is None:
             options.fetch.extend(tensor.name for tensor in handler.fetches())
@@ -128,11 +136,24 @@ class Plan:
         )
         return values
 
-    def results(self, values):
-        """Give the dict of consumer to results that raw `values` stand for."""
-        return self._rebuild(
-            [None if i is None else _owned(values[i]) for i in self._places]
-        )
+    def results_of(self, fetches):
+        """Give a function of raw values that gives what a part of the fetches asks."""
+        return self._recipe(session_lib._FetchHandler(self._graph, fetches, {}))
+
+    def places_of(self, names):
+        """Give where in the raw values those of the tensors called `names` are."""
+        return tuple(i for i, name in enumerate(self._names) if name in names)
+
+    def _recipe(self, handler):
+        """Give the function of raw values that gives what a fetch handler is for."""
+        found = iter([self._names.index(t.name) for t in handler.fetches()])
+        places = [None if is_op else next(found) for is_op in handler._ops]
+        rebuild = handler._fetch_mapper.build_results
+
+        def results(values):
+            return rebuild([None if i is None else _owned(values[i]) for i in places])
+
+        return results
 
 
 def _owned(value):
@@ -143,10 +164,10 @@ def _owned(value):
 
 
 def _callable(session, options):
-    compiled = session._make_callable_from_options(options)
     # _do_call turns an error into the one that Session.run raises, with the op's name
     # and where the program made it.
     do_call = session._do_call
+    compiled = do_call(session._make_callable_from_options, options)
     return lambda *feeds: do_call(compiled, *feeds)
 
 

@@ -17,7 +17,7 @@ class Steps:
     Args:
         session: `tf.compat.v1.Session` of this process.
         fused: `FusedSteps` in its graph.
-        global_step: The global step's variable.
+        global_step: `GlobalStep` of the session.
         loss: The tensor at whose NaN a run ends, or None.
         flush: `DenormalFlush` for the calling thread, or None.
         call: Calls a plan and gives the raw values, of (plan, steps, is_rest): whether
@@ -26,6 +26,7 @@ class Steps:
     Attributes:
         always: What every run is asked for, beside the rest: consumer to fetches.
         loss: As given.
+        trained: Gives the number of steps trained so far.
     """
 
     def __init__(self, session, fused, global_step, loss, flush, call):
@@ -35,15 +36,10 @@ class Steps:
         self._call = call
         self._known = {}
         self.loss = loss
-        self.always = {GLOBAL_STEP: global_step}
+        self.trained = global_step.trained
+        self.always = {GLOBAL_STEP: global_step.variable}
         if loss is not None:
             self.always[LOSS] = loss
-        self._trained = Plan(session, {GLOBAL_STEP: global_step}, flush)
-
-    def trained(self):
-        """Give the number of steps trained so far."""
-        plan = self._trained
-        return int(plan.results(plan.on_caller())[GLOBAL_STEP])
 
     def run(self, wanted, count, options, run_metadata):
         """Run `count` steps, or fewer if the loss becomes NaN.

@@ -3,6 +3,7 @@
 Every test runs on TensorFlow's session too: what it asserts is TensorFlow's contract.
 """
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -78,19 +79,33 @@ def test_a_placeholder_that_nobody_feeds_is_named_by_the_error(monitored):
     assert "You must feed a value for placeholder tensor 'missing'" in error.message
 
 
+def test_an_op_whose_kernel_cannot_be_made_is_named_by_the_error(monitored):
+    image = tf1.placeholder_with_default(np.zeros([1, 1, 1], np.uint8), [1, 1, 1])
+    encoded = tf.raw_ops.EncodePng(image=image, compression=10, name="encoded")
+    with monitored() as session:
+        for _ in range(2):
+            error = error_of(session, encoded)
+            assert type(error) is tf.errors.InvalidArgumentError
+            assert error.op is encoded.op
+            assert "compression should be in [-1,9], got 10" in error.message
+            assert "test_hooked_errors.py" in error.message  # where it was made
+
+
 def test_a_session_goes_on_after_an_error_that_the_program_catches(monitored):
-    bad = tf.debugging.check_numerics(1 / tf.Variable(0.0), "bad")
+    divisor = tf1.placeholder_with_default(0.0, [])
+    quotient = tf.debugging.check_numerics(1 / divisor, "not a number")
     add = counter()
-    hook = Raising("after_run", 3, ValueError("of a hook"))
+    error = ValueError("of a hook")
+    hook = Raising("after_run", 2, error)
     with monitored(hooks=[hook]) as session:
         assert session.run(add) == 1
-        assert error_of(session, [add.op, bad])
-        assert session.run(bad, {"truediv:0": 4.0}) == 4.0
+        error_of(session, quotient)
         with pytest.raises(ValueError, match="of a hook"):
             session.run(add)
-        assert session.run(tf1.train.get_global_step()) >= 2
+        assert session.run([add, quotient], {divisor: 4.0}) == [3, 0.25]
+        assert session.run(add) == 4
         assert not session.should_stop()
-    assert hook.ended == 1
+    assert (hook.ended, len(hook.sessions)) == (1, 1)
 
 
 def test_the_end_of_the_data_ends_the_session_cleanly(monitored):

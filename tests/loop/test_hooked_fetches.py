@@ -104,7 +104,6 @@ CASES = {
     "names": (lambda: [one().name, two().op.name], [ONE, None]),
     "resource variable": (lambda: tf1.Variable(1, use_resource=True), ONE),
     "reference variable": (lambda: tf1.Variable(1, use_resource=False), ONE),
-    "variable read": (lambda: tf1.Variable(1, use_resource=True).read_value(), ONE),
     "the same twice": (
         lambda: [x := two(), x, {"x": x}, x.name],
         [TWO, TWO, {"x": TWO}, TWO],
@@ -125,7 +124,6 @@ CASES = {
         [b"a", np.array([b"a", b"b"], object)],
     ),
     "no elements": (lambda: tf.zeros([0, 3]), np.zeros([0, 3], np.float32)),
-    "bool": (lambda: tf.constant([True]), np.array([True])),
 }
 
 

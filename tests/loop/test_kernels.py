@@ -109,7 +109,8 @@ def test_python_code_finds_no_graph_of_the_program_around_it(monitored):
     assert found == [6.0] * 50
 
 
-def test_functions_of_one_step_may_wait_for_each_other():
+@pytest.mark.timeout(60)
+def test_kernels_of_one_step_may_wait_for_each_other():
     area = data_flow_ops.StagingArea([tf.float32], capacity=1)
     put = area.put([tf.constant(1.0)])
     slow = tf.random.uniform([200, 200])

@@ -3,6 +3,7 @@
 import collections
 import gc
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -156,20 +157,19 @@ def test_an_equal_request_gets_the_same_plan():
         assert all(planner.plan(other) is not plan for other in others)
 
 
-def test_a_plan_outlives_what_the_program_lets_go_of():
+def test_a_plan_keeps_what_its_key_relies_on_when_the_program_lets_go():
     tensors()
+    leaf = tf.SparseTensor([[0, 0]], [1], [1, 1])
+    alive = weakref.ref(leaf)
+    fetches = [leaf]
     with tf1.Session() as session:
         planner = Planner(session, None)
-        fetches = [tf.SparseTensor([[0, 0]], [1], [1, 1])]
-        kept = planner.plan({"caller": fetches})
+        planner.plan({"caller": fetches})
+        del leaf
         fetches.clear()
         gc.collect()
-        # A new object could get the address, and the plan, of the one let go of.
-        fresh = [tf.SparseTensor([[0, 0]], [i], [1, 1]) for i in range(50)]
-        plans = [planner.plan({"caller": [each]}) for each in fresh]
-        assert kept not in plans
-        found = [plan.results(plan.on_pool())["caller"][0].values for plan in plans]
-    assert [values.tolist() for values in found] == [[i] for i in range(50)]
+        # Or else another object could get its address, and its plan.
+        assert alive() is not None
 
 
 def test_a_planner_makes_so_many_plans_and_no_more():

@@ -1,0 +1,35 @@
+"""Tells the launcher how far the training is."""
+
+import tensorflow as tf
+
+from estimator_runtime import options, reporting
+
+
+class ProgressHook(tf.compat.v1.train.SessionRunHook):
+    """Reports the global step with each sign of life, at the cost of a number kept.
+
+    Where a call of the session is one step, it also counts those of this task.
+    """
+
+    def begin(self):
+        """Find the global step; without one there is nothing to report."""
+        self._global_step = tf.compat.v1.train.get_global_step()
+        self._runs = 0
+        self._counts = options.current().steps_per_run == 1
+
+    def before_run(self, run_context):
+        """Ask for the global step, as other hooks do."""
+        if self._global_step is None:
+            return None
+        return tf.compat.v1.train.SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context, run_values):
+        """Keep the global step for the next report."""
+        if run_values.results is None:
+            return
+        self._runs += 1
+        here = {"steps_here": self._runs} if self._counts else {}
+        reporting.progress(step=int(run_values.results), **here)
+
+    def steps_until_due(self, global_step):
+        """Let any step do; see `loop.cadence`."""

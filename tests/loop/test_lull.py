@@ -1,0 +1,349 @@
+"""Steps at which no hook would do anything are run without calling any.
+
+What hooks do, and at which step, must be the same as with TensorFlow's session, which
+calls them at every step.
+"""
+
+import collections
+import math
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import training_util
+
+from estimator_runtime.loop.hooked import PlannedSession
+from estimator_runtime.loop.monitored import LoopSession
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Count the calls of hooks' after_run, by the name of their class."""
+    count = collections.Counter()
+    seen = PlannedSession._call_after_run
+
+    def counting(self, *args):
+        count.update(type(hook).__name__ for hook in self._hooks)
+        return seen(self, *args)
+
+    monkeypatch.setattr(PlannedSession, "_call_after_run", counting)
+    return count
+
+
+def step_op():
+    """Give an op that adds 1 to the global step, once hooks have read it."""
+    train.get_or_create_global_step()
+    return training_util._increment_global_step(1).op
+
+
+def steps_until_stop(session, step, limit=1000):
+    count = 0
+    while not session.should_stop():
+        session.run(step)
+        count += 1
+        assert count < limit
+    return count
+
+
+def test_hooks_are_called_where_they_are_due_and_at_the_step_after(calls, tmp_path):
+    step = step_op()
+    hook = train.SummarySaverHook(
+        save_steps=10, output_dir=str(tmp_path), summary_op=tf.constant(b"")
+    )
+    stop = train.StopAtStepHook(last_step=100)
+    with LoopSession(hooks=[hook, stop]) as session:
+        assert steps_until_stop(session, step) == 100
+    # The first two, those due (11, 21, ... 91, 100), and one after each.
+    assert calls["StopAtStepHook"] == 2 + 10 + 9
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])
+def test_training_stops_at_its_last_step(monitored, last):
+    step = step_op()
+    with monitored(hooks=[train.StopAtStepHook(last_step=last)]) as session:
+        assert steps_until_stop(session, step) == last
+
+
+def test_hooks_see_that_the_program_has_changed_the_global_step(monitored):
+    step = step_op()
+    with monitored(hooks=[train.StopAtStepHook(last_step=50)]) as session:
+        for _ in range(10):
+            session.run(step)
+        raw = session.run_step_fn(lambda step_context: step_context.session)
+        for _ in range(20):
+            raw.run(step)
+        assert steps_until_stop(session, step) == 20
+
+
+@pytest.mark.parametrize("bad", [2, 3, 4, 20])
+def test_a_loss_that_becomes_nan_is_seen_at_its_step(monitored, bad):
+    step = step_op()
+    global_step = train.get_global_step()
+    with tf.control_dependencies([step]):
+        is_bad = tf.equal(global_step.read_value(), bad)
+        loss = tf.where(is_bad, math.nan, 1.0)
+    hooks = [train.NanTensorHook(loss), train.StopAtStepHook(last_step=30)]
+    done = []
+    with (
+        pytest.raises(train.NanLossDuringTrainingError),
+        monitored(hooks=hooks) as session,
+    ):
+        while True:
+            done.append(session.run(loss))
+    assert done == [1.0] * (bad - 1)
+
+
+def test_a_loss_that_becomes_nan_may_stop_training_without_an_error(monitored):
+    step = step_op()
+    with tf.control_dependencies([step]):
+        is_bad = tf.equal(train.get_global_step().read_value(), 8)
+        loss = tf.where(is_bad, math.nan, 1.0)
+    hooks = [
+        train.NanTensorHook(loss, fail_on_nan_loss=False),
+        train.StopAtStepHook(last_step=30),
+    ]
+    with monitored(hooks=hooks) as session:
+        assert steps_until_stop(session, loss) == 8
+
+
+def test_logging_goes_by_the_steps_of_its_own_count(monitored, caplog):
+    caplog.set_level("INFO", logger="tensorflow")
+    step = step_op()
+    value = tf.identity(train.get_global_step(), name="value")
+    hooks = [
+        train.LoggingTensorHook({"value": value}, every_n_iter=7),
+        train.StopAtStepHook(last_step=30),
+    ]
+    with monitored(hooks=hooks) as session:
+        steps_until_stop(session, step)
+    lines = [m for m in caplog.messages if m.startswith("value = ")]
+    assert len(lines) == 5  # after the steps 1, 8, 15, 22 and 29
+
+
+def test_a_request_for_something_else_is_seen_and_the_count_goes_on(monitored, caplog):
+    caplog.set_level("INFO", logger="tensorflow")
+    step, other = step_op(), tf.constant(3)
+    hooks = [
+        train.LoggingTensorHook({"value": other}, every_n_iter=10),
+        train.StopAtStepHook(last_step=30),
+    ]
+    with monitored(hooks=hooks) as session:
+        for _ in range(6):
+            session.run(step)
+        assert [session.run(other) for _ in range(4)] == [3] * 4  # count as well
+        session.run(step)
+        session.run(step)
+    # After the runs 1 and 11.
+    assert len([m for m in caplog.messages if m.startswith("value = ")]) == 2
+
+
+def test_a_hook_that_goes_by_the_clock_is_called_once_its_time_has_come(
+    monitored, monkeypatch, tmp_path
+):
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver(max_to_keep=99))
+    hook = train.CheckpointSaverHook(str(tmp_path), save_secs=60)
+    hooks = [hook, train.StopAtStepHook(last_step=30)]
+    with monitored(hooks=hooks) as session:
+        for _ in range(10):
+            session.run(step)
+        now[0] += 61
+        for _ in range(20):
+            session.run(step)
+    saved = train.get_checkpoint_state(tmp_path).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "11", "30"]
+
+
+def test_a_users_hook_is_called_at_every_step(monitored):
+    class Counting(train.SessionRunHook):
+        count = 0
+
+        def after_run(self, run_context, run_values):
+            self.count += 1
+
+    step = step_op()
+    hook = Counting()
+    hooks = [hook, train.StopAtStepHook(last_step=30)]
+    with monitored(hooks=hooks) as session:
+        steps_until_stop(session, step)
+    assert hook.count == 30
+
+
+def test_the_end_of_the_data_ends_training_as_ever(monitored):
+    data = tf.data.Dataset.range(7)
+    value = tf1.data.make_one_shot_iterator(data).get_next()
+    with tf.control_dependencies([value]):
+        step = step_op()
+    hooks = [train.StopAtStepHook(last_step=30)]
+    with monitored(hooks=hooks) as session:
+        values = []
+        while not session.should_stop():
+            values.append(session.run([value, step])[0])
+    assert values == list(range(7))
+
+
+def test_hooks_without_a_global_step_to_read_are_called_at_every_step(calls):
+    step = step_op()
+    hook = train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=5)
+    with LoopSession(hooks=[hook]) as session:
+        for _ in range(20):
+            session.run(step)
+    assert calls["LoggingTensorHook"] == 20
+
+
+def lines(caplog, start="value = "):
+    return [m.partition(" (")[0] for m in caplog.messages if m.startswith(start)]
+
+
+def counting_logger(**timing):
+    """Give a hook that logs how often its tensor has been computed."""
+    count = tf.Variable(0, use_resource=True, collections=["local_variables"])
+    return train.LoggingTensorHook({"value": count.assign_add(1)}, **timing)
+
+
+@pytest.fixture
+def info(caplog):
+    caplog.set_level("INFO", logger="tensorflow")
+    return caplog
+
+
+def test_what_a_hook_fetches_is_computed_only_where_it_is_due(monitored, info):
+    step, fed = step_op(), tf1.placeholder_with_default(0, [])
+    hooks = [counting_logger(every_n_iter=10), train.StopAtStepHook(last_step=40)]
+    with monitored(hooks=hooks) as session:
+        for i in range(40):
+            feeds = {fed: i} if i % 10 in (7, 9) else None  # fed, just before due ones
+            session.run(step, feeds)
+    assert lines(info) == ["value = 1", "value = 2", "value = 3", "value = 4"]
+
+
+def test_a_hook_given_twice_acts_as_with_tensorflow(monitored, info):
+    step = step_op()
+    logger = train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=10)
+    with monitored(hooks=[logger, logger, train.StopAtStepHook(30)]) as session:
+        steps_until_stop(session, step)
+    assert len(lines(info)) == 10  # it counts each step twice
+
+
+class EveryFifth:
+    """A timer of the program's own."""
+
+    def reset(self):
+        self.last = None
+
+    def should_trigger_for_step(self, step):
+        return step % 5 == 0
+
+    def update_last_triggered_step(self, step):
+        return None, None
+
+    def last_triggered_step(self):
+        return None
+
+
+def test_a_timer_of_the_programs_own_is_asked_at_every_step(monitored, info):
+    step = step_op()
+    logger = train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=10)
+    logger._timer = EveryFifth()
+    with monitored(hooks=[logger, train.StopAtStepHook(last_step=30)]) as session:
+        steps_until_stop(session, step)
+    assert len(lines(info)) == 6
+
+
+def test_a_variable_that_becomes_nan_is_seen_at_its_step(monitored):
+    step = step_op()
+    watched = tf.Variable(1.0, use_resource=True)
+    with tf.control_dependencies([step]):
+        is_bad = tf.greater_equal(train.get_global_step().read_value(), 8)
+        change = watched.assign(tf.where(is_bad, math.nan, 1.0)).op
+    hooks = [train.NanTensorHook(watched), train.StopAtStepHook(last_step=40)]
+    done = []
+    with (
+        pytest.raises(train.NanLossDuringTrainingError),
+        monitored(hooks=hooks) as session,
+    ):
+        while True:
+            session.run(change)
+            done.append(1)
+    assert len(done) in (7, 8)  # whether it is read before or after the change
+
+
+def test_a_variable_that_only_bears_the_name_of_a_global_step_is_none(monitored):
+    step = tf1.Variable(0, name="global_step", trainable=False).assign_add(1).op
+    value = tf.constant(1.0)
+    hooks = [train.NanTensorHook(value), train.LoggingTensorHook([value], 5)]
+    with monitored(hooks=hooks) as session:
+        for _ in range(10):
+            session.run(step)
+        assert not session.should_stop()
+
+
+def test_a_hook_without_methods_of_its_class_is_called_at_every_step(monitored):
+    class Proxy:
+        def __init__(self, hook):
+            self.hook = hook
+
+        def __getattr__(self, name):
+            return getattr(self.hook, name)
+
+    step = step_op()
+    with monitored(hooks=[Proxy(train.StopAtStepHook(last_step=9))]) as session:
+        assert steps_until_stop(session, step) == 9
+
+
+def test_a_checkpoint_whose_time_comes_in_a_step_is_of_that_step(
+    monitored, monkeypatch, tmp_path
+):
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    def work(step):
+        now[0] += 61 if step == 12 else 0
+        return step
+
+    add = step_op()
+    with tf.control_dependencies([add]):
+        value = train.get_global_step().read_value()
+    worked = tf.numpy_function(work, [value], tf.int64)
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver(max_to_keep=99))
+    hook = train.CheckpointSaverHook(str(tmp_path), save_secs=60)
+    with monitored(hooks=[hook, train.StopAtStepHook(last_step=30)]) as session:
+        steps_until_stop(session, worked)
+    saved = train.get_checkpoint_state(tmp_path).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "12", "30"]
+
+
+def test_steps_are_counted_also_when_the_session_is_lost(monitored, info):
+    step = step_op()
+    logger = train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=10)
+    with monitored(hooks=[logger, train.StopAtStepHook(last_step=100)]) as session:
+        for _ in range(6):
+            session.run(step)
+        with session._coordinated_creator.coord.stop_on_exception():
+            raise tf.errors.AbortedError(None, None, "lost")
+        assert not session.should_stop()  # and makes a new session
+        for _ in range(5):
+            session.run(step)
+    assert len(lines(info)) == 2  # after the runs 1 and 11
+
+
+def test_a_session_closed_by_the_program_is_said_to_be_closed(monitored):
+    step = step_op()
+    with (
+        pytest.raises(RuntimeError, match="Attempted to use a closed Session"),
+        monitored(hooks=[train.StopAtStepHook(last_step=100)]) as session,
+    ):
+        for _ in range(6):
+            session.run(step)
+        session._coordinated_creator.tf_sess.close()
+        session.run(step)
