@@ -11,6 +11,13 @@ def _no_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _no_inheritance(monkeypatch):
+    """Let the processes that a test starts be plain python, if it says no more."""
+    monkeypatch.delenv("ESTIMATOR_RUNTIME_CHILDREN", raising=False)
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_AUTO", "0")
+
+
 @pytest.fixture
 def set_tf_config(monkeypatch):
     """Give a function that puts an object, or any text, into TF_CONFIG."""

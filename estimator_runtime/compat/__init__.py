@@ -6,9 +6,10 @@ module it is about, so a program may still set TensorFlow's environment variable
 before its own `import tensorflow`, and pays nothing if it never comes to that.
 """
 
+import os
 import threading
 
-from estimator_runtime.compat import keras, patch, versions
+from estimator_runtime.compat import children, keras, patch, versions
 from estimator_runtime.compat.patches import PATCHES
 
 _lock = threading.RLock()
@@ -18,7 +19,8 @@ _installed = False
 def install():
     """Make `tf.estimator` work in this process, and put the runtime behind it.
 
-    Call it before or after `import tensorflow`; calling it again does nothing.
+    Call it before or after `import tensorflow`; calling it again does nothing. The
+    processes that this one starts get it too, if they run the same Python.
 
     Raises:
         CompatibilityError: If TensorFlow is missing or older than 2.15, if
@@ -34,4 +36,5 @@ def install():
         for each in PATCHES:
             if each.applies_to(tensorflow) and not patch.is_scheduled(each):
                 patch.schedule(each)
+        children.arm_environment(os.environ)
         _installed = True

@@ -15,7 +15,6 @@ calls a function once per task or once per job, inside a worker context that say
 which task it is and which session target to use.
 """
 
-import copy
 import logging
 
 from tensorflow.python.distribute import (
@@ -24,6 +23,8 @@ from tensorflow.python.distribute import (
     multi_worker_util,
 )
 from tensorflow.python.training import server_lib
+
+from estimator_runtime.compat.coordinated_task import replica_of
 
 _logger = logging.getLogger(__name__)
 _Mode = distribute_coordinator.CoordinatorMode
@@ -99,7 +100,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
         raise ValueError("Distribute coordinator mode is not specified in `RunConfig`.")
 
     def train(strategy):
-        replica = _replica(estimator, train=strategy)
+        replica = replica_of(estimator, train=strategy)
         context = distribute_coordinator_context.get_current_worker_context()
         # A standalone client trains all tasks from one process: hooks belong to the
         # graph of one of them.
@@ -111,7 +112,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
         )
 
     def evaluate(strategy):
-        replica = _replica(estimator, evaluate=strategy)
+        replica = replica_of(estimator, evaluate=strategy)
         executor_cls(replica, train_spec, eval_spec)._start_continuous_evaluation()
 
     distribute_coordinator.run_distribute_coordinator(
@@ -145,7 +146,7 @@ def estimator_train(estimator, train_distributed_fn, hooks):
     cluster = _standalone_cluster(estimator.config, strategy, "Estimator.train")
 
     def train(strategy):
-        replica = _replica(estimator, train=strategy)
+        replica = replica_of(estimator, train=strategy)
         train_distributed_fn(replica, strategy, _chief_only(hooks))
         return replica
 
@@ -167,7 +168,7 @@ def estimator_evaluate(estimator, evaluate_distributed_fn, hooks):
     cluster = _standalone_cluster(estimator.config, strategy, "Estimator.evaluate")
 
     def evaluate(strategy):
-        replica = _replica(estimator, evaluate=strategy)
+        replica = replica_of(estimator, evaluate=strategy)
         return evaluate_distributed_fn(replica, strategy, _chief_only(hooks))
 
     return distribute_coordinator.run_distribute_coordinator(
@@ -191,56 +192,6 @@ def _take_strategies(config):
                 "not both; leave one of them out"
             )
         setattr(config, f"_{name}", strategy)
-
-
-def _replica(estimator, train=None, evaluate=None):
-    """Copy `estimator` for the task that the current worker context describes."""
-    replica = copy.deepcopy(estimator)
-    config = replica._config
-    if train is not None:
-        config._train_distribute = replica._train_distribution = train
-    if evaluate is not None:
-        config._eval_distribute = replica._eval_distribution = evaluate
-    _take_task(config, distribute_coordinator_context.get_current_worker_context())
-    # The copy runs inside the coordinator: it must not start another one.
-    config._distribute_coordinator_mode = None
-    return replica
-
-
-def _take_task(config, context):
-    """Set the cluster properties of `config` to those of a worker context."""
-    cluster = context.cluster_spec
-    config._service = None
-    config._task_type = context.task_type
-    config._task_id = context.task_id
-    config._master = config._evaluation_master = context.master_target
-    config._is_chief = context.is_chief
-    config._cluster_spec = cluster
-    config._num_ps_replicas = 0
-    config._num_worker_replicas = 1
-    config._global_id_in_cluster = 0
-    if not cluster:
-        return
-    if context.task_type == "evaluator":
-        # It reads checkpoints and knows nobody.
-        config._cluster_spec = server_lib.ClusterSpec({})
-        config._num_worker_replicas = 0
-        config._global_id_in_cluster = None
-        return
-    sizes = {job: len(cluster.job_tasks(job)) for job in cluster.jobs}
-    config._num_ps_replicas = sizes.get("ps", 0)
-    config._num_worker_replicas = sizes.get("worker", 0) + sizes.get("chief", 0)
-    if context.task_type:
-        config._global_id_in_cluster = context.task_id + sum(
-            sizes[job] for job in _jobs_before(context.task_type, sizes)
-        )
-
-
-def _jobs_before(task_type, jobs):
-    """Give the jobs numbered before `task_type`: chief first, ps last, else a to z."""
-    rank = {"chief": 0, "ps": 2}
-    order = sorted(jobs, key=lambda job: (rank.get(job, 1), job))
-    return order[: order.index(task_type)]
 
 
 def _chief_only(hooks):

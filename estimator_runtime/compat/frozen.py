@@ -13,6 +13,9 @@ _PACKAGE = "tensorflow_estimator.python.estimator"
 _OBJECTS = {
     "StockRunConfig": ("run_config", "RunConfig"),
     "default_session_config": ("run_config", "get_default_session_config"),
+    "StockTrainingExecutor": ("training", "_TrainingExecutor"),
+    "assert_eval_spec": ("training", "_assert_eval_spec"),
+    "is_google_env": ("training", "_is_google_env"),
     "stock_train_and_evaluate": ("training", "train_and_evaluate"),
 }
 

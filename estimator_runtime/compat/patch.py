@@ -8,6 +8,7 @@ from types import ModuleType
 _logger = logging.getLogger(__name__)
 _scheduled: set[str] = set()
 _applied: list[str] = []
+_unneeded: set[str] = set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class Patch:
         apply: Called once with that module.
         since: First TensorFlow (major, minor) that needs it.
         until: First TensorFlow that does not need it any more, or None.
+        needed: Asked when the patch is due, for what the version does not tell.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Patch:
     apply: Callable[[ModuleType], None]
     since: tuple[int, int] = (2, 15)
     until: tuple[int, int] | None = None
+    needed: Callable[[], bool] = lambda: True
 
     def applies_to(self, version):
         """Tell whether TensorFlow `version`, as (major, minor), needs this."""
@@ -40,6 +43,9 @@ def schedule(patch):
     import wrapt  # here, so that --help and the version checks do without it
 
     def apply(module):
+        if not patch.needed():
+            _unneeded.add(patch.name)
+            return
         patch.apply(module)
         _applied.append(patch.name)
         _logger.debug("applied %s: %s", patch.name, patch.reason)
@@ -56,3 +62,21 @@ def is_scheduled(patch):
 def applied():
     """Give the names of the patches applied so far, in order."""
     return tuple(_applied)
+
+
+def state(patch, version):
+    """Say what became of a patch in this process.
+
+    Args:
+        patch: The patch.
+        version: TensorFlow's, as (major, minor).
+
+    Returns:
+        "applied", "waiting for MODULE" (to be imported), "not scheduled" (nobody has
+        called `install()`), or "not needed" with these packages.
+    """
+    if patch.name in _applied:
+        return "applied"
+    if patch.name in _unneeded or not patch.applies_to(version):
+        return "not needed"
+    return f"waiting for {patch.after}" if is_scheduled(patch) else "not scheduled"

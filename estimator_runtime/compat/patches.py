@@ -12,14 +12,20 @@ from estimator_runtime.compat.patch import Patch
 def _late(reference):
     module_name, function = reference.split(":")
 
-    def apply(module):
+    def call(*args):
         owner = importlib.import_module(f"estimator_runtime.compat.{module_name}")
-        getattr(owner, function)(module)
+        return getattr(owner, function)(*args)
 
-    return apply
+    return call
 
 
 PATCHES = (
+    Patch(
+        name="spawned children",
+        reason="a child of multiprocessing starts as a bare interpreter",
+        after="multiprocessing.spawn",
+        apply=_late("children:arm_spawn"),
+    ),
     Patch(
         name="estimator export names",
         reason="tf_export no longer knows the API name the frozen package exports to",
@@ -49,6 +55,32 @@ PATCHES = (
         apply=_late("api:provide_estimator"),
     ),
     Patch(
+        name="tensorflow.python.estimator",
+        reason="old programs import it; 2.15 has only copies of it, newer have none",
+        after="tensorflow",
+        apply=_late("old_names:provide"),
+    ),
+    Patch(
+        name="protobuf's float_format",
+        reason="TensorFlow up to 2.20 passes an argument that protobuf 7 dropped",
+        after="tensorflow",
+        until=(2, 21),
+        needed=_late("text_format:lacks_float_format"),
+        apply=_late("text_format:drop_float_format"),
+    ),
+    Patch(
+        name="evaluator of a multi-worker strategy",
+        reason="it checks the health of peers it has not, and cannot be copied for it",
+        after="tensorflow",
+        apply=_late("strategies:skip_health_checks_of_evaluators"),
+    ),
+    Patch(
+        name="ps of a multi-worker strategy",
+        reason="a ps that has nothing to do fails for ever, and its job with it",
+        after="tensorflow",
+        apply=_late("strategies:refuse_parameter_servers"),
+    ),
+    Patch(
         name="Keras loaders",
         reason="TensorFlow's Keras loaders recurse and hang when threads race to them",
         after="tensorflow_estimator",
@@ -62,10 +94,28 @@ PATCHES = (
         apply=_late("seeds:patch_estimator"),
     ),
     Patch(
+        name="new-style optimizers",
+        reason="canned Estimators refuse the optimizers that tf.keras.optimizers names",
+        after="tensorflow_estimator",
+        apply=_late("optimizers:patch_canned"),
+    ),
+    Patch(
         name="training options",
         reason="the frozen Estimator passes only TensorFlow's arguments to its session",
         after="tensorflow_estimator",
         apply=_late("carrier:patch_estimator"),
+    ),
+    Patch(
+        name="verified checkpoints",
+        reason="Estimator.train takes a lost or damaged checkpoint for step 0",
+        after="tensorflow_estimator",
+        apply=_late("verified:patch_estimator"),
+    ),
+    Patch(
+        name="recovery wait",
+        reason="a worker looks only every 30 s whether the chief is ready",
+        after="tensorflow_estimator",
+        apply=_late("recovery:patch_session_manager"),
     ),
     Patch(
         name="the seam",

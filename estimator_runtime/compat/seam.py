@@ -52,7 +52,9 @@ def replaces(module_name):
 def _holders():
     """Give the modules that may hold a frozen object under another name."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == _FROZEN_PACKAGE and module is not None:
+        is_copy = name.startswith("tensorflow.python.estimator.")  # on 2.15, stock's
+        is_frozen = name.partition(".")[0] == _FROZEN_PACKAGE
+        if (is_frozen or is_copy) and module is not None:
             yield module
     # tf.estimator and its like copy the names of the module they stand for.
     for name in ("tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2"):

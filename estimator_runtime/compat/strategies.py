@@ -1,6 +1,14 @@
 """Strategies that were made for eager execution, used in an Estimator's session."""
 
-from tensorflow.python.distribute import cross_device_ops, mirrored_strategy
+import functools
+
+from tensorflow.python.distribute import (
+    collective_all_reduce_strategy,
+    cross_device_ops,
+    mirrored_strategy,
+)
+
+from estimator_runtime.errors import ConfigError
 
 
 def adapt(*distribution_strategies):
@@ -34,3 +42,43 @@ def _rings(extended):
         and isinstance(extended._collective_ops, cross_device_ops.CollectiveAllReduce)
         and any("gpu" not in device.lower() for device in extended._devices)
     )
+
+
+def skip_health_checks_of_evaluators(_module):
+    """Let a MultiWorkerMirroredStrategy be copied in an evaluator.
+
+    An Estimator copies its config, and with it the strategy. In a trainer the
+    coordination service watches the peers; an evaluator has none of it, and no peers
+    either, but starts a thread to check them, with which the strategy "cannot be deep
+    copied" (collective_all_reduce_strategy.py).
+    """
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    original = extended._start_check_health_thread
+
+    @functools.wraps(original)
+    def start_check_health_thread(self):
+        if self._task_type != "evaluator":
+            original(self)
+
+    extended._start_check_health_thread = start_check_health_thread
+
+
+def refuse_parameter_servers(_module):
+    """Let a MultiWorkerMirroredStrategy say that it has no use for a ps.
+
+    TensorFlow starts to train without it, and fails, each time it is started, in it.
+    """
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    original = extended._initialize_multi_worker
+
+    @functools.wraps(original)
+    def initialize_multi_worker(self, cluster_resolver):
+        if "ps" in cluster_resolver.cluster_spec().as_dict():
+            raise ConfigError(
+                "TF_CONFIG: cluster has the job 'ps', and MultiWorkerMirroredStrategy "
+                "keeps all variables in its workers; leave it out (--ps, for a job of "
+                "`estimator-runtime run`), or use another strategy"
+            )
+        return original(self, cluster_resolver)
+
+    extended._initialize_multi_worker = initialize_multi_worker

@@ -30,7 +30,7 @@ def check_installed():
             tensorflow-estimator is missing or not 2.15.0, or if tf-keras is
             missing on TensorFlow >= 2.16.
     """
-    text = _tensorflow_version()
+    text = tensorflow_version()
     version = parse(text)
     if version < OLDEST:
         raise CompatibilityError(
@@ -64,7 +64,12 @@ def parse(text):
     return int(match[1]), int(match[2])
 
 
-def _tensorflow_version():
+def tensorflow_version():
+    """Give the version of the TensorFlow that is imported, or would be, as text.
+
+    Raises:
+        CompatibilityError: If there is none, or none that says its version.
+    """
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"].__version__
     if importlib.util.find_spec("tensorflow") is None:

@@ -1,0 +1,48 @@
+"""`tensorflow.python.estimator`, the name of the frozen package up to TensorFlow 1.13.
+
+TensorFlow 2.15 still ships thirty modules under it, each a copy of the frozen module's
+names: what a program patches in a copy has no effect. Newer ones ship none. Here each
+old name is the frozen module itself, on every TensorFlow.
+"""
+
+import importlib.util
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+
+_OLD = "tensorflow.python.estimator"
+_FROZEN = "tensorflow_estimator.python.estimator"
+# Under both, as `from package import keras` goes by the name that the package has.
+_RENAMED = {f"{package}.keras": f"{_FROZEN}.keras_lib" for package in (_OLD, _FROZEN)}
+
+
+def provide(_module):
+    """Let `import tensorflow.python.estimator...` find the frozen package's modules."""
+    # First, or the folder of the frozen package, which is where the old name leads,
+    # would be searched for submodules, and each loaded a second time.
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname in _RENAMED:
+            frozen = _RENAMED[fullname]
+        elif fullname == _OLD or fullname.startswith(f"{_OLD}."):
+            frozen = _FROZEN + fullname.removeprefix(_OLD)
+        else:
+            return None
+        try:
+            found = importlib.util.find_spec(frozen)
+        except ModuleNotFoundError:  # no such parent
+            found = None
+        return found and ModuleSpec(fullname, _Alias(frozen))
+
+
+class _Alias(Loader):
+    """Puts the module of another name in the place of the one to be loaded."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def exec_module(self, module):
+        sys.modules[module.__name__] = importlib.import_module(self._name)

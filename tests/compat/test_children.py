@@ -1,0 +1,111 @@
+"""Processes that a program starts have the runtime as it has, however it starts them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CHILD = """
+import tensorflow as tf
+import estimator_runtime as er
+print("child", tf.estimator.RunConfig is er.RunConfig)
+"""
+PARENTS = {
+    "subprocess": """
+import subprocess, sys
+subprocess.run([sys.executable, "-W", "ignore", "child.py"], check=True)
+""",
+    "subprocess with a variable more": """
+import os, subprocess, sys
+environ = {**os.environ, "TASK": "1"}
+subprocess.run([sys.executable, "-W", "ignore", "child.py"], env=environ, check=True)
+""",
+    "a shell": """
+import os, sys
+os.system(sys.executable + " -W ignore child.py")
+""",
+    "fork": """
+import os
+pid = os.fork()
+if not pid:
+    import child
+    os._exit(0)
+os.waitpid(pid, 0)
+""",
+    "spawn": """
+import multiprocessing
+def work():
+    import child
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+""",
+    "a child of a child": """
+import subprocess, sys
+line = "import subprocess, sys; subprocess.run([sys.executable, '-W', 'ignore', 'child.py'])"
+subprocess.run([sys.executable, "-c", line], check=True)
+""",
+}
+
+
+def run(*command, cwd, **variables):
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *command],
+        cwd=cwd,
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("way", PARENTS)
+def test_the_children_of_a_script_under_run_have_estimators(tmp_path, way):
+    (tmp_path / "child.py").write_text(CHILD)
+    (tmp_path / "parent.py").write_text(PARENTS[way])
+    done = run("-m", "estimator_runtime", "run", "parent.py", cwd=tmp_path)
+    assert done.stdout.strip() == "child True", done.stderr
+
+
+def test_the_children_of_a_script_that_calls_install_have_estimators(tmp_path):
+    (tmp_path / "child.py").write_text(CHILD)
+    (tmp_path / "parent.py").write_text(
+        "import estimator_runtime; estimator_runtime.install()" + PARENTS["subprocess"]
+    )
+    done = run("parent.py", cwd=tmp_path)
+    assert done.stdout.strip() == "child True", done.stderr
+
+
+def test_a_child_sees_its_own_folders_and_the_environments_own_sitecustomize(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("print('own')")
+    (tmp_path / "child.py").write_text("import sys; print(sys.path)")
+    (tmp_path / "parent.py").write_text(PARENTS["subprocess"])
+    path = os.pathsep.join(
+        filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")])
+    )
+    plain = run("parent.py", cwd=tmp_path, PYTHONPATH=path)
+    ours = run(
+        "-m", "estimator_runtime", "run", "parent.py", cwd=tmp_path, PYTHONPATH=path
+    )
+    assert plain.stdout.startswith("own\nown\n[")
+    assert ours.stdout == plain.stdout
+
+
+def test_another_python_is_left_alone(tmp_path):
+    done = run(
+        "-c",
+        "import os, estimator_runtime as er; er.install();"
+        "os.environ['ESTIMATOR_RUNTIME_CHILDREN'] = '/another/python';"
+        "import subprocess, sys;"
+        "subprocess.run([sys.executable, '-c', 'import sys; print(sys.meta_path)'])",
+        cwd=tmp_path,
+    )
+    assert "_frozen_importlib" in done.stdout and "_Watcher" not in done.stdout

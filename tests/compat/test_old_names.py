@@ -1,0 +1,96 @@
+"""Programs written for tensorflow.python.estimator, by that road and others at once."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import estimator_runtime
+
+estimator_runtime.install()
+
+# The modules that the wheel of TensorFlow 2.15 has under tensorflow/python/estimator.
+NAMES = """
+canned canned.baseline canned.dnn canned.dnn_linear_combined canned.head canned.linear
+canned.metric_keys canned.optimizers canned.parsing_utils canned.prediction_keys
+estimator estimator_lib export export.export export.export_lib export.export_output
+exporter gc inputs inputs.inputs inputs.numpy_io inputs.pandas_io inputs.queues
+inputs.queues.feeding_functions inputs.queues.feeding_queue_runner model_fn run_config
+training util
+""".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_old_name_is_the_frozen_module_itself(name):
+    frozen = importlib.import_module(f"tensorflow_estimator.python.estimator.{name}")
+    spec = frozen.__spec__
+    old = importlib.import_module(f"tensorflow.python.estimator.{name}")
+    assert old is frozen
+    assert frozen.__spec__ is spec and spec.name == frozen.__name__
+
+
+def test_the_one_module_that_was_renamed_is_found_by_its_old_name():
+    from tensorflow.python.estimator import keras
+    from tensorflow_estimator.python.estimator import keras_lib
+
+    assert keras is keras_lib
+
+
+def test_private_names_pass_through():
+    from tensorflow.python.estimator.canned.head import _Head
+    from tensorflow.python.estimator.exporter import _SavedModelExporter
+    from tensorflow.python.estimator.training import _assert_eval_spec
+
+    assert [each.__module__ for each in (_Head, _SavedModelExporter, _assert_eval_spec)] == [
+        "tensorflow_estimator.python.estimator.canned.head",
+        "tensorflow_estimator.python.estimator.exporter",
+        "tensorflow_estimator.python.estimator.training",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.more", "canned.nothing"])
+def test_a_name_that_never_was_is_missing_under_its_own_name(name):
+    with pytest.raises(ModuleNotFoundError, match=f"'tensorflow.python.estimator.{name.split('.more')[0]}'"):  # fmt: skip
+        importlib.import_module(f"tensorflow.python.estimator.{name}")
+
+
+@pytest.mark.parametrize(
+    "first_line",
+    [
+        "from tensorflow.python.estimator import run_config",
+        "import tensorflow.python.estimator.estimator",
+        "from tensorflow.python.estimator.canned import head",
+        "from tensorflow.python.distribute import estimator_training",
+        "import tensorflow_estimator",
+        "from tensorflow_estimator.python.estimator import training",
+        "from tensorflow import estimator",
+        "from tensorflow.compat.v1 import estimator",
+        "import tensorflow.compat.v1 as tf; tf.estimator",
+        "import tensorflow.estimator",
+        "from tensorflow.keras import layers",
+    ],
+)
+def test_whichever_name_comes_first_there_is_one_class_for_all(first_line):
+    program = f"""
+import estimator_runtime as er
+er.install()
+{first_line}
+import tensorflow as tf
+from tensorflow.python.estimator.run_config import RunConfig
+from tensorflow.python.estimator.estimator import Estimator
+from tensorflow.python.estimator import training
+training._DELAY_SECS_PER_WORKER = 0
+from tensorflow_estimator.python.estimator import estimator, training
+assert training._DELAY_SECS_PER_WORKER == 0
+assert RunConfig is er.RunConfig is tf.estimator.RunConfig
+assert Estimator is estimator.Estimator is tf.compat.v1.estimator.Estimator
+print("ok")
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr

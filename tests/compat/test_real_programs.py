@@ -1,0 +1,189 @@
+"""What third-party programs do with Estimators beside calling them, each in small."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+
+er.install()
+
+DATA = np.linspace(0, 1, 32, dtype=np.float32).reshape(16, 2)
+
+
+def input_fn(params=None):
+    batch = (params or {}).get("batch_size", 16)
+    data = tf.data.Dataset.from_tensor_slices(({"x": DATA}, DATA.sum(1)))
+    return data.repeat().batch(batch, drop_remainder=True)
+
+
+def model_fn(features, labels, mode):
+    prediction = tf.compat.v1.layers.dense(features["x"], 1)[:, 0]
+    loss = labels if labels is None else tf.reduce_mean((prediction - labels) ** 2)
+    step = tf.compat.v1.train.get_global_step()
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    return tf.estimator.EstimatorSpec(
+        mode,
+        predictions={"y": prediction},
+        loss=loss,
+        train_op=None if loss is None else optimizer.minimize(loss, step),
+    )
+
+
+def test_a_tpu_estimator_trains_evaluates_and_predicts_without_a_tpu(tmp_path):
+    tpu = tf.compat.v1.estimator.tpu
+
+    def tpu_model_fn(features, labels, mode, params):
+        spec = model_fn(features, labels, mode)
+        return tpu.TPUEstimatorSpec(
+            mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op
+        )
+
+    estimator = tpu.TPUEstimator(
+        tpu_model_fn,
+        use_tpu=False,
+        config=tpu.RunConfig(model_dir=str(tmp_path)),
+        train_batch_size=16,
+        eval_batch_size=16,
+        predict_batch_size=16,
+    )
+    estimator.train(input_fn, steps=20)
+    assert estimator.evaluate(input_fn, steps=1)["global_step"] == 20
+    assert len([each for each, _ in zip(estimator.predict(input_fn), DATA)]) == 16  # noqa: B905
+
+
+@pytest.mark.parametrize("road", ["tf.keras", "tf.compat.v1.keras"])
+def test_a_keras_model_becomes_an_estimator_by_either_name(road, tmp_path):
+    keras = {"tf.keras": tf.keras, "tf.compat.v1.keras": tf.compat.v1.keras}[road]
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Input([2], name="x"), tf.keras.layers.Dense(1)]
+    )
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    estimator = keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
+    assert isinstance(estimator, tf.compat.v1.estimator.Estimator)
+    assert estimator.train(input_fn, steps=3).evaluate(input_fn, 1)["global_step"] == 3
+
+
+def test_a_member_that_stock_protects_is_overridden_once_its_guard_is_patched_away(
+    monkeypatch, tmp_path
+):
+    from tensorflow_estimator.python.estimator import estimator as frozen
+
+    class Own(tf.compat.v1.estimator.Estimator):
+        def evaluate(self, *args, **kwargs):
+            return {"own": 1}
+
+    with pytest.raises(ValueError, match="cannot override"):
+        Own(model_fn, str(tmp_path))
+    monkeypatch.setattr(
+        frozen.Estimator, "_assert_members_are_not_overridden", lambda self: None
+    )
+    own = Own(model_fn, str(tmp_path)).train(input_fn, steps=2)
+    assert own.evaluate(input_fn) == {"own": 1}
+
+
+def test_a_program_replaces_the_executor_and_train_and_evaluate_uses_it(
+    monkeypatch, tmp_path
+):
+    from tensorflow.python.estimator import training
+
+    seen = []
+
+    class Executor(training._TrainingExecutor):
+        def run(self):
+            seen.append(type(self).__name__)
+            return super().run()
+
+    monkeypatch.setattr(training, "_TrainingExecutor", Executor)
+    metrics, _ = tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(model_fn, str(tmp_path)),
+        tf.estimator.TrainSpec(input_fn, max_steps=3),
+        tf.estimator.EvalSpec(input_fn, steps=1),
+    )
+    assert (seen, metrics["global_step"]) == (["Executor"], 3)
+
+
+def test_what_the_runtime_replaced_survives_being_patched(monkeypatch, tmp_path):
+    from tensorflow_estimator.python.estimator import run_config
+
+    class Own(run_config.RunConfig):
+        pass
+
+    monkeypatch.setattr(run_config, "RunConfig", Own)
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    assert type(estimator.config) is Own and isinstance(estimator.config, er.RunConfig)
+    assert estimator.train(input_fn, steps=1).latest_checkpoint().endswith("ckpt-1")
+
+
+def test_the_roles_of_old_clusters_are_known(set_tf_config):
+    cluster = {"master": ["host0:1"], "worker": ["host1:1"], "ps": ["host2:1"]}
+    task = {"type": "master", "index": 0}
+    set_tf_config({"cluster": cluster, "task": task, "environment": "cloud"})
+    config = tf.estimator.RunConfig()
+    assert (config.task_type, config.is_chief, config.num_worker_replicas) == (
+        "master",
+        True,
+        2,
+    )
+
+
+PROGRAMS = {
+    "feature detection that swallows its exception": """
+try:
+    from tensorflow.python.estimator import run_config
+    from tensorflow import estimator
+    has = True
+except Exception:
+    has = False
+import tensorflow as tf
+print(has and hasattr(tf, "estimator") and hasattr(tf.compat.v1, "estimator"))
+""",
+    "assigning tf.estimator itself": """
+import tensorflow as tf
+import tensorflow_estimator
+tf.estimator = tensorflow_estimator.estimator
+tf.compat.v1.estimator = tensorflow_estimator.estimator
+import estimator_runtime
+print(tf.estimator.RunConfig is estimator_runtime.RunConfig)
+""",
+    "putting modules into sys.modules itself": """
+import sys
+import tensorflow as tf
+from tensorflow_estimator.python import estimator
+sys.modules["tensorflow.python.estimator"] = estimator
+sys.modules["tensorflow.estimator"] = tf.estimator
+from tensorflow.python.estimator.estimator import Estimator
+import tensorflow.estimator
+print(Estimator is tf.compat.v1.estimator.Estimator)
+""",
+    "the nested names of the older API": """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+from tensorflow.compat.v1 import estimator
+print(estimator.tpu.TPUEstimator is tf.estimator.tpu.TPUEstimator)
+""",
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_an_unchanged_program_runs_that_does(what, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAMS[what])
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "estimator_runtime",
+            "run",
+            "program.py",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.stdout.strip(), done.returncode) == ("True", 0), done.stderr
