@@ -1,0 +1,114 @@
+"""What a checkpoint's `.index` says is in its `.data` files, and whether it is."""
+
+import dataclasses
+import os
+import struct
+
+from estimator_runtime.checkpoint.table import TableError, read_table, varint
+
+# Field numbers of TensorFlow's tensor_bundle.proto.
+_NUM_SHARDS = 1
+_SHARD_ID, _OFFSET, _SIZE = 3, 4, 5
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_SHARDS = 100_000  # five digits in a file's name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """The shards of a checkpoint, and what each must at least hold.
+
+    Attributes:
+        names: Names of the tensors, in order; those of slices are encoded.
+        shard_bytes: Least size of each `.data` file, in bytes.
+    """
+
+    names: tuple[bytes, ...]
+    shard_bytes: tuple[int, ...]
+
+
+def read_bundle(prefix):
+    """Read the index of the checkpoint `prefix`.
+
+    Raises:
+        TableError: If it is not what a Saver has written.
+        OSError: If it cannot be opened.
+    """
+    with open(f"{prefix}.index", "rb") as file:
+        entries = read_table(file.read())
+    if not entries or entries[0][0] != b"":
+        raise TableError("has no header")
+    try:
+        return _bundle(entries)
+    except (IndexError, struct.error) as error:
+        raise TableError("has an entry that cannot be read") from error
+
+
+def shard_path(prefix, shard, count):
+    """Name the `.data` file number `shard` of `count`."""
+    return f"{prefix}.data-{shard:05d}-of-{count:05d}"
+
+
+def problem(prefix):
+    """Say what is wrong with a checkpoint, in a few words; None if nothing shows.
+
+    The index is checked to the last bit, each shard for its presence and size: the
+    time that takes does not grow with the size of the model. The checksums of the
+    values are checked by whoever reads them.
+    """
+    try:
+        bundle = read_bundle(prefix)
+    except FileNotFoundError:
+        return "its .index file is missing"
+    except OSError as error:
+        return f"its .index file cannot be read: {error.strerror or error}"
+    except TableError as error:
+        return f"its .index file {error}"
+    count = len(bundle.shard_bytes)
+    for shard, expected in enumerate(bundle.shard_bytes):
+        path = shard_path(prefix, shard, count)
+        name = os.path.basename(path)
+        try:
+            size = os.stat(path).st_size
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except OSError as error:
+            return f"{name} cannot be read: {error.strerror or error}"
+        if size < expected:
+            return f"{name} has {size} bytes of {expected}"
+        if not os.access(path, os.R_OK):
+            return f"{name} cannot be read: Permission denied"
+    return None
+
+
+def _bundle(entries):
+    count = _fields(entries[0][1]).get(_NUM_SHARDS, 0)
+    if not 0 < count < _MOST_SHARDS:
+        raise TableError(f"speaks of {count} .data files")
+    sizes = [0] * count
+    for _, value in entries[1:]:
+        fields = _fields(value)
+        shard = fields.get(_SHARD_ID, 0)
+        if shard >= count:
+            raise TableError(f"speaks of .data file {shard} of {count}")
+        end = fields.get(_OFFSET, 0) + fields.get(_SIZE, 0)
+        sizes[shard] = max(sizes[shard], end)
+    names = tuple(name for name, _ in entries[1:])
+    return Bundle(names=names, shard_bytes=tuple(sizes))
+
+
+def _fields(message):
+    """Give the numbers of a protocol buffer, by field; other fields are left out."""
+    found, position = {}, 0
+    while position < len(message):
+        tag, position = varint(message, position)
+        field, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            found[field], position = varint(message, position)
+        elif kind == _BYTES:
+            size, position = varint(message, position)
+            position += size
+        elif kind in (_FIXED32, _FIXED64):
+            position += 4 if kind == _FIXED32 else 8
+        else:
+            raise TableError(f"has a field of unknown kind {kind}")
+    return found

@@ -1,0 +1,63 @@
+"""Files that are on the disk, not only on their way to it, when a function returns."""
+
+import contextlib
+import os
+import socket
+
+
+def sync_file(path):
+    """Wait until the content of a file would survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path):
+    """Wait until the names in a folder would survive a loss of power."""
+    sync_file(path or ".")
+
+
+def replace_file(path, content):
+    """Give a file new content: at each instant it has all of the old or the new.
+
+    Args:
+        path: The file; it need not exist.
+        content: Bytes.
+
+    Raises:
+        OSError: If it cannot be written; the file is as it was.
+    """
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        remove_if_there(temporary)
+        raise
+    sync_folder(os.path.dirname(path))
+
+
+def remove_if_there(path):
+    """Remove a file; one that is not there is as good as removed."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def temporary_name(path):
+    """Name what will become `path`, hidden, after the process that makes it."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.saving-{os.getpid()}-{socket.gethostname()}")
+
+
+def owner(name):
+    """Give (process id, host) of what `temporary_name` has named; else None."""
+    head, mark, tail = name.rpartition(".saving-")
+    pid, dash, host = tail.partition("-")
+    if not (mark and dash and head.startswith(".") and pid.isdigit()):
+        return None
+    return int(pid), host

@@ -1,0 +1,81 @@
+"""The session of a task that restores: from the newest checkpoint that is good."""
+
+import os
+
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+from estimator_runtime.checkpoint import recovery
+from estimator_runtime.checkpoint.save_ops import saved_by
+from estimator_runtime.errors import CheckpointError
+
+_MOST_NAMED = 3
+
+
+class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
+    """TensorFlow's ChiefSessionCreator, which checks what it restores.
+
+    Index, presence and size of the files are checked before, the checksum of each
+    value as it is restored. What is damaged is set aside, and the newest good
+    checkpoint is restored. Folders on remote storage are left to TensorFlow.
+    """
+
+    def create_session(self):
+        """Make a session, with restored or initialized variables.
+
+        Raises:
+            CheckpointError: If the folder has checkpoints, but none can be used, or
+                they are another model's.
+        """
+        folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
+        if not folder or "://" in folder:
+            return super().create_session()
+        while True:
+            checkpoint = recovery.recover(folder)
+            try:
+                return super().create_session()
+            except tf.errors.DataLossError as error:
+                if checkpoint is None:
+                    raise
+                reason = str(error.message).partition("\n")[0]
+                recovery.set_aside_latest(folder, reason)
+            except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
+                found = checkpoint and differences(
+                    self._scaffold.saver, checkpoint.prefix
+                )
+                if not found:
+                    raise
+                raise CheckpointError(
+                    f"{checkpoint.prefix} is a checkpoint of another model: "
+                    f"{_listed(found)}; give the model that it was saved from, or "
+                    "another folder (all files are as they were)"
+                ) from error
+
+
+def differences(saver, prefix):
+    """Say what a model has that a checkpoint has not, or has in another shape.
+
+    Args:
+        saver: The Saver that has been asked to restore, in the default graph.
+        prefix: Path of the checkpoint, without suffix.
+
+    Returns:
+        List of texts, one for each variable, sorted.
+    """
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
+    found = set()
+    for each in wanted:
+        if each.name not in shapes:
+            found.add(f"it has no {each.name!r}")
+        elif each.shape is not None and each.shape != shapes[each.name]:
+            found.add(
+                f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
+            )
+    return sorted(found)
+
+
+def _listed(texts):
+    more = len(texts) - _MOST_NAMED
+    shown = "; ".join(texts[:_MOST_NAMED])
+    return f"{shown}; and {more} more" if more > 0 else shown
