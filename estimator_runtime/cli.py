@@ -9,7 +9,10 @@ import argparse
 import os
 import sys
 
-from estimator_runtime import __version__, install, script, spawn
+from estimator_runtime import __version__, install, launching, reporting, script
+from estimator_runtime.activation import VARIABLE, Activation
+from estimator_runtime.compat import versions
+from estimator_runtime.compat.report import report
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
 from estimator_runtime.options import (
     STEPS_PER_RUN_VARIABLE,
@@ -23,9 +26,10 @@ _NAME = "estimator-runtime"
 _EXIT_STATUSES = """\
 exit status:
   0  success
-  1  the environment does not allow it (TF_CONFIG, installed packages), or the
-     script cannot be parsed
+  1  the environment does not allow it (TF_CONFIG, installed packages), the script
+     cannot be parsed, or a task of the cluster has failed for good
   2  the command line is wrong, or the script or module it names cannot be found
+  130, 143  a cluster was stopped by Ctrl-C or SIGTERM
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
@@ -49,6 +53,7 @@ def main(argv=None) -> int:
         options = _parse(argv)
         return options.command(options)
     except EstimatorRuntimeError as error:
+        reporting.send(error=type(error).__name__)
         print(f"{_NAME}: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
@@ -73,6 +78,7 @@ def _parse(argv):
     parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
+    _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
     program = next((each for each in arguments if not each.startswith("-")), "")
     if program.endswith(".py"):
@@ -92,11 +98,12 @@ def _add_run(commands):
     parser = commands.add_parser(
         "run",
         help="run an untouched script or module that uses tf.estimator",
-        usage=f"{_NAME} run [-h] [--steps-per-run K] SCRIPT [ARGS...]\n"
-        f"       {_NAME} run [-h] [--steps-per-run K] -m MODULE [ARGS...]",
+        usage=f"{_NAME} run [options] SCRIPT [ARGS...]\n"
+        f"       {_NAME} run [options] -m MODULE [ARGS...]",
         description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
         "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
-        "SCRIPT or MODULE\nis the script's.",
+        "SCRIPT or MODULE\nis the script's. With --workers, --ps or --evaluator, run "
+        "it as a cluster of\nprocesses on this machine.",
         epilog=_EXIT_STATUSES,
     )
     parser.add_argument(
@@ -112,6 +119,7 @@ def _add_run(commands):
         help="train up to K steps (or: auto) in one call of the session, with the same "
         "results; hooks act at the same steps",
     )
+    launching.add_options(parser)
     # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
     # what looks like an option of ours included, and does not swallow those before.
     parser.add_argument(
@@ -144,9 +152,46 @@ def _run(options):
         # Where the script's sessions, and those of its children, find it.
         os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
     TrainingOptions.from_environ(os.environ)
+    if launching.is_wanted(options):
+        return launching.launch(options)
+    reporting.start(os.environ)
     # What no reader of it could use. Whether there has to be a chief, or a task, only
     # the script knows: under a multi-worker strategy worker 0 leads, for one.
     check_form(os.environ)
     install()
-    spawn.arm()
     return run(program, arguments)
+
+
+def _add_activation(commands):
+    for name, command, help in (
+        ("enable", _enable, "let every python of this environment have the runtime"),
+        ("disable", _disable, "undo 'enable'"),
+        ("status", _status, "say whether it is enabled, and on which TensorFlow"),
+    ):
+        commands.add_parser(
+            name,
+            help=help,
+            description="Where enabled, plain `python train.py`, notebooks and tests "
+            "have tf.estimator as under\n'estimator-runtime run', and tf.keras is "
+            f"tf-keras. {VARIABLE}=0 switches it off\nfor one run.",
+        ).set_defaults(command=command)
+
+
+def _enable(_options):
+    versions.check_installed()
+    Activation().enable()
+    print(Activation().describe())
+    return 0
+
+
+def _disable(_options):
+    Activation().disable()
+    print(Activation().describe())
+    return 0
+
+
+def _status(_options):
+    print(Activation().describe())
+    install()
+    print(report())
+    return 0

@@ -23,3 +23,15 @@ class UsageError(EstimatorRuntimeError):
 
 class CompatibilityError(EstimatorRuntimeError, ImportError):
     """The installed packages, or what they already loaded, cannot run Estimators."""
+
+
+class CheckpointError(EstimatorRuntimeError, RuntimeError):
+    """A checkpoint cannot be written, or none of those in a folder can be used."""
+
+
+class LaunchError(EstimatorRuntimeError, RuntimeError):
+    """A job's tasks cannot be started."""
+
+
+class PeerTimeoutError(EstimatorRuntimeError, TimeoutError):
+    """Another task of the cluster was not there in time."""

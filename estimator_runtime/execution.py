@@ -9,6 +9,7 @@ import contextlib
 import sys
 import traceback
 
+from estimator_runtime import reporting
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _PYTHONS_HOOK = sys.__excepthook__
@@ -69,6 +70,7 @@ def report(failure):
             ends the process by SIGINT after the exit handlers have run, and needs
             the exception to do so.
     """
+    reporting.send(error=type(failure).__name__)
     sys.last_type, sys.last_value = type(failure), failure
     sys.last_traceback = failure.__traceback__
     if sys.version_info >= (3, 12):

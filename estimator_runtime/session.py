@@ -6,10 +6,12 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
 
-from estimator_runtime import settings
+from estimator_runtime import reporting, settings
 from estimator_runtime.compat import seam
+from estimator_runtime.creators import WorkerCreator, chief_creator
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.hooks.step_rate import StepRateHook
+from estimator_runtime.hooks.progress import ProgressHook
+from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.loop.monitored import LoopSession
 
 _USE_DEFAULT = object()
@@ -66,7 +68,9 @@ def MonitoredTrainingSession(
         config: `tf.compat.v1.ConfigProto` of the session.
         stop_grace_period_secs: Seconds that threads get to stop at close.
         log_step_count_steps: Steps between steps/sec log lines; None or 0 for none.
-        max_wait_secs: Longest wait of a task that is not chief, in seconds.
+            A task that is not chief logs the rate of its own steps.
+        max_wait_secs: Longest wait for other tasks, in seconds: for a ps, and in a
+            task that is not chief for the chief.
         save_checkpoint_steps: Steps between checkpoints; off by default.
         summary_dir: Folder for summaries; None takes `checkpoint_dir`.
         save_graph_def: Whether the graph is written beside checkpoints.
@@ -75,6 +79,8 @@ def MonitoredTrainingSession(
         A `tf.compat.v1.train.MonitoredSession`.
 
     Raises:
+        CheckpointError: If the folder has checkpoints, but none can be used, or they
+            are another model's.
         ConfigError: If the chief cannot write `checkpoint_dir` or `summary_dir`.
         ConfigTypeError: If an interval is no number.
         RuntimeError: If called in eager mode, outside of any graph.
@@ -109,6 +115,8 @@ def MonitoredTrainingSession(
     _check_intervals(common)
     if is_chief:
         _check_folders(common)
+    if reporting.is_on():
+        hooks = [*(hooks or ()), ProgressHook()]
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
         # Under a multi-worker strategy the coordinator, not the arguments, knows
@@ -123,15 +131,21 @@ def MonitoredTrainingSession(
             **common,
         )
     if is_chief:
-        creator = _train.ChiefSessionCreator(
-            scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
+        creator = chief_creator(
+            scaffold,
+            master=master,
+            config=config,
+            checkpoint_dir=checkpoint_dir,
+            max_wait_secs=max_wait_secs,
         )
         all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
     else:
-        creator = _train.WorkerSessionCreator(
+        creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
         all_hooks = list(hooks or ())
+        if _is_on(log_step_count_steps):
+            all_hooks.append(TaskRateHook(log_step_count_steps))
     return LoopSession(
         session_creator=creator,
         hooks=all_hooks,

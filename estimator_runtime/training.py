@@ -1,13 +1,19 @@
 """train_and_evaluate: what each task of a training job does."""
 
 import logging
+import os
 import socket
 import threading
 
+import tensorflow as tf
+
+from estimator_runtime import executor, finish, reporting
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.role import TaskType
+from estimator_runtime.tf_config import TFConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -20,7 +26,8 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     chief (or master) and workers train, a ps serves variables, an evaluator
     evaluates each new checkpoint. As `tf.estimator.train_and_evaluate`, but a
     cluster that could only hang is refused first, and a host that is not known yet,
-    for which TensorFlow waits in silence, is named in the log.
+    for which TensorFlow waits in silence, is named in the log. When the training has
+    ended, an evaluator ends after the last checkpoint and a ps after the last trainer.
 
     Args:
         estimator: `tf.estimator.Estimator`.
@@ -38,11 +45,51 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
     spec = getattr(getattr(estimator, "config", None), "cluster_spec", None)
-    cluster = spec.as_dict() if spec else {}
+    # Anything else is for TensorFlow to refuse, in its own words.
+    cluster = spec.as_dict() if isinstance(spec, tf.train.ClusterSpec) else {}
     check_reachable(cluster)
     # Beside the training: a look-up may take its time, and the host may come up yet.
     threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
-    return stock_train_and_evaluate(estimator, train_spec, eval_spec)
+    task = TFConfig.from_environ(
+        os.environ, check_addresses=False, chief_required=False, task_required=False
+    )
+    if not task.cluster:
+        return stock_train_and_evaluate(estimator, train_spec, eval_spec)
+    finish.begin()
+    # A ps has no use for the folder: it may be one of its own.
+    if task.task_type != TaskType.PS:
+        reporting.send(model_dir=estimator.model_dir)
+    elif getattr(estimator.config, "_distribute_coordinator_mode", None):
+        end = finish.Finish(estimator.model_dir)
+        timeout_secs = estimator.config.session_creation_timeout_secs
+        arguments = (end, dict(task.cluster), timeout_secs)
+        threading.Thread(
+            target=executor.leave_when_finished, args=arguments, daemon=True
+        ).start()
+    result = stock_train_and_evaluate(estimator, train_spec, eval_spec)
+    if _leads(task):
+        _finish(estimator)
+    return result
+
+
+def _leads(task):
+    """Tell whether a task is the one that saves checkpoints."""
+    if TaskType.CHIEF in task.cluster or TaskType.MASTER in task.cluster:
+        return task.task_type in (TaskType.CHIEF, TaskType.MASTER)
+    return (task.task_type, task.task_index) == (TaskType.WORKER, 0)
+
+
+def _finish(estimator):
+    """Let the other tasks, and the launcher, know that the training has ended."""
+    path = estimator.latest_checkpoint()
+    if path is None:  # none is saved: there is nothing to evaluate, nor to hold against
+        finish.note(estimator.model_dir, 0)
+        return
+    # Read, not taken from the name: it has to be in a checkpoint that can be read.
+    reader = tf.train.load_checkpoint(path)
+    step = int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    finish.note(estimator.model_dir, step)
+    reporting.send(trained=step)
 
 
 def check_reachable(cluster):

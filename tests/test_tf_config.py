@@ -413,3 +413,9 @@ def test_tf_config_needs_nothing_but_the_standard_library(module):
             imported.add(node.module)
     top_level = {name.partition(".")[0] for name in imported - layer}
     assert top_level <= sys.stdlib_module_names
+
+
+def test_spaces_before_the_port_are_taken_as_tensorflow_takes_them():
+    text = '{"cluster": {"chief": ["host: 1"], "ps": ["host:  2"]}, "task": {"type": "ps", "index": 0}}'
+    config = TFConfig.from_environ({"TF_CONFIG": text})
+    assert dict(config.cluster) == {"chief": ("host: 1",), "ps": ("host:  2",)}

@@ -227,3 +227,11 @@ def test_a_cluster_of_one_trains_in_its_own_process(set_tf_config, tmp_path):
     estimator, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=2)
     assert er.train_and_evaluate(estimator, train_spec, eval_spec) is None
     assert estimator.get_variable_value("global_step") == 2
+
+
+def test_what_is_no_spec_is_refused_in_tensorflows_words():
+    class Named:
+        config = type("Config", (), {"cluster_spec": "no cluster"})()
+
+    with pytest.raises(TypeError, match=r"`eval_spec` must have type"):
+        er.train_and_evaluate(Named(), None, None)

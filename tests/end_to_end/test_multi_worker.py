@@ -75,8 +75,9 @@ def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path):
         for worker in workers:
             worker.kill()
             worker.wait()
-    for output, errors, worker in ends:
+    for _, errors, worker in ends:
         assert worker.returncode == 0, errors
-        # Two equal replicas, whose losses count half each: 1 - (1 - 2 * 0.1) ** 20.
-        assert re.fullmatch(r"weight 0\.988\d*", output.strip())
+    # Worker 0 has saved the last step when it looks; the other may look before that.
+    # Two equal replicas, whose losses count half each: 1 - (1 - 2 * 0.1) ** 20.
+    assert re.fullmatch(r"weight 0\.988\d*", ends[0][0].strip())
     assert (tmp_path / "model" / "model.ckpt-20.index").exists()

@@ -1,0 +1,210 @@
+"""How a task gets its session: the chief makes or adopts the variables, others wait.
+
+TensorFlow's chief, when it comes back, restores the newest checkpoint into parameter
+servers that are alive and ahead of it, and everyone loses steps without a word. This
+one looks first. To know that what lives there is its own training, it leaves its name
+with the first ps: the model directory and its address.
+"""
+
+import contextlib
+import logging
+import math
+import os
+
+import tensorflow as tf
+
+from estimator_runtime import peers
+from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
+from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.role import TaskType
+from estimator_runtime.tf_config import TFConfig
+
+_logger = logging.getLogger(__name__)
+_train = tf.compat.v1.train
+_OWNER = "estimator_runtime_owner"
+_OWNER_DEVICE = "/job:ps/task:0/device:CPU:0"
+
+
+def chief_creator(scaffold, *, master, config, checkpoint_dir, max_wait_secs):
+    """Give what makes a chief's session, which looks for a ps only in a cluster."""
+    own = {"master": master, "config": config, "checkpoint_dir": checkpoint_dir}
+    if master:
+        return ChiefCreator(scaffold, max_wait_secs=max_wait_secs, **own)
+    return VerifiedSessionCreator(scaffold, **own)
+
+
+class ChiefCreator(VerifiedSessionCreator):
+    """Makes the session that initializes, restores or adopts the variables.
+
+    Raises, when it makes one:
+        CheckpointError: As `VerifiedSessionCreator`.
+        PeerTimeoutError: If a ps does not answer within `max_wait_secs`.
+        ConfigError: If the ps is in use by another training that is alive.
+    """
+
+    def __init__(self, scaffold, *, master, config, checkpoint_dir, max_wait_secs):
+        super().__init__(
+            scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
+        )
+        self._max_wait_secs = _limit(max_wait_secs)
+        self._cluster = _cluster()
+        self._owner = None
+
+    def create_session(self):
+        """Make a session, on variables that are never older than they were."""
+        servers = peers.tasks(self._cluster, (TaskType.PS,))
+        if not servers or not self._checkpoint_dir:
+            return super().create_session()
+        peers.wait_for(servers, self._max_wait_secs)
+        if self._owner is None:
+            self._owner = _Owner(self._checkpoint_dir, self._cluster)
+        self._scaffold.finalize()
+        with self._brief_session() as session:
+            is_ours = self._owner.check(session)
+            live_step = self._live_step(session) if is_ours else None
+        saved = _train.get_checkpoint_state(self._checkpoint_dir)
+        if live_step is not None and saved and live_step >= _saved_step(saved):
+            _logger.warning(
+                "the parameter servers are alive at step %d; going on from there, not "
+                "from the checkpoint %s",
+                live_step,
+                saved.model_checkpoint_path,
+            )
+            # What a worker does: use the variables that are there.
+            session = self._get_session_manager().wait_for_session(
+                self._master, config=self._config, max_wait_secs=self._max_wait_secs
+            )
+            if self._scaffold.saver is not None:
+                paths = saved.all_model_checkpoint_paths
+                self._scaffold.saver.recover_last_checkpoints(paths)
+        else:
+            session = super().create_session()
+        self._owner.sign(session)
+        return session
+
+    @contextlib.contextmanager
+    def _brief_session(self):
+        """Give a session for a look, in which no call waits for ever."""
+        config = tf.compat.v1.ConfigProto()
+        if self._config is not None:
+            config.CopyFrom(self._config)
+        if self._max_wait_secs < math.inf:
+            config.operation_timeout_in_ms = int(self._max_wait_secs * 1000)
+        try:
+            with tf.compat.v1.Session(self._master, config=config) as session:
+                yield session
+        except tf.errors.DeadlineExceededError as error:
+            names = ", ".join(peers.tasks(self._cluster, (TaskType.PS,)))
+            raise PeerTimeoutError(
+                f"{names} did not answer within {self._max_wait_secs:g} s "
+                "(session_creation_timeout_secs); is one of them stopped?"
+            ) from error
+
+    def _live_step(self, session):
+        """Give the global step of variables that are all there, or None."""
+        missing = session.run(self._scaffold.ready_for_local_init_op)
+        step = _train.get_global_step()
+        if missing.size or step is None:
+            return None
+        return int(session.run(step))
+
+
+class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
+    """Waits for the chief, and says for whom it waited when it took too long.
+
+    Raises, when it makes a session:
+        PeerTimeoutError: If a ps, or the chief, is not ready within `max_wait_secs`.
+    """
+
+    def create_session(self):
+        """Wait for the parameter servers, then for their variables."""
+        cluster = _cluster() if self._master else {}
+        servers = peers.tasks(cluster, (TaskType.PS,))
+        peers.wait_for(servers, _limit(self._max_wait_secs))
+        try:
+            return super().create_session()
+        except tf.errors.DeadlineExceededError as error:
+            chiefs = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
+            names = [f"{name} at {address}" for name, address in chiefs.items()]
+            raise PeerTimeoutError(
+                f"the model was not initialized by {', '.join(names) or 'the chief'} "
+                f"within {self._max_wait_secs:g} s (session_creation_timeout_secs); is "
+                "it running?"
+            ) from error
+
+
+class _Owner:
+    """A note on the first ps that says whose variables it holds; in no checkpoint."""
+
+    def __init__(self, checkpoint_dir, cluster):
+        chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
+        address = next(iter(chief.values()), "")
+        self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
+        with (
+            tf.compat.v1.get_default_graph().control_dependencies(None),
+            tf.compat.v1.name_scope(None),
+            tf.device(_OWNER_DEVICE),
+        ):
+            note = tf.compat.v1.Variable(
+                self._name,
+                trainable=False,
+                collections=[],
+                use_resource=True,
+                name=_OWNER,
+            )
+            self._is_signed = note.is_initialized()
+            self._read = note.read_value()
+            self._sign = note.initializer
+
+    def check(self, session):
+        """Tell whether the variables, if there are any, are of this training.
+
+        Raises:
+            ConfigError: If they are of another, whose chief is there.
+        """
+        if not session.run(self._is_signed):
+            return False
+        found = session.run(self._read).decode()
+        if found == self._name:
+            return True
+        address, _, model_dir = found.partition(" ")
+        if address != self._name.partition(" ")[0] and peers.is_listening(address):
+            raise ConfigError(
+                f"TF_CONFIG: cluster['ps'] is in use by another training, of the chief "
+                f"at {address!r} with the model_dir {model_dir!r}; start parameter "
+                "servers of your own, or end that training first"
+            )
+        return False
+
+    def sign(self, session):
+        """Leave the name of this training."""
+        session.run(self._sign)
+
+
+def disown(config):
+    """Let a chief that comes back restore its checkpoint: the ps hold no good values.
+
+    Args:
+        config: The RunConfig of the chief, whose server still runs.
+    """
+    with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
+        note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
+        forget = tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
+        with tf.compat.v1.Session(config.master, config=config.session_config) as s:
+            s.run(forget)
+
+
+def _limit(max_wait_secs):
+    """Give the limit of a wait: without one, TensorFlow waits for ever."""
+    return math.inf if max_wait_secs is None else max_wait_secs
+
+
+def _saved_step(saved):
+    step = saved.model_checkpoint_path.rpartition("-")[2]
+    return int(step) if step.isdigit() else 0
+
+
+def _cluster():
+    return TFConfig.from_environ(
+        os.environ, check_addresses=False, chief_required=False, task_required=False
+    ).cluster

@@ -1,0 +1,181 @@
+"""What each task of a cluster does; the frozen package's way, but with an end."""
+
+import logging
+import math
+import os
+import sys
+import time
+
+import tensorflow as tf
+
+from estimator_runtime import creators, peers, reporting, waits
+from estimator_runtime.compat import frozen, seam
+from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.finish import Finish
+from estimator_runtime.role import TaskType
+
+_logger = logging.getLogger(__name__)
+
+TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+_POLL_SECS = 0.5
+# Between two looks of a ps whether anybody still trains.
+_PRESENCE_SECS = 10.0
+
+
+@seam.replaces("tensorflow_estimator.python.estimator.training")
+class _TrainingExecutor(frozen.StockTrainingExecutor):
+    """Runs the task of this process; see `train_and_evaluate`."""
+
+    def run_ps(self):
+        """Serve variables until the training has ended and all trainers have left.
+
+        Raises:
+            SystemExit: Then, with status 0: what a program does after its training
+                was never done by a ps.
+            PeerTimeoutError: If no trainer is there for as long as a session may take
+                to be made (`session_creation_timeout_secs`).
+        """
+        config = self._estimator.config
+        finish = Finish(self._estimator.model_dir)
+        server = self._start_std_server(config)
+        serve_until_finished(
+            finish, config.cluster_spec.as_dict(), config.session_creation_timeout_secs
+        )
+        del server
+        sys.exit(0)
+
+    def _start_std_server(self, config):
+        try:
+            return super()._start_std_server(config)
+        except tf.errors.UnknownError as error:
+            address = config.cluster_spec.task_address(config.task_type, config.task_id)
+            raise ConfigError(
+                f"TF_CONFIG: {config.task_type} {config.task_id} cannot listen on "
+                f"{address!r}: {error.message}. Is another program, or another task, "
+                "using the port? Give this task one that is free"
+            ) from error
+
+    def _start_distributed_training(self, saving_listeners=None):
+        config = self._estimator.config
+        if not frozen.is_google_env():
+            self._start_std_server(config)
+        if config.task_type == TaskType.WORKER:
+            delay = waits.start_delay_secs() * (config.task_id + 1)
+            longest = config.experimental_max_worker_delay_secs
+            delay = min(delay, 60 if longest is None else int(longest))
+            if delay > 0:
+                _logger.info("waiting %g s before the training starts", delay)
+                time.sleep(delay)
+        try:
+            self._estimator.train(
+                input_fn=self._train_spec.input_fn,
+                max_steps=self._train_spec.max_steps,
+                hooks=[*self._train_spec.hooks, *self._train_hooks],
+                saving_listeners=saving_listeners,
+            )
+        except tf.estimator.NanLossDuringTrainingError:
+            if config.is_chief and config.num_ps_replicas:
+                creators.disown(config)
+            raise
+
+    def _start_continuous_evaluation(self):
+        """Evaluate each new checkpoint until the last one has been evaluated."""
+        frozen.assert_eval_spec(self._eval_spec)
+        finish = Finish(self._estimator.model_dir)
+        _pause(self._eval_spec.start_delay_secs, finish)
+        evaluator = self._Evaluator(
+            self._estimator, self._eval_spec, self._train_spec.max_steps
+        )
+        while True:
+            start = time.monotonic()
+            last_step = finish.step()
+            if last_step is not None:
+                _expect_the_end(evaluator, last_step, self._eval_spec.exporters)
+            if not self._continuous_eval_listener.before_eval():
+                return
+            result, _ = evaluator.evaluate_and_export()
+            if result.metrics:
+                reporting.progress(metrics=_numbers(result.metrics))
+            if not self._continuous_eval_listener.after_eval(result):
+                return
+            if self._is_last(result, last_step):
+                _logger.info("the last checkpoint has been evaluated")
+                return
+            elapsed = time.monotonic() - start
+            throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
+            _pause(throttle, finish)
+
+    def _is_last(self, result, last_step):
+        if last_step is not None:
+            return True  # this evaluation began after the last checkpoint was saved
+        step = (result.metrics or {}).get(tf.compat.v1.GraphKeys.GLOBAL_STEP)
+        max_steps = self._train_spec.max_steps
+        return bool(step and max_steps and step >= max_steps)
+
+
+def serve_until_finished(finish, cluster, timeout_secs):
+    """Wait until the training has ended and nobody is left who trained.
+
+    Args:
+        finish: The `Finish` of the training.
+        cluster: Job name to addresses.
+        timeout_secs: How long there may be no trainer at all; None for no limit.
+
+    Raises:
+        PeerTimeoutError: If there is none for longer.
+    """
+    timeout_secs = math.inf if timeout_secs is None else timeout_secs
+    trainers = peers.tasks(cluster, TRAINERS)
+    present_at = looked_at = time.monotonic()
+    while True:
+        now = time.monotonic()
+        has_finished = finish.step() is not None
+        if has_finished or now - looked_at >= _PRESENCE_SECS:
+            looked_at = now
+            if any(peers.is_listening(address) for address in trainers.values()):
+                present_at = now
+            elif has_finished:
+                _logger.info("the training has ended; this ps is done")
+                return
+        if now - present_at >= timeout_secs:
+            raise PeerTimeoutError(
+                f"none of {', '.join(trainers)} has been there for {timeout_secs:g} s "
+                "(session_creation_timeout_secs), and the training has not ended; "
+                "this ps gives up"
+            )
+        time.sleep(_POLL_SECS)
+
+
+def leave_when_finished(finish, cluster, timeout_secs):
+    """End this process when the training has ended; for a ps that TensorFlow runs.
+
+    TensorFlow's coordinator waits for its server in a call that never comes back.
+    """
+    try:
+        serve_until_finished(finish, cluster, timeout_secs)
+        status = 0
+    except PeerTimeoutError as error:
+        _logger.error("%s", error)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _expect_the_end(evaluator, last_step, exporters):
+    """Let the evaluation that follows be the final one, also where it stopped early."""
+    evaluator._max_training_steps = last_step
+    if exporters and not evaluator.is_final_export_triggered:
+        # Evaluated already, maybe, but not exported as the last one.
+        evaluator._previous_ckpt_path = None
+
+
+def _pause(secs, finish):
+    """Wait, but not beyond the end of the training."""
+    until = time.monotonic() + secs
+    while time.monotonic() < until and finish.step() is None:
+        time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))
+
+
+def _numbers(metrics):
+    return {name: float(v) for name, v in metrics.items() if getattr(v, "ndim", 0) == 0}

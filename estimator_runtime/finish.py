@@ -1,0 +1,69 @@
+"""How the other tasks learn that the training they belong to has ended.
+
+The task that leads leaves a note in the model directory, which every task can read,
+with or without a launcher. A note that was there before, of an earlier training in the
+same directory, means nothing.
+"""
+
+import json
+import os
+import uuid
+
+import tensorflow as tf
+
+from estimator_runtime.reporting import JOB_VARIABLE
+
+_FILE = "training_finished.json"
+_trainings = 0  # that this process has begun
+
+
+def begin():
+    """Take note that a training begins: a program may have several, one by one."""
+    global _trainings
+    _trainings += 1
+
+
+def note(model_dir, step):
+    """Let all tasks know that the training has ended, at this global step."""
+    content = {
+        "training": _trainings,
+        "step": step,
+        "id": uuid.uuid4().hex,
+        "job": os.environ.get(JOB_VARIABLE),
+    }
+    path = os.path.join(model_dir, _FILE)
+    # Whoever reads it finds all of it, or none.
+    unfinished = f"{path}.{content['id']}"
+    with tf.io.gfile.GFile(unfinished, "w") as file:
+        file.write(json.dumps(content))
+    tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+class Finish:
+    """The end of the training that this task belongs to; made when the task starts."""
+
+    def __init__(self, model_dir):
+        self._path = os.path.join(model_dir, _FILE)
+        self._job = os.environ.get(JOB_VARIABLE)
+        self._training = _trainings
+        self._old = self._read().get("id")
+
+    def step(self):
+        """Give the global step at which the training ended; None if it goes on."""
+        content = self._read()
+        # Of this job it counts even if it was there before: this task came late.
+        is_known = (
+            self._job is not None
+            and content.get("job") == self._job
+            and content.get("training", 0) >= self._training
+        )
+        if content.get("id") != self._old or is_known:
+            return content.get("step")
+        return None
+
+    def _read(self):
+        try:
+            with tf.io.gfile.GFile(self._path) as file:
+                return json.loads(file.read())
+        except (tf.errors.OpError, ValueError):  # none, or being replaced
+            return {}

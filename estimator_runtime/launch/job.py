@@ -1,0 +1,119 @@
+"""What to run: one program, as so many tasks of each type."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch.task import Task
+from estimator_runtime.role import TaskType
+
+_TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
+_TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training job, whichever back end runs it.
+
+    It ends when the chief and the workers have ended well and the last step is in a
+    readable checkpoint; then the ps and the evaluator are released.
+
+    Attributes:
+        command: The arguments of `estimator-runtime run` for every task, such as
+            ("train.py", "--model_dir=/ckpt") or ("-m", "package.train").
+        replicas: Task type to the number of its tasks: chief (0 or 1), worker, ps,
+            evaluator (0 or 1).
+        env: Variables of the tasks, beside those of this process.
+        max_restarts: How often one task, or under a multi-worker strategy the whole
+            gang, may be restarted.
+        heartbeat_timeout_secs: A task that is silent so long is killed, and counts as
+            failed; after a third of it, it is named in the log.
+        grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL.
+        evaluation_timeout_secs: How long the evaluator may take after the training.
+        log_dir: Folder for the whole log of each task; None takes "logs" in the
+            model directory.
+    """
+
+    command: tuple[str, ...]
+    replicas: Mapping[str, int]
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_restarts: int = 3
+    heartbeat_timeout_secs: float = 30.0
+    grace_secs: float = 30.0
+    evaluation_timeout_secs: float = 3600.0
+    log_dir: str | None = None
+
+    def __post_init__(self):
+        """Check the values.
+
+        Raises:
+            ConfigError: If one cannot be used, or nobody would train.
+        """
+        if not self.command:
+            raise ConfigError("Job: command is empty; name the script to run")
+        for task_type, count in self.replicas.items():
+            self._check_count(task_type, count)
+        if not self.trainers:
+            raise ConfigError(
+                f"Job: replicas is {dict(self.replicas)}, where nobody trains; "
+                "add a chief, or a worker"
+            )
+        if type(self.max_restarts) is not int or self.max_restarts < 0:
+            raise ConfigError(
+                f"Job: max_restarts is {self.max_restarts!r}; give a whole number, 0 "
+                "for no restarts"
+            )
+        for name in (
+            "heartbeat_timeout_secs",
+            "grace_secs",
+            "evaluation_timeout_secs",
+        ):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigError(
+                    f"Job: {name} is {value!r}; give a number of seconds above 0"
+                )
+        if "TF_CONFIG" in self.env:
+            raise ConfigError(
+                "Job: env sets TF_CONFIG, which the launcher makes for each task; "
+                "leave it out"
+            )
+
+    @property
+    def tasks(self):
+        """All tasks, in the order in which they are started."""
+        order = (TaskType.PS, TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
+        return tuple(
+            Task(type=task_type, index=index)
+            for task_type in order
+            for index in range(self.replicas.get(task_type, 0))
+        )
+
+    @property
+    def trainers(self):
+        """The tasks that train; the first of them leads."""
+        return tuple(task for task in self.tasks if task.type in _TRAINERS)
+
+    @property
+    def is_gang(self):
+        """Whether one failure fails all trainers.
+
+        So it is where several train without a ps: their all-reduce needs every one.
+        """
+        return not self.replicas.get(TaskType.PS) and len(self.trainers) > 1
+
+    def _check_count(self, task_type, count):
+        if task_type not in _TYPES:
+            raise ConfigError(
+                f"Job: replicas has the task type {task_type!r}; use {_TYPES}"
+            )
+        if type(count) is not int or count < 0:
+            raise ConfigError(
+                f"Job: replicas[{task_type!r}] is {count!r}; give a whole number, 0 "
+                "or more"
+            )
+        if count > 1 and task_type in (TaskType.CHIEF, TaskType.EVALUATOR):
+            raise ConfigError(
+                f"Job: replicas[{task_type!r}] is {count}; there can be only one"
+            )

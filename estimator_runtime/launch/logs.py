@@ -1,0 +1,104 @@
+"""The whole log of each task, in a file of its own, and what of it says why it failed.
+
+The folder is often known only when the tasks have said what their model directory is:
+until then the lines wait in memory.
+"""
+
+import collections
+import os
+import re
+
+_TAIL_LINES = 300
+_EXCERPT_LINES = 20
+_TRACEBACK = "Traceback (most recent call last):"
+_OUR_ERROR = "estimator-runtime: error: "
+# What TensorFlow, absl and gRPC say on the way: never the reason of a failure.
+_NOISE = re.compile(
+    r"\s*$|(INFO|WARNING|DEBUG):tensorflow:|[IW]\d{4} |\d{4}-\d\d-\d\d .*: [IW] "
+    r"|To enable the following instructions|WARNING: All log messages before absl"
+)
+
+
+class TaskLog:
+    """What one task has written, in all its runs."""
+
+    def __init__(self, task):
+        self.task = task
+        self.path = None
+        self._file = None
+        self._waiting = []
+        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+
+    def write(self, line):
+        """Add a line."""
+        self._tail.append(line)
+        if self._file is None:
+            self._waiting.append(line)
+        else:
+            self._file.write(line + "\n")
+
+    def open(self, folder):
+        """Write to a file in `folder` from now on, first what has waited.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if self._file is not None:
+            return
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, self.task.file_name)
+        # Lines of a log are read while it is written.
+        self._file = open(path, "a", buffering=1, errors="replace")  # noqa: SIM115
+        self.path = path
+        self._file.writelines(line + "\n" for line in self._waiting)
+        self._waiting = []
+
+    def close(self):
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def start_run(self):
+        """Let the excerpt be of the run that starts now."""
+        self._tail.clear()
+
+    def excerpt(self):
+        """Give the last lines that say why the task failed."""
+        return excerpt(list(self._tail))
+
+
+def excerpt(lines):
+    """Give the lines that say why a program failed.
+
+    Args:
+        lines: The last lines that it wrote.
+
+    Returns:
+        The last Python traceback, shortened in its middle; an error that this package
+        reported in one line; or the last lines that are not TensorFlow's chatter.
+    """
+    for index in range(len(lines) - 1, -1, -1):
+        if lines[index].startswith(_OUR_ERROR):
+            return (lines[index],)
+        if lines[index] == _TRACEBACK:
+            return _shorten(_traceback(lines[index:]))
+    telling = [line for line in lines if not _NOISE.match(line)]
+    return tuple(telling[-5:])
+
+
+def _traceback(lines):
+    """Cut a traceback off after its last line: the error, which may have several."""
+    end = 1
+    while end < len(lines) and (lines[end].startswith("  ") or not lines[end].strip()):
+        end += 1
+    while end < len(lines) and not _NOISE.match(lines[end]):
+        end += 1
+    return lines[:end]
+
+
+def _shorten(lines):
+    if len(lines) <= _EXCERPT_LINES:
+        return tuple(lines)
+    head, tail = 5, _EXCERPT_LINES - 6
+    left_out = len(lines) - head - tail
+    return (*lines[:head], f"  ... {left_out} lines ...", *lines[-tail:])

@@ -1,0 +1,235 @@
+"""The process whose children are the tasks of a local job.
+
+It starts, signals and reaps them, as a launcher asks over a socket. Warm, it has
+imported TensorFlow and forks tasks that need not do so again; cold, each task is a
+plain `python -m estimator_runtime run`. It never executes an op: TensorFlow's threads
+do not survive a fork, and a child would wait for them for ever.
+
+Nobody outlives it: when the launcher is gone, however it ended, it kills the tasks
+and all they started; should it be killed itself, the kernel kills the tasks.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import warnings
+
+from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
+from estimator_runtime.launch.network import enter_private_network
+
+_PR_SET_PDEATHSIG = 1
+# Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
+_MAX_MESSAGE = 131072
+_STDOUT_STDERR = (1, 2)
+
+
+def main(arguments):
+    """Serve the launcher on the socket whose file descriptor is given.
+
+    Args:
+        arguments: The descriptor; the pid of the launcher; "warm" or "cold"; "shared"
+            or "private" network; then the arguments of `estimator-runtime` for every
+            task.
+
+    Returns:
+        The exit status: of the parent, or, in a forked child, of its task.
+    """
+    connection = socket.socket(fileno=int(arguments[0]))
+    connection.set_inheritable(False)
+    launcher, command = int(arguments[1]), arguments[4:]
+    is_warm, is_private = arguments[2] == "warm", arguments[3] == "private"
+    os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
+    _set_death_signal(signal.SIGKILL)
+    if os.getppid() != launcher:
+        return 1  # it was gone before we asked
+    try:
+        if is_private:
+            enter_private_network()
+        if is_warm:
+            _warm_up()
+    except EstimatorRuntimeError as error:
+        _send(connection, {"refused": str(error)})
+        return 1
+    # From here on the end of the launcher is seen on the socket.
+    _set_death_signal(0)
+    _send(connection, {"ready": os.getpid()})
+    is_task = Parent(connection, command if not is_warm else None).serve()
+    if not is_task:
+        return 0
+    # The child of a fork has left the loop above, to end as any program does.
+    from estimator_runtime import cli
+
+    return cli.main(command)
+
+
+class Parent:
+    """Starts, signals and reaps the tasks of one launcher.
+
+    Attributes:
+        connection: The socket to the launcher.
+        command: What a task executes; None forks this process instead.
+    """
+
+    def __init__(self, connection, command):
+        self.connection, self.command = connection, command
+        self._pids: dict[int, int] = {}  # by the number that the launcher gave
+
+    def serve(self):
+        """Do what the launcher asks, until it is gone.
+
+        Returns:
+            Whether this is a forked child, which has a task to do.
+        """
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        with selectors.DefaultSelector() as selector, reader, writer:
+            selector.register(self.connection, selectors.EVENT_READ)
+            selector.register(reader, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is reader:
+                        with contextlib.suppress(BlockingIOError):
+                            reader.recv(4096)
+                        self._reap()
+                        continue
+                    is_open, is_task = self._answer()
+                    if is_task:
+                        # Before the descriptors that a task must not have are closed.
+                        signal.set_wakeup_fd(-1)
+                        return True
+                    if not is_open:
+                        self._kill_all()
+                        return False
+
+    def _answer(self):
+        """Give (whether the launcher is there, whether this is the child)."""
+        message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
+        if not message:
+            return False, False
+        request = json.loads(message)
+        number = request["task"]
+        if "signal" in request:
+            if number in self._pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._pids[number], request["signal"])
+            return True, False
+        pid = self._fork(fds, request["environ"])
+        if pid == 0:
+            return True, True
+        for fd in fds:
+            os.close(fd)
+        self._pids[number] = pid
+        _send(self.connection, {"started": number, "pid": pid})
+        return True, False
+
+    def _fork(self, fds, environ):
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            # TensorFlow's threads do not matter here: see the top of this file.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid:
+            # Also here, whoever comes first: a signal may follow at once.
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)
+            return pid
+        try:
+            with contextlib.suppress(OSError):
+                os.setpgid(0, 0)
+            _set_death_signal(signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            _become_task(fds, environ)
+            if self.command is not None:
+                program = [sys.executable, "-m", "estimator_runtime", *self.command]
+                os.execv(sys.executable, program)
+            self.connection.close()
+            _seed_afresh()
+        except BaseException as error:  # noqa: BLE001 - must not return as the parent
+            os.write(2, f"cannot start the task: {error}\n".encode())
+            os._exit(1)
+        return 0
+
+    def _reap(self):
+        for number, pid in list(self._pids.items()):
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            if os.waitid(os.P_PID, pid, options) is None:
+                continue
+            # Those it left behind, while its number cannot be anybody else's.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            del self._pids[number]
+            with contextlib.suppress(OSError):
+                code = os.waitstatus_to_exitcode(status)
+                _send(self.connection, {"ended": number, "status": code})
+
+    def _kill_all(self):
+        for pid in self._pids.values():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        for pid in self._pids.values():
+            os.waitpid(pid, 0)
+
+
+def _become_task(fds, environ):
+    """Take over the pipes, the variables and the signals of a task."""
+    stdout, stderr, reports = fds
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
+        os.dup2(fd, target)
+        os.close(fd)
+    os.set_inheritable(reports, True)
+    from estimator_runtime.reporting import FD_VARIABLE
+
+    os.environ.update(environ, **{FD_VARIABLE: str(reports)})
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # One that was ignored here (as in a background job) would stay so in the task.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _seed_afresh():
+    """Let forked tasks draw numbers of their own; python's `random` does so itself."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _warm_up():
+    """Import what a task needs, and see that TensorFlow has executed nothing."""
+    import estimator_runtime
+
+    estimator_runtime.install()
+    from tensorflow.python.eager import context
+
+    import estimator_runtime.training
+
+    if context.context_safe() is not None and context.context_safe()._initialized:
+        raise LaunchError(
+            "TensorFlow has executed an op while it was imported, and could not be "
+            "forked; start the job with --cold"
+        )
+
+
+def _set_death_signal(number):
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def _send(connection, message):
+    connection.send(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

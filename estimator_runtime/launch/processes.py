@@ -1,0 +1,229 @@
+"""Tasks as children of one parent process of this machine; see `task.Tasks`."""
+
+import collections
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch.ports import HeldPorts
+from estimator_runtime.launch.task import Ended, Lost, Output, Reported
+from estimator_runtime.reporting import JOB_VARIABLE
+
+_HOST = "127.0.0.1"
+_CHUNK = 65536
+_MAX_MESSAGE = 65536
+# A line that never ends is cut, so that it cannot fill the memory.
+_MAX_LINE = 1 << 20
+# Importing TensorFlow, on a slow machine.
+_READY_SECS = 120.0
+_CLOSE_SECS = 10.0
+
+
+class Processes:
+    """Runs the tasks of one job; each is a group of processes of its own."""
+
+    def __init__(self, job, warm, private_network):
+        self._job, self._warm = job, warm
+        self._private_network = private_network
+        self._ports = HeldPorts()
+        self._parent = None
+        self._numbers = {}  # of runs, on the wire
+        self._runs = {}
+        self._streams = collections.defaultdict(list)
+
+    def open(self, events):
+        """Start the parent, and wait until it can start tasks."""
+        self._events = events
+        self._connection, theirs = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        )
+        with theirs:
+            theirs.set_inheritable(True)
+            self._parent = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "estimator_runtime.launch.parent"),
+                    *(str(theirs.fileno()), str(os.getpid())),
+                    "warm" if self._warm else "cold",
+                    "private" if self._private_network else "shared",
+                    *("run", *self._job.command),
+                ],
+                env=self._environ(),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._connection.settimeout(_READY_SECS)
+        try:
+            answer = self._connection.recv(_MAX_MESSAGE)
+        except TimeoutError as error:
+            raise LaunchError(
+                f"TensorFlow was not imported within {_READY_SECS:g} s; is the machine "
+                "busy, or its disk slow?"
+            ) from error
+        self._connection.settimeout(None)
+        if not answer:
+            raise LaunchError(
+                "the process that starts the tasks ended before it could; what it "
+                "wrote is above"
+            )
+        if "refused" in json.loads(answer):
+            raise LaunchError(json.loads(answer)["refused"])
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._connection, selectors.EVENT_READ, None)
+        self._reader = threading.Thread(
+            target=self._read, name="estimator_runtime output", daemon=True
+        )
+        self._reader.start()
+
+    def place(self, addressed):
+        """Take a free port for each task, and hold it for as long as the job runs."""
+        self._ports.close()
+        jobs = collections.defaultdict(list)
+        ports = self._ports.take(len(addressed))
+        for task, port in zip(addressed, ports, strict=True):
+            jobs[task.type].append(f"{_HOST}:{port}")
+        return Cluster(jobs)
+
+    def start(self, run, environ):
+        """Ask the parent for a new task."""
+        pipes = [os.pipe() for _ in range(3)]
+        number = len(self._numbers)
+        self._numbers[run], self._runs[number] = number, run
+        theirs = [writer for _, writer in pipes]
+        kinds = (_Lines(run, False), _Lines(run, True), _Reports(run))
+        for (reader, _), stream in zip(pipes, kinds, strict=True):
+            os.set_blocking(reader, False)
+            stream.fd = reader
+            self._streams[number].append(stream)
+        for stream in self._streams[number]:
+            self._selector.register(stream.fd, selectors.EVENT_READ, stream)
+        message = json.dumps({"task": number, "environ": environ}).encode()
+        try:
+            socket.send_fds(self._connection, [message], theirs)
+        except OSError as error:
+            self._events.put(Lost(reason=f"the parent of the tasks is gone: {error}"))
+        finally:
+            for fd in theirs:
+                os.close(fd)
+
+    def signal(self, run, number):
+        """Ask the parent to signal the run's group of processes."""
+        message = {"task": self._numbers[run], "signal": int(number)}
+        with contextlib.suppress(OSError):
+            self._connection.send(json.dumps(message).encode())
+
+    def close(self):
+        """Let the parent kill all that is left, and wait for its end."""
+        if self._parent is None:
+            return
+        # The end of the connection, for both the parent and our reader.
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        try:
+            self._parent.wait(_CLOSE_SECS)
+        except subprocess.TimeoutExpired:
+            self._parent.kill()
+            self._parent.wait()
+        if hasattr(self, "_reader"):
+            self._reader.join(_CLOSE_SECS)
+        self._connection.close()
+        self._ports.close()
+
+    def _environ(self):
+        return {
+            **os.environ,
+            **self._job.env,
+            JOB_VARIABLE: uuid.uuid4().hex,
+            # A person reads along: what a task prints must not wait in a buffer.
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _read(self):
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._drain(key.data)
+                elif not self._hear():
+                    return
+
+    def _hear(self):
+        """Take one message of the parent; False if it is gone."""
+        try:
+            message = self._connection.recv(_MAX_MESSAGE)
+        except OSError:
+            message = b""
+        if not message:
+            self._events.put(Lost(reason="the parent of the tasks is gone"))
+            return False
+        notice = json.loads(message)
+        if "ended" in notice:
+            number = notice["ended"]
+            for stream in self._streams.pop(number):
+                self._drain(stream, to_end=True)
+            self._events.put(Ended(run=self._runs[number], status=notice["status"]))
+        return True
+
+    def _drain(self, stream, to_end=False):
+        """Pass on what a stream has; all of it, and close it, if its task ended."""
+        while stream.fd is not None:
+            try:
+                data = os.read(stream.fd, _CHUNK)
+            except BlockingIOError:
+                break
+            for event in stream.feed(data):
+                self._events.put(event)
+            if not data:
+                self._close(stream)
+            if not to_end:
+                return
+        if to_end:
+            for event in stream.feed(b""):
+                self._events.put(event)
+            self._close(stream)
+
+    def _close(self, stream):
+        if stream.fd is not None:
+            self._selector.unregister(stream.fd)
+            os.close(stream.fd)
+            stream.fd = None
+
+
+class _Lines:
+    """Cuts what a task writes into lines."""
+
+    def __init__(self, run, is_error):
+        self._run, self._is_error = run, is_error
+        self._rest = b""
+        self.fd = None
+
+    def feed(self, data):
+        """Give the events of the lines that are complete; all, without data."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._rest and (not data or len(self._rest) > _MAX_LINE):
+            lines.append(self._rest)
+            self._rest = b""
+        return [self._event(line) for line in lines]
+
+    def _event(self, line):
+        text = line.decode(errors="replace").rstrip("\r")
+        return Output(run=self._run, line=text, is_error=self._is_error)
+
+
+class _Reports(_Lines):
+    """Reads reports instead of text."""
+
+    def __init__(self, run):
+        super().__init__(run, is_error=False)
+
+    def _event(self, line):
+        try:
+            return Reported(run=self._run, report=json.loads(line))
+        except ValueError:  # cut off by the end of the task
+            return Reported(run=self._run, report={})

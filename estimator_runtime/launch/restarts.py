@@ -1,0 +1,76 @@
+"""Whether a task that failed is started again, and when."""
+
+import dataclasses
+
+# Errors that come from another task's failure, and may go with it.
+_OF_PEERS = frozenset(
+    ("AbortedError", "CancelledError", "DeadlineExceededError", "UnavailableError")
+)
+# Errors that the same program would only run into again.
+_FINAL = frozenset(
+    (
+        "CompatibilityError",
+        "ConfigError",
+        "ConfigTypeError",
+        "IndentationError",
+        "ModuleNotFoundError",
+        "NanLossDuringTrainingError",
+        "SyntaxError",
+        "UsageError",
+    )
+)
+_FIRST_BACK_OFF_SECS = 1.0
+_MAX_BACK_OFF_SECS = 30.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a run ended.
+
+    Attributes:
+        status: Its exit status, negative for a signal.
+        error: The class name of the Python error that ended it, or None.
+        step: The last global step that it reported, or None.
+    """
+
+    status: int
+    error: str | None = None
+    step: int | None = None
+
+    @property
+    def is_of_program(self):
+        """Whether the program itself ended the run, and not the world around it."""
+        return self.status > 0 and self.error not in _OF_PEERS
+
+
+class Budget:
+    """The restarts of one task, or of a gang.
+
+    The first restart is immediate; each later one waits twice as long as the one
+    before, at most half a minute.
+    """
+
+    def __init__(self, max_restarts):
+        self.max_restarts = max_restarts
+        self.used = 0
+        self._last = None
+
+    def refusal(self, failure):
+        """Say why there is no restart after `failure`; None if there is one."""
+        last, self._last = self._last, failure
+        if failure.error in _FINAL:
+            return f"{failure.error} would only repeat"
+        if failure.is_of_program and failure == last:
+            at = f" at step {failure.step}" if failure.step is not None else ""
+            return f"the same failure as the last time{at}"
+        if self.used >= self.max_restarts:
+            noun = "restart" if self.max_restarts == 1 else "restarts"
+            return f"{self.max_restarts} {noun} used up" if self.used else "no restarts"
+        return None
+
+    def spend(self):
+        """Use one restart, and give the seconds to wait before it."""
+        self.used += 1
+        if self.used == 1:
+            return 0.0
+        return min(_FIRST_BACK_OFF_SECS * 2 ** (self.used - 2), _MAX_BACK_OFF_SECS)

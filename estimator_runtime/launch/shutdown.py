@@ -1,0 +1,70 @@
+"""Ends tasks in order: with a request first, and by force when their time is over."""
+
+import signal
+
+# A ps has nothing to save, and an evaluator has evaluated by then.
+_OTHERS_SECS = 2.0
+
+
+class Shutdown:
+    """Ends the tasks of a job: the trainers first, while they can still save.
+
+    Attributes:
+        has_begun: Whether all tasks are to end.
+    """
+
+    def __init__(self, tasks, watches, trainers, grace_secs):
+        """Know all tasks.
+
+        Args:
+            tasks: The `Tasks` that can signal them.
+            watches: The `Watch` of every task.
+            trainers: Those of them that train.
+            grace_secs: What a trainer has for its last checkpoint.
+        """
+        self._tasks, self._watches, self._trainers = tasks, watches, trainers
+        self._grace_secs = grace_secs
+        self.has_begun = False
+
+    def begin(self, now, politely):
+        """Let all tasks end; the trainers at once unless `politely`."""
+        self.has_begun = True
+        for watch in self._watches:
+            watch.restart_at = None
+        for watch in self._trainers:
+            if watch.is_running and politely:
+                self._ask(watch, now + self._grace_secs)
+            elif watch.is_running:
+                self.kill(watch)
+        self.go_on(now)
+
+    def go_on(self, now):
+        """Let the others end too, if no trainer is left."""
+        if any(watch.is_running for watch in self._trainers):
+            return
+        for watch in self._watches:
+            self.release(watch, now)
+
+    def release(self, watch, now):
+        """Let a task end that has nothing more to do."""
+        if watch.is_running and watch.kill_at is None:
+            self._ask(watch, now + _OTHERS_SECS)
+
+    def hurry(self, now):
+        """Give nobody any more time."""
+        for watch in self._watches:
+            watch.kill_at = now
+
+    def kill_overdue(self, now):
+        """Kill those whose time is over."""
+        for watch in self._watches:
+            if watch.is_running and watch.kill_at is not None and now >= watch.kill_at:
+                self.kill(watch)
+
+    def kill(self, watch):
+        """End a task at once."""
+        self._tasks.signal(watch.run, signal.SIGKILL)
+
+    def _ask(self, watch, kill_at):
+        self._tasks.signal(watch.run, signal.SIGTERM)
+        watch.kill_at = kill_at

@@ -1,0 +1,127 @@
+"""A task, one run of it, what happens to it, and who starts it.
+
+`Tasks` is all that a back end has to offer: the supervisor does the rest, the same for
+processes of this machine and for those of another.
+"""
+
+import dataclasses
+import queue
+from typing import Any, Protocol
+
+from estimator_runtime.cluster import Cluster
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """A place in a job.
+
+    Attributes:
+        type: Its task type, such as "worker".
+        index: Its index among the tasks of that type.
+    """
+
+    type: str
+    index: int
+
+    def __str__(self):
+        return self.type if self.is_single else f"{self.type} {self.index}"
+
+    @property
+    def is_single(self):
+        """Whether a job has only one task of this type."""
+        return self.type in ("chief", "evaluator")
+
+    @property
+    def file_name(self):
+        """The name of its log file."""
+        return f"{self.type}-{self.index}.log"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """One life of a task: what is told of an earlier one no longer counts.
+
+    Attributes:
+        task: The task.
+        attempt: 0 for the first run, 1 after its first restart, and so on.
+    """
+
+    task: Task
+    attempt: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Output:
+    """A line that a task wrote, without its line break.
+
+    Attributes:
+        run: Who wrote it.
+        line: The text.
+        is_error: Whether it was written to standard error.
+    """
+
+    run: Run
+    line: str
+    is_error: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What a task reports of itself; see `estimator_runtime.reporting`.
+
+    Attributes:
+        run: Who reports.
+        report: A JSON object; empty for a mere sign of life.
+    """
+
+    run: Run
+    report: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The end of a run; everything it wrote and reported comes before.
+
+    Attributes:
+        run: Who ended.
+        status: Its exit status; that of a signal is negative, as in `subprocess`.
+    """
+
+    run: Run
+    status: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lost:
+    """The back end can start and watch no more tasks; those it started are gone.
+
+    Attributes:
+        reason: Why, for the user.
+    """
+
+    reason: str
+
+
+Event = Output | Reported | Ended | Lost
+
+
+class Tasks(Protocol):
+    """How tasks are started, watched, killed, and their logs read.
+
+    What happens to them arrives as events in the queue given to `open`.
+    """
+
+    def open(self, events: "queue.Queue[Event]") -> None:
+        """Get ready to start tasks; from now on events may arrive."""
+
+    def place(self, addressed: tuple[Task, ...]) -> Cluster:
+        """Give every task an address, which it can listen on when it is started."""
+
+    def start(self, run: Run, environ: dict[str, str]) -> None:
+        """Start a task with these variables beside those of the job."""
+
+    def signal(self, run: Run, number: int) -> None:
+        """Send a signal to a run and its children; nothing if it has ended."""
+
+    def close(self) -> None:
+        """Kill what still runs, and free what was taken."""

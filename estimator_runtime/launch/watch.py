@@ -1,0 +1,88 @@
+"""What the supervisor knows of one task."""
+
+import signal
+
+from estimator_runtime.launch.logs import TaskLog
+from estimator_runtime.launch.restarts import Budget, Failure
+from estimator_runtime.launch.task import Run
+
+
+class Watch:
+    """One task, its present run, and what is known of it.
+
+    Attributes:
+        task: The task.
+        log: Its `TaskLog`.
+        budget: Its restarts, or those of its gang.
+        run: The present or last `Run`.
+        is_running: Whether that run has started and not ended.
+        status: The exit status of the last run, or None.
+        restart_at: When it is to be started again, or None.
+        kill_at: When it has had its time to end by itself, or None.
+        report: All that the present run reported, by key.
+        heard_at: When it last gave a sign of life.
+    """
+
+    def __init__(self, task, max_restarts):
+        self.task = task
+        self.log = TaskLog(task)
+        self.budget = Budget(max_restarts)
+        self.run: Run | None = None
+        self.is_running = False
+        self.status: int | None = None
+        self.restart_at: float | None = None
+        self.kill_at = None
+        self.report = {}
+        self.heard_at = 0.0
+        self.is_named_silent = False
+        self.killed_for: str | None = None
+
+    def start(self, now):
+        """Give the next run, which starts now."""
+        attempt = 0 if self.run is None else self.run.attempt + 1
+        self.run = Run(task=self.task, attempt=attempt)
+        self.is_running, self.status = True, None
+        self.restart_at = self.kill_at = None
+        self.report, self.killed_for = {}, None
+        self.log.start_run()
+        self.hear({}, now)
+        return self.run
+
+    def hear(self, report, now):
+        """Take note of a report."""
+        self.report.update(report)
+        self.heard_at = now
+        self.is_named_silent = False
+
+    def end(self, status):
+        """Take note of the end of the run."""
+        self.is_running, self.status = False, status
+
+    @property
+    def has_succeeded(self):
+        """Whether its last run ended well, and there is to be no other."""
+        return self.status == 0 and not self.is_running and self.restart_at is None
+
+    @property
+    def failure(self):
+        """Why its last run failed."""
+        return Failure(
+            status=self.status or 0,
+            error=self.report.get("error"),
+            step=self.report.get("step"),
+        )
+
+    def how_it_ended(self):
+        """Say it in a few words."""
+        if self.killed_for:
+            return self.killed_for
+        if self.status is not None and self.status < 0:
+            try:
+                name = signal.Signals(-self.status).name
+            except ValueError:
+                name = f"signal {-self.status}"
+            return f"was killed by {name}"
+        error = self.report.get("error")
+        if error and self.status:
+            return f"ended with {error} (exit status {self.status})"
+        return f"ended with exit status {self.status}"

@@ -1,0 +1,109 @@
+"""What a task tells the launcher about itself, while it runs.
+
+Under a launcher ESTIMATOR_RUNTIME_REPORT_FD is a pipe to it. A report is a JSON object
+on a line of its own; one is sent every second, with the progress made, so that a task
+that is stopped or cut off is noticed. Without a launcher nothing is sent.
+
+Standard library only: it starts before TensorFlow is imported, and runs on a thread of
+its own, so that a launcher that does not read can never block the training.
+"""
+
+import atexit
+import collections
+import contextlib
+import json
+import os
+import threading
+
+FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
+# The same for all tasks of a job, in the environment of every process of it.
+JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
+_BEAT_SECS = 1.0
+# How long the end of the program waits for a launcher that does not read.
+_FLUSH_SECS = 5.0
+
+
+class Reporter:
+    """Sends reports on a thread of its own, in the order given."""
+
+    def __init__(self, fd):
+        self._pipe = fd
+        self._pid = os.getpid()
+        self._waiting: collections.deque[dict] = collections.deque()
+        self._progress: dict = {}
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(
+            target=self._serve, name="estimator_runtime reports", daemon=True
+        )
+        self._thread.start()
+
+    def send(self, report):
+        """Send a JSON object soon; never blocks."""
+        if os.getpid() == self._pid:  # a forked child has no thread that sends
+            self._waiting.append(report)
+            self._wake.set()
+
+    def progress(self, **values):
+        """Send these with the next sign of life; later ones replace them."""
+        self._progress = {**self._progress, **values}
+
+    def close(self):
+        """Send what is waiting, as far as the launcher reads it in a few seconds."""
+        if os.getpid() == self._pid:
+            self._closing = True
+            self._wake.set()
+            self._thread.join(_FLUSH_SECS)
+
+    def _serve(self):
+        with contextlib.suppress(OSError):  # the launcher is gone, and so will we be
+            while True:
+                # Before what waits is sent: what comes now comes with the next round.
+                closing = self._closing
+                self._wake.clear()
+                progress, self._progress = self._progress, {}
+                self._write(progress)
+                while self._waiting:
+                    self._write(self._waiting.popleft())
+                if closing:
+                    return
+                self._wake.wait(_BEAT_SECS)
+
+    def _write(self, report):
+        data = json.dumps(report, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(self._pipe, data) :]
+
+
+_reporter: Reporter | None = None
+
+
+def start(environ):
+    """Report from now on, if the environment names a launcher's pipe.
+
+    The variable is removed: the pipe is not for this process's children.
+    """
+    global _reporter
+    text = environ.pop(FD_VARIABLE, None)
+    if text is None or _reporter is not None:
+        return
+    os.set_inheritable(int(text), False)
+    _reporter = Reporter(int(text))
+    atexit.register(_reporter.close)
+
+
+def is_on():
+    """Tell whether there is a launcher that listens."""
+    return _reporter is not None
+
+
+def send(**report):
+    """Send a report, if there is a launcher."""
+    if _reporter is not None:
+        _reporter.send(report)
+
+
+def progress(**values):
+    """Send these with the next sign of life, if there is a launcher."""
+    if _reporter is not None:
+        _reporter.progress(**values)

@@ -1,0 +1,47 @@
+"""How long tasks of a cluster wait for each other, where TensorFlow has no setting.
+
+Standard library only: the launcher sets, for the tasks it starts, what they read.
+"""
+
+import math
+import os
+
+from estimator_runtime.errors import ConfigError
+
+# Seconds that each worker waits longer than the one before, and the first one too.
+START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
+# Seconds between two looks of a worker whether the chief has initialized the model.
+RECOVERY_WAIT_VARIABLE = "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS"
+# For tasks that a launcher starts together: none of TensorFlow's waits is needed.
+LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
+
+
+def start_delay_secs(environ=os.environ):
+    """Give the start delay by which workers differ: 5 s, as TensorFlow's, if unset.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, START_DELAY_VARIABLE, 5.0)
+
+
+def recovery_wait_secs(environ=os.environ):
+    """Give the seconds between two looks: 30, as TensorFlow's, if unset.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, RECOVERY_WAIT_VARIABLE, 30.0)
+
+
+def _seconds(environ, name, default):
+    text = environ.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{name} is {text!r}; give a number of seconds, 0 or more")
+    return value

@@ -1,0 +1,120 @@
+"""Jobs as a user starts them, and the promise that nothing of them is left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+_MARKER = "ESTIMATOR_RUNTIME_TEST"
+_GONE_WITHIN_SECS = 5.0
+
+
+class Launch:
+    """`estimator-runtime run` in a process of its own, and all it has written."""
+
+    def __init__(self, arguments, cwd, marker, environ):
+        inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+        self.output = cwd / f"launcher-{uuid.uuid4().hex[:8]}.out"
+        self.marker = marker
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "estimator_runtime",
+                    "run",
+                    *map(str, arguments),
+                ],
+                cwd=cwd,
+                env={
+                    **inherited,
+                    "TF_CPP_MIN_LOG_LEVEL": "3",
+                    _MARKER: marker,
+                    **environ,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def text(self):
+        return self.output.read_text(errors="replace")
+
+    def wait_for(self, pattern, timeout_secs=60, count=1):
+        """Wait until `pattern` was written `count` times; give the last match."""
+        deadline = time.monotonic() + timeout_secs
+        while True:
+            over = self.process.poll() is not None
+            found = list(re.finditer(pattern, self.text, re.MULTILINE))
+            if len(found) >= count:
+                return found[count - 1]
+            assert not over, f"ended without {pattern!r}:\n{self.text}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text}"
+            time.sleep(0.05)
+
+    def end(self, timeout_secs=60):
+        """Wait for the end; give the exit status."""
+        try:
+            return self.process.wait(timeout_secs)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {timeout_secs} s:\n{self.text}")
+
+    def children(self):
+        """Give the pids of all processes of the job but the launcher's own."""
+        return processes_of(self.marker) - {self.process.pid}
+
+
+def processes_of(marker):
+    """Give the pids of the processes that have the marker in their environment."""
+    wanted = f"{_MARKER}={marker}".encode()
+    found = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as environ:
+                if wanted in environ.read().split(b"\0"):
+                    found.add(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_gone(marker):
+    """Give the pids that are still there after a few seconds."""
+    deadline = time.monotonic() + _GONE_WITHIN_SECS
+    while True:
+        left = processes_of(marker)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Give a function that starts a job; at the end none of its processes is left."""
+    marker = uuid.uuid4().hex
+    started = []
+
+    def start(*arguments, **environ):
+        started.append(Launch(arguments, tmp_path, marker, environ))
+        return started[-1]
+
+    yield start
+    running = [each for each in started if each.process.poll() is None]
+    left = processes_of(marker) if running else wait_until_gone(marker)
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    for each in started:
+        each.process.wait()
+    assert not running, f"the test left a launcher running:\n{running[0].text}"
+    assert not left, "processes were left behind"

@@ -1,0 +1,82 @@
+"""An untouched Estimator script, which says who it is and how far it has come."""
+
+import argparse
+import os
+import time
+
+import tensorflow as tf
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_dir", default="model")
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--save_steps", type=int, default=20)
+parser.add_argument("--step_secs", type=float, default=0.0)
+parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
+parser.add_argument("--timeout_secs", type=int, default=60)
+parser.add_argument("--nan_at", type=int)
+parser.add_argument("--stop_at", type=int)
+args = parser.parse_args()
+print("pid", os.getpid(), flush=True)
+
+strategy = {
+    "none": lambda: None,
+    "mwms": tf.distribute.MultiWorkerMirroredStrategy,
+    "ps": tf.compat.v1.distribute.experimental.ParameterServerStrategy,
+}[args.strategy]()
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        predictions = {"weight": tf.reshape(weight, [1])}
+        return tf.estimator.EstimatorSpec(mode, predictions=predictions)
+    loss = tf.reduce_mean(tf.square(weight - labels))
+    step = tf.compat.v1.train.get_global_step()
+    if args.nan_at is not None:
+        loss = tf.where(step >= args.nan_at, float("nan"), loss)
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    train_op = None
+    if mode == tf.estimator.ModeKeys.TRAIN:
+        train_op = optimizer.minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+class Tell(tf.estimator.SessionRunHook):
+    """Prints each step, which takes its time."""
+
+    def before_run(self, context):
+        step = tf.compat.v1.train.get_global_step()
+        return tf.compat.v1.train.SessionRunArgs(step)
+
+    def after_run(self, context, values):
+        print("step", values.results, flush=True)
+        time.sleep(args.step_secs)
+        if args.stop_at is not None and values.results >= args.stop_at:
+            context.request_stop()
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+def serving_input_fn():
+    feature = tf.compat.v1.placeholder(tf.float32, [None])
+    return tf.estimator.export.ServingInputReceiver({"x": feature}, {"x": feature})
+
+
+config = tf.estimator.RunConfig(
+    args.model_dir,
+    save_checkpoints_steps=args.save_steps,
+    session_creation_timeout_secs=args.timeout_secs,
+    train_distribute=strategy,
+)
+tf.estimator.train_and_evaluate(
+    tf.estimator.Estimator(model_fn, config=config),
+    tf.estimator.TrainSpec(input_fn, max_steps=args.steps, hooks=[Tell()]),
+    tf.estimator.EvalSpec(
+        input_fn,
+        steps=1,
+        exporters=tf.estimator.FinalExporter("last", serving_input_fn),
+    ),
+)
+print("done", flush=True)

@@ -1,0 +1,44 @@
+"""Who is silent for too long, by a clock that the test holds."""
+
+import io
+
+from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.heartbeats import Heartbeats
+from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.watch import Watch
+
+
+class _Signals:
+    """Keeps the signals that a back end would send."""
+
+    def __init__(self):
+        self.sent = []
+
+    def signal(self, run, number):
+        self.sent.append((str(run.task), int(number)))
+
+
+def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgives():
+    said, tasks = io.StringIO(), _Signals()
+    watch = Watch(Task(type="worker", index=1), max_restarts=3)
+    watch.start(now=0.0)
+    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0)
+    heartbeats = Heartbeats(30.0, Console(said, said), shutdown)
+    for now in (5.0, 10.0, 11.0):
+        heartbeats.check([watch], now)
+    assert said.getvalue() == (
+        "launcher | worker 1 has given no sign of life for 10 s (is it stopped, or cut "
+        "off?); after 30 s it counts as failed\n"
+    )
+    watch.hear({}, now=12.0)
+    heartbeats.check([watch], 15.0)
+    assert tasks.sent == []
+    for now in (42.0, 43.0):
+        heartbeats.check([watch], now)
+    assert tasks.sent == [("worker 1", 9)]
+    assert said.getvalue().endswith(
+        "launcher | worker 1 gave no sign of life for 30 s: killing it\n"
+    )
+    watch.end(-9)
+    assert watch.how_it_ended() == "gave no sign of life for 30 s"

@@ -1,0 +1,82 @@
+"""What a job may be, and what is refused before anything starts."""
+
+import resource
+
+import pytest
+
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch import Job, get_backend, local
+from estimator_runtime.launch.task import Task
+
+
+def test_a_ps_starts_before_those_who_need_it_and_the_chief_leads():
+    job = Job(
+        command=("train.py",),
+        replicas={"worker": 2, "ps": 1, "chief": 1, "evaluator": 1},
+    )
+    assert [str(task) for task in job.tasks] == [
+        "ps 0", "chief", "worker 0", "worker 1", "evaluator",
+    ]  # fmt: skip
+    assert job.trainers[0] == Task(type="chief", index=0)
+
+
+@pytest.mark.parametrize(
+    "replicas, is_gang",
+    [
+        ({"chief": 1, "worker": 2}, True),
+        ({"worker": 2}, True),
+        ({"chief": 1, "worker": 2, "ps": 1}, False),
+        ({"chief": 1, "evaluator": 1}, False),
+    ],
+)
+def test_several_trainers_without_a_ps_fail_together(replicas, is_gang):
+    assert Job(command=("train.py",), replicas=replicas).is_gang is is_gang
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"command": ()}, "Job: command is empty; name the script to run"),
+        ({"replicas": {"worker": -1}}, "Job: replicas['worker'] is -1; give a whole number, 0 or more"),
+        ({"replicas": {"worker": "2"}}, "Job: replicas['worker'] is '2'; give a whole number, 0 or more"),
+        ({"replicas": {"chief": 2}}, "Job: replicas['chief'] is 2; there can be only one"),
+        ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, where nobody trains; add a chief, or a worker"),
+        ({"max_restarts": -1}, "Job: max_restarts is -1; give a whole number, 0 for no restarts"),
+        ({"grace_secs": 0}, "Job: grace_secs is 0; give a number of seconds above 0"),
+        ({"env": {"TF_CONFIG": "{}"}}, "Job: env sets TF_CONFIG, which the launcher makes for each task; leave it out"),
+    ],
+)  # fmt: skip
+def test_a_job_that_cannot_be_is_one_line(change, message):
+    with pytest.raises(ConfigError) as refusal:
+        Job(**{"command": ("train.py",), "replicas": {"chief": 1}, **change})
+    assert str(refusal.value) == message
+
+
+def test_a_back_end_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(ConfigError) as refusal:
+        get_backend("slurm")
+    assert str(refusal.value) == "there is no back end 'slurm'; use local"
+
+
+_JOB = Job(command=("train.py",), replicas={"chief": 1, "worker": 5000})
+
+
+def test_more_tasks_than_file_descriptors_are_refused_with_how_many_may_be(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    with pytest.raises(ConfigError) as refusal:
+        get_backend("local").submit(_JOB)
+    assert str(refusal.value) == (
+        "5001 tasks need 20068 file descriptors, and the limit is 1024; start at most "
+        "240 tasks, or raise it: ulimit -n 20068"
+    )
+
+
+def test_more_tasks_than_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
+    monkeypatch.setattr(local, "_available_mb", lambda: 8000)
+    with pytest.raises(ConfigError) as refusal:
+        get_backend("local", warm=False).submit(_JOB)
+    assert str(refusal.value) == (
+        "5001 tasks need about 1750350 MB of memory at the least, and 8000 MB are "
+        "free; start fewer tasks, or leave out --cold"
+    )

@@ -1,0 +1,256 @@
+"""Jobs of real processes that do not train: what becomes of them and of their lines."""
+
+import os
+import re
+import signal
+import textwrap
+
+import pytest
+
+# What a task does: python code, by its task type and how often it has run before.
+_PRELUDE = """\
+import json, os, pathlib, signal, sys, time
+
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+name = f"{task['type']}-{task['index']}"
+lives = pathlib.Path(f"lives-{name}")
+life = int(lives.read_text()) if lives.exists() else 0
+lives.write_text(str(life + 1))
+print("pid", os.getpid(), "life", life, flush=True)
+
+
+# Wait until so many tasks have come here: without it, the end of the trainers
+# may release an evaluator or a ps that has not written its lines yet.
+def meet(tasks):
+    pathlib.Path(f"here-{name}").touch()
+    deadline = time.monotonic() + 60
+    while len(list(pathlib.Path().glob("here-*"))) < tasks:
+        assert time.monotonic() < deadline, "the others did not come"
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def run(launch, tmp_path):
+    """Give a function that runs a program as a job of plain processes."""
+
+    def start(program, *options, **environ):
+        (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))
+        return launch("--cold", *options, "toy.py", **environ)
+
+    return start
+
+
+def _pid(job, task, life=0):
+    found = job.wait_for(rf"^{task} *\| pid (\d+) life {life}$")
+    return int(found[1])
+
+
+def test_every_line_has_the_name_of_its_task_and_a_good_end_is_status_0(run):
+    job = run(
+        """
+        print("to stderr", file=sys.stderr, flush=True)
+        meet(4)
+        """,
+        *("--workers", "2", "--evaluator"),
+    )
+    assert job.end() == 0
+    for task in ("chief    ", "worker 0 ", "worker 1 ", "evaluator"):
+        assert re.search(rf"^{task} \| pid \d+ life 0$", job.text, re.MULTILINE)
+        assert f"{task} | to stderr\n" in job.text
+
+
+def test_the_tasks_get_one_cluster_and_a_task_each(run):
+    job = run(
+        """
+        config = json.loads(os.environ["TF_CONFIG"])
+        shown = sorted((job, len(tasks)) for job, tasks in config["cluster"].items())
+        print(shown, flush=True)
+        assert len(set(sum(config["cluster"].values(), []))) == 4
+        meet(5)
+        """,
+        *("--workers", "2", "--ps", "1", "--evaluator"),
+    )
+    assert job.end() == 0
+    shown = r"\| \[\('chief', 1\), \('ps', 1\), \('worker', 2\)\]$"
+    tasks = set(re.findall(rf"^(.*?) *{shown}", job.text, re.MULTILINE))
+    assert tasks == {"chief", "evaluator", "ps 0", "worker 0", "worker 1"}
+
+
+def test_a_killed_worker_is_restarted_in_place_where_there_is_a_ps(run):
+    job = run(
+        "time.sleep(0 if life or name == 'chief-0' else 60)",
+        "--workers",
+        "1",
+        "--ps",
+        "1",
+    )
+    _pid(job, "ps 0")
+    os.kill(_pid(job, "worker 0"), signal.SIGKILL)
+    job.wait_for(
+        r"^launcher +\| worker 0 was killed by SIGKILL: restarting it now \(1 of 3\)$"
+    )
+    assert job.end() == 0
+    assert re.findall(r"^(\S+ ?\d?) +\| pid \d+ life 1$", job.text, re.MULTILINE) == [
+        "worker 0"
+    ]
+
+
+def test_a_killed_worker_takes_all_trainers_with_it_where_there_is_no_ps(run):
+    job = run("time.sleep(0 if life else 60)", "--workers", "1")
+    _pid(job, "chief")
+    os.kill(_pid(job, "worker 0"), signal.SIGKILL)
+    job.wait_for(
+        r"worker 0 was killed by SIGKILL: restarting all trainers now \(1 of 3\)$"
+    )
+    assert job.end() == 0
+    assert _pid(job, "chief", life=1) and _pid(job, "worker 0", life=1)
+
+
+def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_path):
+    job = run(
+        """
+        if name == "worker-0":
+            raise KeyError("label")
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1", "--max-restarts", "0", "--log-dir", "logs"),
+    )
+    assert job.end() == 1
+    report = job.text[job.text.index("estimator-runtime: ") :]
+    line = _PRELUDE.count("\n") + 3
+    assert report == (
+        "estimator-runtime: worker 0 ended with KeyError (exit status 1): no restarts\n"
+        "  Traceback (most recent call last):\n"
+        f'    File "{tmp_path}/toy.py", line {line}, in <module>\n'
+        '      raise KeyError("label")\n'
+        "  KeyError: 'label'\n"
+        "whole log: logs/worker-0.log\n"
+        "no checkpoint was saved\n"
+    )
+    assert (
+        (tmp_path / "logs" / "worker-0.log").read_text().endswith("KeyError: 'label'\n")
+    )
+
+
+def test_the_same_error_twice_is_not_tried_a_third_time(run):
+    job = run("sys.exit(7)", "--workers", "0", "--ps", "0")
+    assert job.end() == 1
+    assert (
+        "chief ended with exit status 7: the same failure as the last time" in job.text
+    )
+    assert job.text.count("| pid") == 2
+
+
+@pytest.mark.parametrize(
+    "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_stopped_launcher_stops_the_trainers_before_the_ps(run, number, status):
+    job = run(
+        """
+        def stop(number, _):
+            print("stopping", flush=True)
+            time.sleep(0.5)  # a checkpoint being saved
+            print("stopped", flush=True)
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, stop)
+        print("waits", flush=True)
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1"),
+    )
+    job.wait_for(r"\| waits$", count=3)
+    job.process.send_signal(number)
+    assert job.end(30) == status
+    said = re.findall(r"^(\S+)[ \d]*\| (stopping|stopped)$", job.text, re.MULTILINE)
+    assert sorted(said[:4]) == [
+        ("chief", "stopped"), ("chief", "stopping"), ("worker", "stopped"), ("worker", "stopping"),
+    ]  # fmt: skip
+    assert said[4:] == [("ps", "stopping"), ("ps", "stopped")]
+    assert f"the job was stopped by {number.name}" in job.text
+
+
+def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
+    job = run(
+        """
+        import subprocess
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        print("waits", flush=True)
+        time.sleep(300)
+        """,
+        *("--workers", "1"),
+    )
+    job.wait_for(r"\| waits$", count=2)
+    assert len(job.children()) == 5  # the parent, two tasks, and what each started
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+    # The rest is the fixture's: all gone, within seconds.
+
+
+def test_what_a_task_started_ends_with_the_task(run):
+    job = run(
+        """
+        import subprocess
+        if name == "worker-0":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        """,
+        *("--workers", "1", "--ps", "0"),
+    )
+    assert job.end(30) == 0
+
+
+def test_a_ps_is_released_when_all_trainers_have_ended_well(run):
+    job = run("time.sleep(300 if name == 'ps-0' else 0)", "--workers", "1", "--ps", "1")
+    assert job.end(30) == 0
+
+
+def test_a_bad_command_line_is_one_line_and_starts_nothing(launch, tmp_path):
+    (tmp_path / "toy.py").touch()
+    for options, message in [
+        (["--workers", "-1"], "argument --workers: it is '-1'; give a whole number, 0 or more"),
+        (["--ps", "many"], "argument --ps: it is 'many'; give a whole number, 0 or more"),
+        (["--no-chief", "--evaluator"], "--no-chief without workers leaves nobody to train; add --workers N, or leave out --no-chief"),
+        (["--cold"], "--cold is for a cluster; add --workers N, --ps N or --evaluator, or leave out --cold"),
+    ]:  # fmt: skip
+        job = launch(*options, "toy.py")
+        assert job.end() == 2
+        assert job.text.removeprefix("estimator-runtime: error: ").startswith(message)
+        assert job.text.count("\n") == 1
+
+
+def test_a_log_folder_that_cannot_be_made_is_refused(launch, tmp_path):
+    (tmp_path / "toy.py").touch()
+    job = launch("--workers", "1", "--log-dir", "toy.py", "toy.py")
+    assert (job.end(), job.text) == (
+        1,
+        "estimator-runtime: error: log folder 'toy.py' cannot be made: File exists; give "
+        "another one\n",
+    )
+
+
+def test_a_tf_config_of_the_launchers_own_is_refused(launch, tmp_path):
+    (tmp_path / "toy.py").touch()
+    job = launch("--workers", "1", "toy.py", TF_CONFIG="{}")
+    assert (job.end(), job.text) == (
+        1,
+        "estimator-runtime: error: TF_CONFIG is set in the environment, and the launcher "
+        "makes one for each task; unset TF_CONFIG, or leave out --workers and --ps to "
+        "run one task\n",
+    )
+
+
+def test_a_private_network_has_a_loopback_and_nothing_else(run):
+    job = run(
+        """
+        import socket
+        print(socket.if_nameindex())
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname()).close()
+        """,
+        *("--workers", "1", "--private-network"),
+    )
+    if job.end() == 1 and "the kernel does not allow" in job.text:
+        pytest.skip(job.text)
+    assert job.text.count("| [(1, 'lo')]\n") == 2
+    assert job.process.returncode == 0

@@ -1,0 +1,62 @@
+"""What of a log says why a task failed, and where the log is."""
+
+from estimator_runtime.launch.logs import TaskLog, excerpt
+from estimator_runtime.launch.task import Task
+
+
+def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it():
+    lines = [
+        "INFO:tensorflow:loss = 3",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in <module>',
+        "    main()",
+        "KeyError: 'label'",
+        "the key has two lines",
+        "2026-11-20 14:00:00.123456: W tensorflow/core/x.cc:1] cancelled",
+    ]
+    assert excerpt(lines) == tuple(lines[1:6])
+
+
+def test_an_error_in_one_line_is_the_excerpt():
+    lines = [
+        "estimator-runtime: error: train.py:3: RunConfig: bad",
+        "INFO:tensorflow:x",
+    ]
+    assert excerpt(lines) == (lines[0],)
+
+
+def test_without_an_error_the_last_lines_that_are_no_chatter_are_the_excerpt():
+    lines = [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+        "WARNING:tensorflow:slow",
+        "I1120 00 x.cc] y",
+        "",
+    ]
+    assert excerpt(lines) == ("b", "c", "d", "e", "f")
+
+
+def test_a_long_traceback_is_cut_in_its_middle():
+    lines = [
+        "Traceback (most recent call last):",
+        *(f"  {n}" for n in range(50)),
+        "E: x",
+    ]
+    short = excerpt(lines)
+    assert (short[0], short[5], short[-1], len(short)) == (
+        lines[0], "  ... 33 lines ...", "E: x", 20,
+    )  # fmt: skip
+
+
+def test_lines_written_before_the_folder_is_known_are_in_the_file_too(tmp_path):
+    log = TaskLog(Task(type="worker", index=1))
+    log.write("early")
+    log.open(str(tmp_path / "logs"))
+    log.write("late")
+    log.close()
+    assert log.path == str(tmp_path / "logs" / "worker-1.log")
+    assert (tmp_path / "logs" / "worker-1.log").read_text() == "early\nlate\n"

@@ -1,0 +1,30 @@
+"""Ports that are held for tasks that start later."""
+
+import socket
+
+from estimator_runtime.launch.ports import HeldPorts
+
+
+def test_a_held_port_is_given_to_nobody_else_but_a_server_can_listen_on_it():
+    ports = HeldPorts()
+    [port] = ports.take(1)
+    try:
+        # As gRPC's servers do; bound to the other family's wildcard as they are.
+        with socket.socket(socket.AF_INET6) as server, socket.socket() as client:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("::", port))
+            server.listen()
+            client.connect(("127.0.0.1", port))
+        with socket.socket() as stranger:
+            stranger.bind(("127.0.0.1", 0))
+            assert stranger.getsockname()[1] != port
+    finally:
+        ports.close()
+
+
+def test_all_ports_differ():
+    ports = HeldPorts()
+    try:
+        assert len(set(ports.take(50))) == 50
+    finally:
+        ports.close()

@@ -1,0 +1,48 @@
+"""Which checkpoint is safe, told from the files alone."""
+
+import pathlib
+import shutil
+
+import pytest
+
+from estimator_runtime.launch.record import Record
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with the checkpoints of the steps 10 and 20."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("model")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.Variable(1.0, name="weight").initializer)
+        saver = tf.compat.v1.train.Saver(save_relative_paths=True)
+        for step in (10, 20):
+            saver.save(session, str(folder / "model.ckpt"), step)
+    return folder
+
+
+def checkpoint(folder):
+    record = Record(logs=[], log_dir=None)
+    record.model_dir = str(folder)
+    path, step = record.checkpoint()
+    return path and pathlib.Path(path).name, step
+
+
+def test_a_checkpoint_whose_files_are_all_there_is_safe(saved):
+    assert checkpoint(saved) == ("model.ckpt-20", 20)
+
+
+@pytest.mark.parametrize("lost", [".index", ".data-00000-of-00001"])
+def test_where_the_newest_lacks_a_file_the_one_before_is_safe(saved, tmp_path, lost):
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    (tmp_path / f"model.ckpt-20{lost}").unlink()
+    assert checkpoint(tmp_path) == ("model.ckpt-10", 10)
+    for rest in tmp_path.glob("model.ckpt-10.*"):
+        rest.unlink()
+    assert checkpoint(tmp_path) == (None, None)
+
+
+def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
+    assert checkpoint(tmp_path / "none") == (None, None)
+    assert Record(logs=[], log_dir=None).checkpoint() == (None, None)

@@ -1,0 +1,50 @@
+"""Who is started again, how often, and after which wait."""
+
+import pytest
+
+from estimator_runtime.launch.restarts import Budget, Failure
+
+_KILLED = Failure(status=-9, step=100)
+
+
+def test_the_first_restart_is_immediate_and_each_later_one_waits_twice_as_long():
+    budget = Budget(max_restarts=9)
+    assert [budget.spend() for _ in range(9)] == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_task_that_is_killed_is_restarted_until_the_budget_is_used_up():
+    budget = Budget(max_restarts=2)
+    refusals = []
+    for _ in range(3):
+        refusals.append(budget.refusal(_KILLED))
+        budget.spend()
+    assert refusals == [None, None, "2 restarts used up"]
+
+
+def test_a_budget_of_zero_allows_no_restart():
+    assert Budget(max_restarts=0).refusal(_KILLED) == "no restarts"
+
+
+@pytest.mark.parametrize(
+    "error", ["NanLossDuringTrainingError", "ConfigError", "SyntaxError"]
+)
+def test_an_error_that_would_repeat_is_not_tried_again(error):
+    refusal = Budget(max_restarts=3).refusal(Failure(status=1, error=error))
+    assert refusal == f"{error} would only repeat"
+
+
+@pytest.mark.parametrize(
+    "first, second, refusal",
+    [
+        (("KeyError", 40), ("KeyError", 40), "the same failure as the last time at step 40"),
+        (("KeyError", 40), ("KeyError", 90), None),
+        (("KeyError", 40), ("ValueError", 40), None),
+        (("UnavailableError", 40), ("UnavailableError", 40), None),
+        ((None, None), (None, None), "the same failure as the last time"),
+    ],
+)  # fmt: skip
+def test_a_program_that_fails_twice_in_the_same_way_has_failed(first, second, refusal):
+    budget = Budget(max_restarts=3)
+    for error, step in (first, second):
+        last = budget.refusal(Failure(status=1, error=error, step=step))
+    assert last == refusal

@@ -1,0 +1,197 @@
+"""Estimators trained by real clusters: good ends, and the table of faults.
+
+What is asserted are events, exit statuses and checkpoint steps, not seconds: those
+depend on the machine.
+"""
+
+import itertools
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+_PS = ("--workers", "1", "--ps", "1")
+_MWMS = ("--workers", "1")
+
+
+@pytest.fixture
+def train(launch):
+    """Give a function that starts a job of the program."""
+
+    def start(options, *arguments, **environ):
+        return launch(*options, _PROGRAM, *arguments, **environ)
+
+    return start
+
+
+def _pid(job, task, life=0):
+    return int(job.wait_for(rf"^{task} *\| pid (\d+)$", count=life + 1)[1])
+
+
+def _steps(job, task="chief"):
+    return [int(n) for n in re.findall(rf"^{task} *\| step (\d+)$", job.text, re.M)]
+
+
+def _kill_at_step(job, task, step, number=signal.SIGKILL):
+    """Send a signal to a task once the chief has come to `step`; give the last step."""
+    job.wait_for(rf"^chief *\| step {step}\d*$")
+    pid = _pid(job, task)
+    os.kill(pid, number)
+    return max(_steps(job))
+
+
+def _saved_step(tmp_path):
+    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
+
+
+@pytest.mark.parametrize(
+    "options, arguments",
+    [
+        ((*_PS, "--evaluator"), []),
+        ((*_PS, "--cold"), ["--strategy", "ps"]),
+        ((*_MWMS, "--evaluator"), ["--strategy", "mwms"]),
+        (("--evaluator",), []),
+    ],
+    ids=["ps", "ps strategy, cold", "mwms", "chief"],
+)
+def test_a_job_ends_by_itself_with_the_last_step_saved(
+    train, tmp_path, options, arguments
+):
+    job = train(options, *arguments)
+    assert job.end(90) == 0, job.text
+    assert _saved_step(tmp_path) >= 100
+    if "--evaluator" in options:
+        assert list(tmp_path.glob("model/export/last/*/saved_model.pb"))
+        assert list(tmp_path.glob("model/eval/events.*"))
+    logs = sorted(path.name for path in tmp_path.glob("model/logs/*"))
+    assert logs[0] == "chief-0.log"
+    assert "done\n" in (tmp_path / "model" / "logs" / "chief-0.log").read_text()
+
+
+@pytest.mark.parametrize("task", ["worker 0", "chief"])
+def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
+    job = train(_PS, "--steps", "400", "--step_secs", "0.02", "--save_steps", "1000")
+    before = _kill_at_step(job, task, 5)
+    job.wait_for(rf"^launcher +\| {task} was killed by SIGKILL: restarting it now")
+    assert job.end(90) == 0, job.text
+    steps = _steps(job)
+    assert steps == sorted(steps), "the global step fell"
+    assert max(_steps(job, task)) > before
+    assert _saved_step(tmp_path) >= 400
+    if task == "chief":
+        assert "the parameter servers are alive at step" in job.text
+
+
+def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_path):
+    job = train(_PS, "--steps", "300", "--step_secs", "0.02", "--save_steps", "20")
+    before = _kill_at_step(job, "ps 0", 1)
+    assert job.end(90) == 0, job.text
+    assert "ps 0 was killed by SIGKILL: restarting it now (1 of 3)" in job.text
+    assert _saved_step(tmp_path) >= 300
+    steps = _steps(job)
+    falls = [(a, b) for a, b in itertools.pairwise(steps) if b < a]
+    # Two trainers may each be a step beyond the interval when it is saved.
+    assert all(b > a - 2 * 20 - 2 for a, b in falls) and before < 300
+
+
+def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path):
+    job = train(
+        _MWMS,
+        *("--strategy", "mwms", "--steps", "150", "--step_secs", "0.02"),
+    )
+    _kill_at_step(job, "worker 0", 3)
+    job.wait_for(
+        r"^launcher +\| worker 0 was killed by SIGKILL: restarting all trainers now"
+    )
+    assert job.end(90) == 0, job.text
+    assert _saved_step(tmp_path) == 150
+    assert "(2 of 3)" not in job.text
+
+
+@pytest.mark.parametrize("task", ["chief", "ps 0"])
+def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path, task):
+    options = (*_PS, "--max-restarts", "0")
+    job = train(options, "--steps", "100000", "--step_secs", "0.02")
+    job.wait_for(r"^chief *\| step 4\d$")
+    _kill_at_step(job, task, 4)
+    assert job.end(60) == 1
+    saved = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    assert job.text[job.text.index("estimator-runtime: ") :].startswith(
+        f"estimator-runtime: {task} was killed by SIGKILL: no restarts\n"
+    )
+    log = f"{task.replace(' ', '-') if ' ' in task else task + '-0'}.log"
+    assert f"whole log: {tmp_path}/model/logs/{log}\n" in job.text
+    assert job.text.endswith(f"newest good checkpoint: {saved}\n")
+
+
+def test_a_stopped_worker_is_named_then_killed_and_restarted(train, tmp_path):
+    options = (*_PS, "--heartbeat-timeout", "6")
+    job = train(options, "--steps", "700", "--step_secs", "0.02")
+    _kill_at_step(job, "worker 0", 5, signal.SIGSTOP)
+    job.wait_for(r"^launcher +\| worker 0 has given no sign of life for \d+ s \(is it")
+    job.wait_for(r"^launcher +\| worker 0 gave no sign of life for \d+ s: killing it$")
+    assert _pid(job, "worker 0", life=1)
+    assert job.end(90) == 0, job.text
+    assert _saved_step(tmp_path) >= 700
+
+
+def test_a_loss_that_is_nan_ends_the_job_without_a_restart(train, tmp_path):
+    job = train((*_PS, "--evaluator"), "--nan_at", "50", "--step_secs", "0.01")
+    assert job.end(60) == 1
+    assert re.search(
+        r"^estimator-runtime: (chief|worker 0) ended with NanLossDuringTrainingError "
+        r"\(exit status 1\): NanLossDuringTrainingError would only repeat$",
+        job.text,
+        re.M,
+    )
+    assert "restarting" not in job.text
+    assert _saved_step(tmp_path) <= 51
+
+
+def test_tasks_with_different_model_dirs_are_refused(launch, tmp_path):
+    (tmp_path / "differ.py").write_text(
+        "import json, os, sys, runpy\n"
+        "task = json.loads(os.environ['TF_CONFIG'])['task']\n"
+        "sys.argv += ['--model_dir', task['type'], '--steps', '100000']\n"
+        f"runpy.run_path({str(_PROGRAM)!r}, run_name='__main__')\n"
+    )
+    job = launch(*_PS, "differ.py")
+    assert job.end(60) == 1
+    assert re.search(
+        r"^estimator-runtime: (chief|worker 0) has the model_dir '\S+', and another task "
+        r"'\S+'; give all tasks the same, such as RunConfig\(model_dir=\.\.\.\)$",
+        job.text,
+        re.M,
+    )
+
+
+def test_a_ps_for_a_mirrored_strategy_is_refused_in_one_line(train):
+    job = train(_PS, "--strategy", "mwms")
+    assert job.end(60) == 1
+    assert "restarting" not in job.text
+    assert re.search(
+        r"^  estimator-runtime: error: \S+train\.py:\d+: TF_CONFIG: cluster has the job "
+        r"'ps', and MultiWorkerMirroredStrategy keeps all variables in its workers; ",
+        job.text,
+        re.M,
+    )
+
+
+def test_ctrl_c_ends_a_training(train):
+    job = train((*_PS, "--evaluator"), "--steps", "100000", "--step_secs", "0.02")
+    job.wait_for(r"^worker 0 *\| step \d+$")
+    job.process.send_signal(signal.SIGINT)
+    assert job.end(60) == 130
+    assert "estimator-runtime: the job was stopped by SIGINT\n" in job.text
+
+
+def test_a_killed_launcher_takes_a_warm_job_with_it(train):
+    job = train((*_PS, "--evaluator"), "--steps", "100000", "--step_secs", "0.02")
+    job.wait_for(r"^worker 0 *\| step \d+$")
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
