@@ -1,4 +1,4 @@
-"""python -m benchmarks steps | logging | cluster | table: see README.md."""
+"""python -m benchmarks steps | logging | cluster | launch | table: see README.md."""
 
 import argparse
 import importlib
@@ -15,6 +15,7 @@ _BENCHMARKS = {
     "steps": ("benchmarks.steps", "what a training step costs, in ten ways"),
     "logging": ("benchmarks.logging_price", "what logging every 100 steps costs"),
     "cluster": ("benchmarks.ps_cluster", "a step with its variables on another task"),
+    "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
 }
 
 
@@ -54,14 +55,22 @@ def _measure(name, quick, folder):
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
     report = benchmark.measure(quick, announce=_announce)
     harness.write(report, folder / f"{name}.json")
-    (folder / f"{name}.md").write_text(render(report))
+    # A benchmark of something else than steps has a table of its own, and no plot.
+    own_render = getattr(benchmark, "render", None)
+    table = (own_render or render)(report)
+    (folder / f"{name}.md").write_text(table)
+    if own_render is None:
+        _draw(report, folder / f"{name}.png")
+    print(table, end="")
+
+
+def _draw(report, path):
     if importlib.util.find_spec("matplotlib"):
         from benchmarks import plot
 
-        plot.draw(report, folder / f"{name}.png")
+        plot.draw(report, path)
     else:
         _announce("no plot: matplotlib is missing; pip install '.[benchmarks]'")
-    print(render(report), end="")
 
 
 def _silence():
