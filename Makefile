@@ -2,11 +2,12 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job test lint
+.PHONY: help main_job test smoke lint
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
 	@echo "make test      run the tests on TensorFlow 2.15 and 2.21"
+	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
 
 main_job: $(NOX)
@@ -14,6 +15,9 @@ main_job: $(NOX)
 
 test: $(NOX)
 	$(NOX) -s tests
+
+smoke: $(NOX)
+	$(NOX) -s smoke
 
 lint: $(NOX)
 	$(NOX) -s lint

@@ -2,6 +2,7 @@
 
     nox -s main_job     train the example on real data, to a held-out accuracy
     nox -s tests        run the tests on TensorFlow 2.15 and 2.21
+    nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
 
 What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
@@ -24,6 +25,13 @@ nox.options.error_on_missing_interpreters = False
 # Where the newest tested TensorFlow has wheels, first to last.
 NEWEST_TENSORFLOW = "2.21"
 NEWEST_TENSORFLOW_PYTHONS = ((3, 10), (3, 13))
+# TensorFlow and Python for the smoke test; constraints/ has a file for each TensorFlow.
+SMOKE = [
+    *(("2.15", python) for python in ("3.10", "3.11")),
+    *((f"2.{minor}", "3.11") for minor in range(16, 21)),
+    *((f"2.{minor}", "3.12") for minor in range(16, 21)),
+    *(("2.21", python) for python in ("3.10", "3.11", "3.12", "3.13")),
+]
 
 
 def check_python(session):
@@ -83,6 +91,20 @@ def tests(session, tensorflow):
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
     # A process per core: most tests start processes of their own and wait for them.
     session.run("pytest", "--numprocesses=auto", *session.posargs)
+
+
+@nox.session
+@nox.parametrize(
+    "python,tensorflow",
+    [
+        nox.param(python, tensorflow, id=f"TensorFlow {tensorflow}, Python {python}")
+        for tensorflow, python in SMOKE
+    ],
+)
+def smoke(session, tensorflow):
+    """Run the smoke test on one TensorFlow and Python."""
+    install_package(session, tensorflow, ".[tests]")
+    session.run("pytest", "tests/smoke", *session.posargs)
 
 
 @nox.session
