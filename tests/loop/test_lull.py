@@ -11,9 +11,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+import estimator_runtime
 from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.monitored import LoopSession
 
+estimator_runtime.install()
 tf1 = tf.compat.v1
 train = tf1.train
 
@@ -63,6 +65,24 @@ def test_hooks_are_called_where_they_are_due_and_at_the_step_after(calls, tmp_pa
         assert steps_until_stop(session, step) == 100
     # The first two, those due (11, 21, ... 91, 100), and one after each.
     assert calls["StopAtStepHook"] == 2 + 10 + 9
+
+
+def test_an_estimator_calls_the_hooks_that_it_has_by_default_only_when_due(
+    calls, tmp_path
+):
+    def model_fn(features, labels, mode):
+        loss = tf.reduce_mean(tf1.layers.dense(features, 1) ** 2)
+        step = train.get_global_step()
+        train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    estimator.train(
+        lambda: tf.data.Dataset.from_tensors(tf.ones([2, 2])).repeat(), max_steps=250
+    )
+    # The first two, those due (101, 201, 250), and one after each; and a few more where
+    # what a step fetched of the global step was from after it.
+    assert 7 <= calls["NanTensorHook"] <= 20
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])
