@@ -82,6 +82,11 @@ def every_step_hooks(hooks):
     )
 
 
+def is_known(hook):
+    """Tell whether it is known what a hook does at a step."""
+    return _kind(hook) is not None
+
+
 def is_passive(hook):
     """Tell whether a hook does nothing at a step, such as one that only initializes."""
     return _kind(hook) is _BY_CLASS[_PASSIVE]

@@ -147,11 +147,11 @@ class Lull:
 
 
 def _can_wait(hook):
+    if not cadence.is_known(hook):
+        return False
     name = _name(hook)
     if name not in _WAITING:
         return cadence.is_passive(hook)
-    if not vars(hook).keys().isdisjoint(cadence.METHODS):
-        return False
     if name == _NAN:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)

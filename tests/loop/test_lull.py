@@ -103,6 +103,48 @@ def test_hooks_see_that_the_program_has_changed_the_global_step(monitored):
         assert steps_until_stop(session, step) == 20
 
 
+def test_a_global_step_that_a_branch_changes_too_is_looked_at_every_step(
+    monitored, info, tmp_path
+):
+    train.get_or_create_global_step()
+    global_step = train.get_global_step()
+    with tf.control_dependencies([global_step._graph_element]):
+        one = global_step.assign_add(1)
+    with tf.control_dependencies([one]):
+        now = global_step.read_value()
+    step = tf.cond(
+        tf.equal(now, 37),
+        lambda: tf.identity(global_step.assign_add(20)),
+        lambda: tf.identity(now),
+    ).op
+    hooks = [
+        train.CheckpointSaverHook(str(tmp_path / "model"), save_steps=40),
+        train.StopAtStepHook(last_step=100),
+    ]
+    with monitored(hooks=hooks) as session:
+        assert steps_until_stop(session, step) == 80
+    saved = [line.split()[3] for line in info.messages if line.startswith("Saving")]
+    assert saved == ["0", "57", "97", "100"]
+
+
+def test_a_hook_whose_class_the_program_has_patched_is_called_at_every_step(
+    monitored, monkeypatch
+):
+    seen = []
+    original = train.NanTensorHook.after_run
+
+    def after_run(self, run_context, run_values):
+        seen.append(run_values.results)
+        original(self, run_context, run_values)
+
+    monkeypatch.setattr(train.NanTensorHook, "after_run", after_run)
+    step = step_op()
+    hooks = [train.NanTensorHook(tf.constant(1.0)), train.StopAtStepHook(last_step=30)]
+    with monitored(hooks=hooks) as session:
+        steps_until_stop(session, step)
+    assert seen == [1.0] * 30
+
+
 @pytest.mark.parametrize("bad", [2, 3, 4, 20])
 def test_a_loss_that_becomes_nan_is_seen_at_its_step(monitored, bad):
     step = step_op()
