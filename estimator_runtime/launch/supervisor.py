@@ -44,7 +44,9 @@ class Supervisor:
                 watch.budget = gang
         everyone = list(self._watches.values())
         self._record = Record([watch.log for watch in everyone], job.log_dir)
-        self._shutdown = Shutdown(tasks, everyone, self._trainers, job.grace_secs)
+        self._shutdown = Shutdown(
+            tasks, everyone, self._trainers, job.grace_secs, job.is_gang
+        )
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, console, self._shutdown
         )
@@ -217,7 +219,12 @@ class Supervisor:
         )
         for each in gang:
             each.restart_at = self._clock() + delay
-            if each.is_running:
+            if not each.is_running:
+                continue
+            if watch.failure.is_stop:
+                # They stop at the same step, and one of them saves it.
+                each.kill_at = self._clock() + self._job.grace_secs
+            else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
 
