@@ -9,12 +9,14 @@ nothing to save, and it is raised at once.
 """
 
 import contextlib
+import logging
 import signal
 import threading
 
 from estimator_runtime import waits
 from estimator_runtime.signals import StopSignals
 
+_logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
 
 
@@ -43,8 +45,12 @@ class Watch:
         return _request.number is not None and self.is_on
 
     def hold(self):
-        """Let no grace end the process any more: the checkpoint is being saved."""
-        _request.signals.hold()
+        """Let no grace end the process while a checkpoint is saved, until `release`."""
+        _request.signals.holds += 1
+
+    def release(self):
+        """Take `hold` back; the end of all watches does so too."""
+        _request.signals.holds -= 1
 
     def end(self):
         """Leave the signals alone again; a second time does nothing."""
@@ -118,7 +124,7 @@ class _Request:
 
     def __init__(self):
         self.number: int | None = None
-        self.signals = StopSignals(self._take, waits.stop_grace_secs)
+        self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
         self._watches: list[Watch] = []
 
     def begin(self, watch):
@@ -151,8 +157,19 @@ class _Request:
             raise KeyboardInterrupt
         if self.number is None:
             self.number = number
-        if not any(watch.has_session for watch in self._watches):
+        if not self._has_session():
             leave()
+
+    def _announce(self, number):
+        if self._has_session():
+            _logger.warning(
+                "%s: stopping after this step, with a checkpoint of it; the same again "
+                "ends the program at once",
+                signal.Signals(number).name,
+            )
+
+    def _has_session(self):
+        return any(watch.has_session for watch in list(self._watches))
 
 
 _request = _Request()

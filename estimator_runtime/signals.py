@@ -34,12 +34,17 @@ class StopSignals:
     Args:
         take: Called in the main thread with the number of the signal and whether it is
             the first one; a second SIGTERM ends the process instead.
-        grace_secs: Gives the seconds from the first signal on until the process is
-            ended, unless `hold` is called before.
+        announce: Called in another thread with the number of the first one.
+        grace_secs: Gives the seconds from a first SIGTERM on until the process is
+            ended, unless that is on hold then.
+
+    Attributes:
+        holds: How many reasons there are not to end the process when the grace is over.
     """
 
-    def __init__(self, take, grace_secs):
-        self._take, self._grace_secs = take, grace_secs
+    def __init__(self, take, announce, grace_secs):
+        self._take, self._announce, self._grace_secs = take, announce, grace_secs
+        self.holds = 0
         self._installed: list[int] = []
         self._count = 0
         self._watchdog: _Watchdog | None = None
@@ -56,9 +61,9 @@ class StopSignals:
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
                 self._installed.append(number)
-        self._count = 0
+        self._count = self.holds = 0
         if self._installed:
-            self._watchdog = _Watchdog.started(grace_secs)
+            self._watchdog = _Watchdog.started(self, grace_secs)
 
     def restore(self):
         """Put back what was there, but for what the program has changed meanwhile.
@@ -73,10 +78,13 @@ class StopSignals:
             self._watchdog.stop()
             self._watchdog = None
 
-    def hold(self):
-        """Let the time be over: the training has stopped, and is being saved."""
-        if self._watchdog is not None:
-            self._watchdog.is_held = True
+    def has(self, number):
+        """Tell whether a signal is taken here, now; may be called by any thread."""
+        return number in self._installed and signal.getsignal(number) == self._handle
+
+    def announce(self, number):
+        """Let it be known that the first signal has come."""
+        self._announce(number)
 
     def _handle(self, number, _frame):
         self._count += 1
@@ -101,22 +109,17 @@ def end_at_once(number):
 
 
 class _Watchdog:
-    """The thread that sees signals while the main thread is busy.
+    """The thread that sees signals while the main thread is busy."""
 
-    Attributes:
-        is_held: Whether the grace counts no more.
-    """
-
-    def __init__(self, grace_secs):
-        self._grace_secs = grace_secs
+    def __init__(self, signals, grace_secs):
+        self._signals, self._grace_secs = signals, grace_secs
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
-        self.is_held = False
 
     @classmethod
-    def started(cls, grace_secs):
+    def started(cls, signals, grace_secs):
         """Give one that runs; None where the program has such a descriptor."""
-        watchdog = cls(grace_secs)
+        watchdog = cls(signals, grace_secs)
         before = signal.set_wakeup_fd(watchdog._writer, warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
@@ -151,7 +154,7 @@ class _Watchdog:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([self._reader], [], [], left)[0]:
                 deadline = None
-                if not self.is_held:
+                if not self._signals.holds:
                     _logger.error(
                         "the training did not come to the end of a step within %g s "
                         "after %s; ending without it",
@@ -164,15 +167,12 @@ class _Watchdog:
                 if number == 0:
                     self._close()
                     return
-                if number not in _DEFAULTS:
+                if not self._signals.has(number):  # but the program's, or SIGCHLD
                     continue
-                if first:
-                    if number == signal.SIGTERM:
-                        end_at_once(number)
-                    continue
-                first, deadline = number, time.monotonic() + self._grace_secs
-                _logger.warning(
-                    "%s: stopping after this step, with a checkpoint of it; the same "
-                    "again ends the program at once",
-                    signal.Signals(number).name,
-                )
+                if first and number == signal.SIGTERM:
+                    end_at_once(number)
+                if not first:
+                    first = number
+                    if number == signal.SIGTERM:  # who presses Ctrl-C can do so again
+                        deadline = time.monotonic() + self._grace_secs
+                    self._signals.announce(number)

@@ -69,7 +69,7 @@ class AgreedStopHook(tf.compat.v1.train.SessionRunHook):
             run_context.request_stop()
 
     def end(self, session):
-        """Stop listening; and let no grace end the process in the middle of a save."""
+        """Stop listening; the last step is saved, however long that takes."""
         if self._watch is not None:
             self._watch.hold()
         if self._peers and self._board.is_open:

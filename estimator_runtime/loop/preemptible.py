@@ -72,6 +72,7 @@ class PreemptibleSession(monitored_session.MonitoredSession):
         try:
             super()._close_internal(exception_type)
         finally:
+            self._watch.release()
             self._watch.end()
         if is_on and not exception_type:
             self._has_left = preemption.is_requested()

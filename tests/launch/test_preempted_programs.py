@@ -169,10 +169,13 @@ def test_a_step_that_hangs_ends_with_the_grace(program):
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
-    run = program("--hang", "python", "--only_train")
+    run = program(
+        *("--hang", "python", "--only_train"), ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0"
+    )
     run.wait_for("^step 5$")
     run.send(signal.SIGINT)
     run.wait_for(_STOPPING.format("SIGINT"))
     run.send(signal.SIGINT)
     assert run.end() == 130, run.text
+    assert "did not come to the end of a step" not in run.text  # that is for SIGTERM
     assert run.saved_step == 0
