@@ -22,16 +22,17 @@ def peers(context):
         context: The distribute coordinator's context of this task.
 
     Returns:
-        List of (task type, index); empty if the strategy waits for nobody.
+        List of (task type, index); empty if it waits for nobody.
     """
     if type(context._strategy).__name__ not in _COLLECTIVE:
         return []
     cluster = context.cluster_spec.as_dict() if context.cluster_spec else {}
-    return [
+    tasks = [
         (job, index)
         for job in ("chief", "worker")
         for index in range(len(cluster.get(job, ())))
     ]
+    return tasks if len(tasks) > 1 else []
 
 
 class Board:
