@@ -35,9 +35,10 @@ _EXIT_STATUSES = """\
 exit status:
   0  success
   1  the environment does not allow it (TF_CONFIG, installed packages), the script
-     cannot be parsed, or a task of the cluster has failed for good
+     cannot be parsed, a task of the cluster has failed for good, or (checkpoints) a
+     restart would not go on from the newest checkpoint
   2  the command line is wrong, or the script or module it names cannot be found
-  130, 143  a cluster was stopped by Ctrl-C or SIGTERM
+  130, 143  a training was stopped by Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
