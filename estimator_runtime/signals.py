@@ -23,6 +23,7 @@ _DEFAULTS: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
 }
 _STATUS_OF_SIGNALS = 128
+_JOIN_SECS = 5.0
 
 
 class StopSignals:
@@ -115,6 +116,9 @@ class _Watchdog:
         self._signals, self._grace_secs = signals, grace_secs
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
+        self._thread = threading.Thread(
+            target=self._run, name="estimator_runtime signals", daemon=True
+        )
 
     @classmethod
     def started(cls, signals, grace_secs):
@@ -125,18 +129,17 @@ class _Watchdog:
             signal.set_wakeup_fd(before)
             watchdog._close()
             return None
-        threading.Thread(
-            target=watchdog._run, name="estimator_runtime signals", daemon=True
-        ).start()
+        watchdog._thread.start()
         return watchdog
 
     def stop(self):
-        """End the thread, soon."""
+        """End the thread."""
         current = signal.set_wakeup_fd(-1)
         if current not in (-1, self._writer):
             signal.set_wakeup_fd(current)
         with contextlib.suppress(OSError):
             os.write(self._writer, b"\0")
+        self._thread.join(_JOIN_SECS)
 
     def abandon(self):
         """Let go of it in a forked child, where its thread does not run."""

@@ -161,9 +161,6 @@ def test_a_handler_of_the_programs_own_is_kept(tmp_path, add, own, number):
             assert not session.should_stop()
             session.run(add)
         assert signal.getsignal(number) is own
-        for thread in threading.enumerate():
-            if thread.name == "estimator_runtime signals":
-                thread.join(60)  # until it has seen that these are none of its signals
     finally:
         signal.signal(number, usual)
     assert saved_step(tmp_path) == 1
