@@ -126,7 +126,8 @@ def _take(folder, names, problem):
     entries.sort(key=lambda each: (_step(each), each.path))
     best, _, lost = recovery.plan(folder, known)
     best = _finished_by_restart(folder, names, known) or best
-    chosen = [each for each in entries if best and each.path == best.prefix]
+    used = best and os.path.normpath(best.prefix)
+    chosen = [each for each in entries if each.path == used]
     good = [each for each in chosen if each.state == GOOD]
     return Inventory(
         folder=folder,
@@ -141,7 +142,8 @@ def _named(folder):
         state = read_state(folder)
     except StateError:
         return ()
-    return () if state is None else tuple(dict.fromkeys((*state.paths, state.latest)))
+    paths = () if state is None else (*state.paths, state.latest)
+    return tuple(dict.fromkeys(map(os.path.normpath, paths)))
 
 
 def _is_in(folder, path):

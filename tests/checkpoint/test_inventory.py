@@ -91,6 +91,14 @@ def test_a_flipped_bit_of_the_data_is_found_by_verify_only(show, ckpt):
     assert shown["restart"] == f"{ckpt}/model.ckpt-20"
 
 
+def test_a_state_file_may_name_its_folder_in_another_way(show, ckpt):
+    path = ckpt / "checkpoint"
+    path.write_text(path.read_text().replace('"model', '"./model'))
+    status, shown = show()
+    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
+    assert states(shown) == [(10, "good"), (20, "good"), (30, "good")]
+
+
 def test_a_lost_state_file_is_named_and_nothing_is_lost_with_it(show, ckpt):
     (ckpt / "checkpoint").unlink()
     status, shown = show()
