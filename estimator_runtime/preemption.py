@@ -86,6 +86,7 @@ def leave():
     number, _request.number = _request.number, None
     if number is None:
         return
+    _request.signals.forget_first()
     if number == signal.SIGINT:
         error: BaseException = KeyboardInterrupt("stopped by SIGINT")
     else:
@@ -154,6 +155,7 @@ class _Request:
     def _take(self, number, is_first):
         if not is_first:  # another Ctrl-C, of somebody who does not want to wait
             self.number = None
+            self.signals.forget_first()
             raise KeyboardInterrupt
         if self.number is None:
             self.number = number

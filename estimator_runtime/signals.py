@@ -8,6 +8,7 @@ at a second SIGTERM, or when the grace is over.
 
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
@@ -79,6 +80,14 @@ class StopSignals:
             self._watchdog.stop()
             self._watchdog = None
 
+    def forget_first(self):
+        """Let the next signal be a first one: what this one asked for has been done."""
+        self._count = 0
+        if self._watchdog is not None:
+            # Only when its thread has seen all that came is it known what did not.
+            self._watchdog.stop()
+            self._watchdog = _Watchdog.started(self, self._grace_secs())
+
     def has(self, number):
         """Tell whether a signal is taken here, now; may be called by any thread."""
         return number in self._installed and signal.getsignal(number) == self._handle
@@ -114,6 +123,7 @@ class _Watchdog:
 
     def __init__(self, signals, grace_secs):
         self._signals, self._grace_secs = signals, grace_secs
+        self._first, self._deadline = 0, math.inf
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._thread = threading.Thread(
@@ -152,30 +162,35 @@ class _Watchdog:
         os.close(self._writer)
 
     def _run(self):
-        first, deadline = 0, None
         while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not select.select([self._reader], [], [], left)[0]:
-                deadline = None
-                if not self._signals.holds:
-                    _logger.error(
-                        "the training did not come to the end of a step within %g s "
-                        "after %s; ending without it",
-                        self._grace_secs,
-                        signal.Signals(first).name,
-                    )
-                    end_at_once(first)
+            left = max(0.0, self._deadline - time.monotonic())
+            timeout_secs = None if left == math.inf else left
+            if not select.select([self._reader], [], [], timeout_secs)[0]:
+                self._end_overdue()
                 continue
             for number in os.read(self._reader, 64):
                 if number == 0:
                     self._close()
                     return
-                if not self._signals.has(number):  # but the program's, or SIGCHLD
-                    continue
-                if first and number == signal.SIGTERM:
-                    end_at_once(number)
-                if not first:
-                    first = number
-                    if number == signal.SIGTERM:  # who presses Ctrl-C can do so again
-                        deadline = time.monotonic() + self._grace_secs
-                    self._signals.announce(number)
+                if self._signals.has(number):  # not the program's, nor SIGCHLD
+                    self._see(number)
+
+    def _see(self, number):
+        if self._first and number == signal.SIGTERM:
+            end_at_once(number)
+        if not self._first:
+            self._first = number
+            if number == signal.SIGTERM:  # who presses Ctrl-C can do so again
+                self._deadline = time.monotonic() + self._grace_secs
+            self._signals.announce(number)
+
+    def _end_overdue(self):
+        self._deadline = math.inf
+        if not self._signals.holds:
+            _logger.error(
+                "the training did not come to the end of a step within %g s after %s; "
+                "ending without it",
+                self._grace_secs,
+                signal.Signals(self._first).name,
+            )
+            end_at_once(self._first)

@@ -18,6 +18,7 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.fixture(autouse=True)
 def _signals():
     """Let SIGINT do what it does in a shell's foreground; nothing is left behind."""
+    preemption._request.end_all()  # of sessions that another test has left open
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -212,6 +213,20 @@ def test_a_session_that_nobody_closed_gives_the_signals_back(tmp_path, add):
     del session
     gc.collect()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@BOTH
+def test_a_session_left_open_does_not_make_a_later_first_signal_the_second(
+    tmp_path, add, number
+):
+    left_open = open_session(tmp_path / "left open")
+    for life in ("one", "two"):
+        with Told() as told, open_session(tmp_path / life) as session:
+            session.run(add)
+            signal.raise_signal(number)
+            assert session.should_stop()
+        assert (told.status, saved_step(tmp_path / life)) == (128 + number, 1)
+    left_open.close()
 
 
 def test_a_forked_child_can_be_terminated_as_ever():
