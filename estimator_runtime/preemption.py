@@ -95,6 +95,19 @@ def leave():
     raise error
 
 
+def give_up():
+    """End the program as the signal would have done without us: nothing is saved.
+
+    Raises:
+        KeyboardInterrupt: For SIGINT; SIGTERM ends the process.
+    """
+    number, _request.number = _request.number, None
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise KeyboardInterrupt
+
+
 def is_stop(error):
     """Tell whether an exception is one that `leave` has raised."""
     return getattr(error, _MARK, False)

@@ -60,7 +60,7 @@ class AgreedStopHook(tf.compat.v1.train.SessionRunHook):
                     "without eager execution the tasks of this strategy cannot agree "
                     "on a last step: ending at once, without a checkpoint of this one"
                 )
-                preemption.leave()
+                preemption.give_up()
             # The number tells the others how to end.
             self._has_proposed = True
             self._board.post(f"{self._steps + 1} {preemption.requested()}")

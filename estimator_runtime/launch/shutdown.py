@@ -37,10 +37,10 @@ class Shutdown:
             watch.restart_at = None
         first = self._trainers if self._is_gang or not politely else self._trainers[1:]
         for watch in first:
-            if watch.is_running and politely:
-                self._ask(watch, now + self._grace_secs)
-            elif watch.is_running:
+            if watch.is_running and not politely:
                 self.kill(watch)
+            elif watch.is_running and watch.kill_at is None:
+                self._ask(watch, now + self._grace_secs)
         self.go_on(now)
 
     def go_on(self, now):
@@ -54,6 +54,11 @@ class Shutdown:
             return
         for watch in self._watches:
             self.release(watch, now)
+
+    def expect(self, watch, now):
+        """Let a trainer save and end that stops by itself, together with another."""
+        if watch.is_running and watch.kill_at is None:
+            watch.kill_at = now + self._grace_secs
 
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""

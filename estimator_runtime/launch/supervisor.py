@@ -222,8 +222,7 @@ class Supervisor:
             if not each.is_running:
                 continue
             if watch.failure.is_stop:
-                # They stop at the same step, and one of them saves it.
-                each.kill_at = self._clock() + self._job.grace_secs
+                self._shutdown.expect(each, self._clock())
             else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
@@ -251,11 +250,13 @@ class Supervisor:
 
     def _fail(self, watch, why):
         reason = f"{watch.task} {watch.how_it_ended()}: {why}"
+        gang = self._gang(watch)
+        if watch.failure.is_stop:
+            for each in gang:  # they stop at the same step, and one of them saves it
+                self._shutdown.expect(each, self._clock())
         # Only a leader that is not held up by the failure can save anything.
-        politely = (
-            self._trainers[0].is_running
-            and len(self._gang(watch)) == 1
-            and watch.task.type != TaskType.PS
+        politely = self._trainers[0].is_running and (
+            watch.failure.is_stop or (len(gang) == 1 and watch.task.type != TaskType.PS)
         )
         self._stop(self._record.outcome(1, reason, watch), politely)
 

@@ -72,7 +72,7 @@ def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
 def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
     launch, tmp_path
 ):
-    job = launch(*_MWMS, _PROGRAM, "--strategy", "mwms", "--steps", "200")
+    job = launch(*_MWMS, _PROGRAM, "--strategy", "mwms", "--steps", "600")
     for each in ("chief", "worker 0"):
         job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
     os.kill(_pid(job, "worker 0"), signal.SIGTERM)
@@ -82,8 +82,8 @@ def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
         steps = [
             int(n) for n in re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)
         ]
-        assert steps == list(range(1, 201)), job.text
-    assert _saved_step(tmp_path) == 200
+        assert steps == list(range(1, 601)), job.text
+    assert _saved_step(tmp_path) == 600
 
 
 def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
@@ -95,10 +95,13 @@ def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
     os.kill(_pid(job, "worker 0"), signal.SIGTERM)
     assert job.end(90) == 1, job.text
     assert "cannot agree on a last step: ending at once" in job.text
+    assert (
+        "estimator-runtime: worker 0 was killed by SIGTERM: no restarts\n" in job.text
+    )
 
 
 def test_a_worker_that_is_stopped_leaves_the_others_training_and_comes_back(launch):
-    job = launch(*_PS, _PROGRAM, "--steps", "400", "--step_secs", "0.02")
+    job = launch(*_PS, _PROGRAM, "--steps", "700", "--step_secs", "0.02")
     job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)
     os.kill(_pid(job, "worker 0"), signal.SIGTERM)
     job.wait_for(
