@@ -8,8 +8,16 @@ becomes one line; a program's own exceptions never come this far.
 import argparse
 import os
 import sys
+import time
 
-from estimator_runtime import __version__, install, launching, reporting, script
+from estimator_runtime import (
+    __version__,
+    install,
+    launching,
+    listing,
+    reporting,
+    script,
+)
 from estimator_runtime.activation import VARIABLE, Activation
 from estimator_runtime.compat import versions
 from estimator_runtime.compat.report import report
@@ -27,9 +35,10 @@ _EXIT_STATUSES = """\
 exit status:
   0  success
   1  the environment does not allow it (TF_CONFIG, installed packages), the script
-     cannot be parsed, or a task of the cluster has failed for good
+     cannot be parsed, a task of the cluster has failed for good, or (checkpoints) a
+     restart would not go on from the newest checkpoint
   2  the command line is wrong, or the script or module it names cannot be found
-  130, 143  a cluster was stopped by Ctrl-C or SIGTERM
+  130, 143  a training was stopped by Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
@@ -78,6 +87,7 @@ def _parse(argv):
     parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
+    _add_checkpoints(commands)
     _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
     program = next((each for each in arguments if not each.startswith("-")), "")
@@ -160,6 +170,23 @@ def _run(options):
     check_form(os.environ)
     install()
     return run(program, arguments)
+
+
+def _add_checkpoints(commands):
+    parser = commands.add_parser(
+        "checkpoints",
+        help="list a training's checkpoints, and which one a restart would use",
+        description="List the checkpoints of a training. Nothing is changed.\nThe exit "
+        "status is 1 if a restart would not go on from the newest one, or has none.",
+    )
+    listing.add_options(parser)
+    parser.set_defaults(command=_checkpoints)
+
+
+def _checkpoints(options):
+    text, status = listing.describe(options, time.time())
+    print(text)
+    return status
 
 
 def _add_activation(commands):

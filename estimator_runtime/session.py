@@ -10,6 +10,7 @@ from estimator_runtime import reporting, settings
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.progress import ProgressHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.loop.monitored import LoopSession
@@ -123,7 +124,7 @@ def MonitoredTrainingSession(
         # who initializes, saves and logs.
         return monitored_session._create_monitored_session_with_worker_context(
             coordinated,
-            hooks=hooks,
+            hooks=[*(hooks or ()), AgreedStopHook(coordinated)],
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,

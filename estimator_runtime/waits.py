@@ -1,4 +1,4 @@
-"""How long tasks of a cluster wait for each other, where TensorFlow has no setting.
+"""How long tasks wait, for each other or for an end, where TensorFlow has no setting.
 
 Standard library only: the launcher sets, for the tasks it starts, what they read.
 """
@@ -12,6 +12,8 @@ from estimator_runtime.errors import ConfigError
 START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
 # Seconds between two looks of a worker whether the chief has initialized the model.
 RECOVERY_WAIT_VARIABLE = "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS"
+# Seconds from SIGTERM to the end of a step, after which a training is not waited for.
+STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
 # For tasks that a launcher starts together: none of TensorFlow's waits is needed.
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
 
@@ -32,6 +34,15 @@ def recovery_wait_secs(environ=os.environ):
         ConfigError: If the variable is no number of seconds.
     """
     return _seconds(environ, RECOVERY_WAIT_VARIABLE, 30.0)
+
+
+def stop_grace_secs(environ=os.environ):
+    """Give the seconds that a training has to end its step after SIGTERM: 30 if unset.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, STOP_GRACE_VARIABLE, 30.0)
 
 
 def _seconds(environ, name, default):

@@ -11,6 +11,7 @@ from tensorflow.python.training import basic_session_run_hooks, monitored_sessio
 import estimator_runtime as er
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 
 train = tf.compat.v1.train
@@ -74,7 +75,11 @@ def made_by(function, arguments, folder):
             assert isinstance(session, train.MonitoredSession)
             creator = session._coordinated_creator
             found = {
-                "hooks": [described(hook) for hook in session._hooks],
+                "hooks": [
+                    described(hook)
+                    for hook in session._hooks
+                    if not isinstance(hook, AgreedStopHook)  # which TensorFlow lacks
+                ],
                 "creator": described(creator._session_creator),
                 "stop_grace_period_secs": creator._stop_grace_period_secs,
             }

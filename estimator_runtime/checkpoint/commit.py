@@ -106,7 +106,7 @@ def finish_dead(folder, now=time.time):
     """
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
-        if not _is_temporary(name) or not _is_dead(name, path, now):
+        if not is_temporary(name) or not is_dead(name, path, now):
             continue
         _logger.info("Removing %s, which a run that died has left.", path)
         if not os.path.isdir(path):
@@ -156,7 +156,7 @@ def _readable_state(folder):
         return None
 
 
-def _is_temporary(name):
+def is_temporary(name):
     """Tell whether a name is one of ours, or of a Saver's for what it has not done."""
     if durable.owner(name):
         return True
@@ -166,7 +166,14 @@ def _is_temporary(name):
     return name.startswith("checkpoint.tmp")
 
 
-def _is_dead(name, path, now):
+def is_dead(name, path, now=time.time):
+    """Tell whether whoever wrote what is half done will not go on; see `finish_dead`.
+
+    Args:
+        name: Its name in the folder.
+        path: Its path.
+        now: Gives seconds since 1970.
+    """
     owner = durable.owner(name)
     if owner is not None and owner[1] == socket.gethostname():
         pid = owner[0]

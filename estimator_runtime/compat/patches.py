@@ -112,6 +112,12 @@ PATCHES = (
         apply=_late("carrier:patch_estimator"),
     ),
     Patch(
+        name="evaluations that a stop cuts short",
+        reason="a training that is told to end would first evaluate to the end",
+        after="tensorflow_estimator",
+        apply=_late("cut_evaluation:patch_estimator"),
+    ),
+    Patch(
         name="verified checkpoints",
         reason="Estimator.train takes a lost or damaged checkpoint for step 0",
         after="tensorflow_estimator",

@@ -19,6 +19,8 @@ _FINAL = frozenset(
         "UsageError",
     )
 )
+# Of a training that SIGTERM or Ctrl-C has stopped, with a checkpoint.
+_STOPPED = {143: "SIGTERM", 130: "SIGINT"}
 _FIRST_BACK_OFF_SECS = 1.0
 _MAX_BACK_OFF_SECS = 30.0
 
@@ -38,9 +40,19 @@ class Failure:
     step: int | None = None
 
     @property
+    def is_stop(self):
+        """Whether it was told to end, and has done so in order."""
+        return self.stopped_by is not None
+
+    @property
+    def stopped_by(self):
+        """The name of the signal that told it to end in order, or None."""
+        return _STOPPED.get(self.status)
+
+    @property
     def is_of_program(self):
         """Whether the program itself ended the run, and not the world around it."""
-        return self.status > 0 and self.error not in _OF_PEERS
+        return self.status > 0 and self.error not in _OF_PEERS and not self.is_stop
 
 
 class Budget:

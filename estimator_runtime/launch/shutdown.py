@@ -9,21 +9,25 @@ _OTHERS_SECS = 2.0
 class Shutdown:
     """Ends the tasks of a job: the trainers first, while they can still save.
 
+    Where each trains on its own, with a ps, the one that leads is the last of them: its
+    checkpoint has the steps of all. A gang stops together.
+
     Attributes:
         has_begun: Whether all tasks are to end.
     """
 
-    def __init__(self, tasks, watches, trainers, grace_secs):
+    def __init__(self, tasks, watches, trainers, grace_secs, is_gang=False):
         """Know all tasks.
 
         Args:
             tasks: The `Tasks` that can signal them.
             watches: The `Watch` of every task.
-            trainers: Those of them that train.
+            trainers: Those of them that train; the first of them leads.
             grace_secs: What a trainer has for its last checkpoint.
+            is_gang: Whether they take each step together.
         """
         self._tasks, self._watches, self._trainers = tasks, watches, trainers
-        self._grace_secs = grace_secs
+        self._grace_secs, self._is_gang = grace_secs, is_gang
         self.has_begun = False
 
     def begin(self, now, politely):
@@ -31,19 +35,30 @@ class Shutdown:
         self.has_begun = True
         for watch in self._watches:
             watch.restart_at = None
-        for watch in self._trainers:
-            if watch.is_running and politely:
-                self._ask(watch, now + self._grace_secs)
-            elif watch.is_running:
+        first = self._trainers if self._is_gang or not politely else self._trainers[1:]
+        for watch in first:
+            if watch.is_running and not politely:
                 self.kill(watch)
+            elif watch.is_running and watch.kill_at is None:
+                self._ask(watch, now + self._grace_secs)
         self.go_on(now)
 
     def go_on(self, now):
-        """Let the others end too, if no trainer is left."""
-        if any(watch.is_running for watch in self._trainers):
+        """Let those end whose turn it is: the leader, then all that are no trainers."""
+        leader, *others = self._trainers
+        if any(watch.is_running for watch in others):
+            return
+        if leader.is_running:
+            if leader.kill_at is None:
+                self._ask(leader, now + self._grace_secs)
             return
         for watch in self._watches:
             self.release(watch, now)
+
+    def expect(self, watch, now):
+        """Let a trainer save and end that stops by itself, together with another."""
+        if watch.is_running and watch.kill_at is None:
+            watch.kill_at = now + self._grace_secs
 
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""

@@ -37,7 +37,9 @@ class Supervisor:
         everyone = list(self._watches.values())
         self._starts = Starts(job, tasks, everyone)
         self._record = Record([watch.log for watch in everyone], job.log_dir)
-        self._shutdown = Shutdown(tasks, everyone, self._trainers, job.grace_secs)
+        self._shutdown = Shutdown(
+            tasks, everyone, self._trainers, job.grace_secs, job.is_gang
+        )
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, console, self._shutdown
         )
@@ -169,7 +171,11 @@ class Supervisor:
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
         for each in gang:
-            if each.is_running:
+            if not each.is_running:
+                continue
+            if watch.failure.is_stop:
+                self._shutdown.expect(each, self._clock())
+            else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
 
@@ -196,11 +202,13 @@ class Supervisor:
 
     def _fail(self, watch, why):
         reason = f"{watch.task} {watch.how_it_ended()}: {why}"
+        gang = self._starts.gang(watch)
+        if watch.failure.is_stop:
+            for each in gang:  # they stop at the same step, and one of them saves it
+                self._shutdown.expect(each, self._clock())
         # Only a leader that is not held up by the failure can save anything.
-        politely = (
-            self._trainers[0].is_running
-            and len(self._starts.gang(watch)) == 1
-            and watch.task.type != TaskType.PS
+        politely = self._trainers[0].is_running and (
+            watch.failure.is_stop or (len(gang) == 1 and watch.task.type != TaskType.PS)
         )
         self._stop(self._record.outcome(1, reason, watch), politely)
 

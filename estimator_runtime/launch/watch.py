@@ -82,6 +82,8 @@ class Watch:
             except ValueError:
                 name = f"signal {-self.status}"
             return f"was killed by {name}"
+        if self.failure.is_stop:
+            return f"was stopped by {self.failure.stopped_by}"
         error = self.report.get("error")
         if error and self.status:
             return f"ended with {error} (exit status {self.status})"

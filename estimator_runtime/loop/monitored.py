@@ -1,19 +1,16 @@
 """TensorFlow's MonitoredSession with this package's step loop inside."""
 
-from tensorflow.python.training import monitored_session
-
 from estimator_runtime import options
 from estimator_runtime.loop.fused import FusedSession
 from estimator_runtime.loop.hooked import PlannedSession
+from estimator_runtime.loop.preemptible import PreemptibleSession
 from estimator_runtime.loop.run_length import RunLength
 
 
-class LoopSession(monitored_session.MonitoredSession):
+class LoopSession(PreemptibleSession):
     """A MonitoredSession that runs steps by plans, or several of them at once."""
 
-    class _CoordinatedSessionCreator(
-        monitored_session._MonitoredSession._CoordinatedSessionCreator
-    ):
+    class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             # Once: a lost session is made again where other options may hold.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -39,6 +40,11 @@ DAMAGE = {
     "index empty": lambda f: (f / INDEX).write_bytes(b""),
     "index has a flipped bit": lambda f: flip(f / INDEX, 20),
     "index is another file": lambda f: (f / INDEX).write_text("no table\n" * 50),
+    "index is another's": lambda f: shutil.copy(f / "model.ckpt-20.index", f / INDEX),
+    "data is another's": lambda f: shutil.copy(
+        f / "model.ckpt-20.data-00000-of-00001", f / DATA
+    ),
+    "all files missing": lambda f: [p.unlink() for p in f.glob("model.ckpt-30.*")],
 }
 STATE_DAMAGE = {
     "state file missing": lambda f: (f / "checkpoint").unlink(),
@@ -46,6 +52,30 @@ STATE_DAMAGE = {
     "state file garbage": lambda f: (f / "checkpoint").write_bytes(b"\0\xff garbage"),
     "state file cut": lambda f: truncate(f / "checkpoint"),
 }
+SCRIPT = """
+import sys
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+def model_fn(features, labels, mode):
+    weight = v1.get_variable("weight", initializer=[0.0] * 100, use_resource=True)
+    step = v1.train.get_global_step()
+    train_op = tf.group(step.assign_add(1), weight.assign_add([1.0] * 100))
+    return tf.estimator.EstimatorSpec(mode, loss=weight[0], train_op=train_op)
+
+class Restored(v1.train.SessionRunHook):
+    def begin(self):
+        [weight] = [v for v in v1.global_variables() if v.name == "weight:0"]
+        self.values = [v1.train.get_global_step(), weight[0], weight[99]]
+
+    def after_create_session(self, session, coord):
+        print("restored", *session.run(self.values))
+
+estimator = tf.estimator.Estimator(model_fn, sys.argv[1])
+data = lambda: tf.data.Dataset.from_tensors((1.0, 1.0)).repeat()
+estimator.train(data, max_steps=32, hooks=[Restored()])
+"""
 
 
 def train_on(folder, steps=1):
@@ -89,6 +119,32 @@ def test_a_lost_state_file_is_made_again(ckpt, damage):
     assert train_on(ckpt, steps=0) == [30.0, 30.0, 30.0]
     restored = [f"{ckpt}/model.ckpt-{step}" for step in (10, 20, 30)]
     assert list(read_state(str(ckpt)).paths) == restored
+
+
+@pytest.mark.parametrize(
+    "damage, step",
+    [(damage, 20) for damage in DAMAGE.values()]
+    + [(damage, 30) for damage in STATE_DAMAGE.values()],
+    ids=[*DAMAGE, *STATE_DAMAGE],
+)
+def test_a_script_that_is_started_again_goes_on_from_the_newest_good_checkpoint(
+    ckpt, tmp_path, damage, step
+):
+    damage(ckpt)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "train.py", str(ckpt)],
+        capture_output=True,
+        cwd=tmp_path,
+        text=True,
+        timeout=120,
+    )
+    restored = f"restored {step} {step}.0 {step}.0\n"
+    assert (done.returncode, done.stdout) == (0, restored), done.stderr
+    reader = tf.train.load_checkpoint(str(ckpt))
+    assert reader.get_tensor("global_step") == 32
+    assert set(reader.get_tensor("weight")) == {32.0}
+    assert (ckpt / "model.ckpt-10.index").is_file()
 
 
 def test_training_does_not_start_over_where_no_checkpoint_is_good(ckpt):

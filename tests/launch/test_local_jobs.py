@@ -145,7 +145,9 @@ def test_the_same_error_twice_is_not_tried_a_third_time(run):
 @pytest.mark.parametrize(
     "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_a_stopped_launcher_stops_the_trainers_before_the_ps(run, number, status):
+def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
+    run, number, status
+):
     job = run(
         """
         def stop(number, _):
@@ -164,10 +166,8 @@ def test_a_stopped_launcher_stops_the_trainers_before_the_ps(run, number, status
     job.process.send_signal(number)
     assert job.end(30) == status
     said = re.findall(r"^(\S+)[ \d]*\| (stopping|stopped)$", job.text, re.MULTILINE)
-    assert sorted(said[:4]) == [
-        ("chief", "stopped"), ("chief", "stopping"), ("worker", "stopped"), ("worker", "stopping"),
-    ]  # fmt: skip
-    assert said[4:] == [("ps", "stopping"), ("ps", "stopped")]
+    order = ("worker", "chief", "ps")
+    assert said == [(task, each) for task in order for each in ("stopping", "stopped")]
     assert f"the job was stopped by {number.name}" in job.text
 
 

@@ -21,6 +21,18 @@ def test_a_task_that_is_killed_is_restarted_until_the_budget_is_used_up():
     assert refusals == [None, None, "2 restarts used up"]
 
 
+@pytest.mark.parametrize("status", [143, 130])
+def test_a_task_that_a_signal_has_stopped_is_restarted_each_time_as_a_killed_one(
+    status,
+):
+    budget, failure = Budget(max_restarts=2), Failure(status=status, step=100)
+    refusals = []
+    for _ in range(3):
+        refusals.append(budget.refusal(failure))
+        budget.spend()
+    assert refusals == [None, None, "2 restarts used up"]
+
+
 def test_a_budget_of_zero_allows_no_restart():
     assert Budget(max_restarts=0).refusal(_KILLED) == "no restarts"
 

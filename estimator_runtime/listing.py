@@ -1,0 +1,104 @@
+"""`estimator-runtime checkpoints`: a model directory's inventory, as text or JSON."""
+
+import json
+
+from estimator_runtime.checkpoint import inventory
+
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def add_options(parser):
+    """Add the options of `checkpoints`."""
+    parser.add_argument("model_dir", metavar="MODEL_DIR", help="folder of a training")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all data and check it; else the index, and the presence and size of "
+        "the other files",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
+
+
+def describe(options, now):
+    """Say what is in a model directory.
+
+    Args:
+        options: As parsed.
+        now: Seconds since 1970.
+
+    Returns:
+        (text, exit status: 0 if a restart would go on from the newest checkpoint, else
+        1).
+
+    Raises:
+        CheckpointError: If there is nothing to show.
+    """
+    problem = None
+    if options.verify:
+        from estimator_runtime.checkpoint import checksums
+
+        problem = checksums.problem
+    found = inventory.take(options.model_dir, problem)
+    if options.json:
+        text = json.dumps(_as_json(found, now), indent=2)
+    else:
+        text = "\n".join(_as_text(found, now))
+    return text, 0 if found.is_sound else 1
+
+
+def _as_json(found, now):
+    return {
+        "model_dir": found.folder,
+        "restart": None if found.restart is None else found.restart.path,
+        "state_file": found.state_problem,
+        "checkpoints": [
+            {
+                "step": each.step,
+                "path": each.path,
+                "bytes": each.bytes,
+                "age_secs": round(max(0.0, now - each.saved_at), 3),
+                "state": each.state,
+                "reason": each.reason,
+            }
+            for each in found.entries
+        ],
+    }
+
+
+def _as_text(found, now):
+    rows = [("step", "size", "age", "state")]
+    for each in found.entries:
+        state = f"{each.state}: {each.reason}" if each.reason else each.state
+        if each is found.restart:
+            state += "; a restart goes on from here"
+        step = "-" if each.step is None else str(each.step)
+        rows.append((step, _size(each.bytes), _age(now - each.saved_at), state))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
+        yield "  ".join((*cells, row[3]))
+    if found.state_problem:
+        yield f"{found.state_problem}; a restart makes it again"
+    if found.restart is None:
+        yield "no checkpoint can be used: a restart would stop with an error"
+    elif not found.is_sound:
+        yield f"a restart would not go on from the newest, of step {found.newest.step}"
+
+
+def _size(count):
+    """Give a number of bytes, in decimal units."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _age(secs):
+    """Give a duration in the largest unit of which there are two, at least."""
+    for unit, length in _UNITS:
+        if secs >= 2 * length:
+            return f"{secs / length:.0f} {unit}"
+    return f"{max(0.0, secs):.0f} s"

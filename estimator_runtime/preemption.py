@@ -1,0 +1,190 @@
+"""A training that is told to end stops at a step, and is saved, before it does.
+
+Without this, SIGTERM ends a process in the middle of a step, and all since the last
+checkpoint is lost. While a training runs in the main thread, and where the program has
+no handler of its own, SIGTERM and a first Ctrl-C only ask for a stop. When the session
+has ended as after its last step, SystemExit(143) or KeyboardInterrupt is raised, so
+that no caller takes the training for finished. Where no session is open there is
+nothing to save, and it is raised at once.
+"""
+
+import contextlib
+import logging
+import signal
+import threading
+
+from estimator_runtime import waits
+from estimator_runtime.signals import StopSignals
+
+_logger = logging.getLogger(__name__)
+_MARK = "estimator_runtime_preempted"
+
+
+class Watch:
+    """The time during which signals ask for a stop, in order; ends with `end`.
+
+    Outside of the main thread it does nothing. Several may overlap.
+
+    Args:
+        has_session: Whether there is a session, which has something to save.
+
+    Attributes:
+        has_session: As given; may change meanwhile.
+        is_on: Whether it has not ended, and signals come to this thread.
+    """
+
+    def __init__(self, has_session=True):
+        self.has_session = has_session
+        self.is_on = threading.current_thread() is threading.main_thread()
+        if self.is_on:
+            _request.begin(self)
+
+    @property
+    def is_requested(self):
+        """Whether the training is to stop at the end of this step."""
+        return _request.number is not None and self.is_on
+
+    def hold(self):
+        """Let no grace end the process while a checkpoint is saved, until `release`."""
+        _request.signals.holds += 1
+
+    def release(self):
+        """Take `hold` back; the end of all watches does so too."""
+        _request.signals.holds -= 1
+
+    def end(self):
+        """Leave the signals alone again; a second time does nothing."""
+        if self.is_on:
+            self.is_on = False
+            _request.end(self)
+
+
+def is_requested():
+    """Tell whether a training of this process is to stop at the end of its step."""
+    return _request.number is not None
+
+
+def requested():
+    """Give the number of the signal that asked for a stop, or None."""
+    return _request.number
+
+
+def request(number):
+    """Ask for a stop as the signal `number` does, on behalf of another task."""
+    if _request.number is None:
+        _request.number = number
+
+
+def leave():
+    """End the program, if a stop was asked for and nothing is left to be saved.
+
+    Raises:
+        SystemExit: With status 143, for SIGTERM.
+        KeyboardInterrupt: For SIGINT; python ends a program with status 130 for it,
+            and a notebook goes on.
+    """
+    number, _request.number = _request.number, None
+    if number is None:
+        return
+    _request.signals.forget_first()
+    if number == signal.SIGINT:
+        error: BaseException = KeyboardInterrupt("stopped by SIGINT")
+    else:
+        error = SystemExit(128 + number)
+    setattr(error, _MARK, True)
+    raise error
+
+
+def give_up():
+    """End the program as the signal would have done without us: nothing is saved.
+
+    Raises:
+        KeyboardInterrupt: For SIGINT; SIGTERM ends the process.
+    """
+    number, _request.number = _request.number, None
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise KeyboardInterrupt
+
+
+def is_stop(error):
+    """Tell whether an exception is one that `leave` has raised."""
+    return getattr(error, _MARK, False)
+
+
+@contextlib.contextmanager
+def watched():
+    """Let signals stop what is trained in this context in order; see `leave`.
+
+    Raises:
+        SystemExit, KeyboardInterrupt: As `leave`, when the training has been saved, or
+            at once where no session is open.
+    """
+    watch = Watch(has_session=False)
+    is_outermost = _request.is_only(watch)
+    try:
+        yield
+    finally:
+        if is_outermost:
+            _request.end_all()
+        watch.end()
+    if is_outermost:
+        leave()
+
+
+class _Request:
+    """Whether the training of this process is to stop; there is one of it."""
+
+    def __init__(self):
+        self.number: int | None = None
+        self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
+        self._watches: list[Watch] = []
+
+    def begin(self, watch):
+        if not self._watches:
+            self.signals.install()
+        self._watches.append(watch)
+
+    def is_only(self, watch):
+        return self._watches == [watch]
+
+    def end(self, watch):
+        if watch in self._watches:
+            self._watches.remove(watch)
+            self._restore()
+
+    def end_all(self):
+        """End also those of sessions that an error has left open."""
+        self._watches.clear()
+        self._restore()
+
+    def _restore(self):
+        # A session that nobody closed may be collected in any thread.
+        is_main = threading.current_thread() is threading.main_thread()
+        if not self._watches and is_main:
+            self.signals.restore()
+
+    def _take(self, number, is_first):
+        if not is_first:  # another Ctrl-C, of somebody who does not want to wait
+            self.number = None
+            self.signals.forget_first()
+            raise KeyboardInterrupt
+        if self.number is None:
+            self.number = number
+        if not self._has_session():
+            leave()
+
+    def _announce(self, number):
+        if self._has_session():
+            _logger.warning(
+                "%s: stopping after this step, with a checkpoint of it; the same again "
+                "ends the program at once",
+                signal.Signals(number).name,
+            )
+
+    def _has_session(self):
+        return any(watch.has_session for watch in list(self._watches))
+
+
+_request = _Request()

@@ -1,0 +1,103 @@
+"""An untouched Estimator script that says how far it has come, and may be stopped."""
+
+import argparse
+import os
+import signal
+import threading
+import time
+
+import tensorflow as tf
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
+parser.add_argument("--no_eager", action="store_true")
+parser.add_argument("--only_train", action="store_true")
+parser.add_argument("--step_secs", type=float, default=0.01)
+parser.add_argument("--save_steps", type=int, default=100_000)
+parser.add_argument("--steps", type=int, default=1_000_000)
+parser.add_argument("--at", help="where the program sends itself the signal")
+parser.add_argument("--signal", default="SIGTERM")
+parser.add_argument("--hang", choices=["python", "tensorflow"], help="in step 5")
+args = parser.parse_args()
+if args.no_eager:
+    tf.compat.v1.disable_eager_execution()
+print("pid", os.getpid(), flush=True)
+
+strategy = {
+    "none": lambda: None,
+    "mwms": tf.distribute.MultiWorkerMirroredStrategy,
+    "ps": tf.compat.v1.distribute.experimental.ParameterServerStrategy,
+}[args.strategy]()
+
+
+def come_to(place):
+    print(place, flush=True)
+    if args.at == place:
+        signal.raise_signal(signal.Signals[args.signal])
+
+
+def model_fn(features, labels, mode):
+    come_to(f"model_fn {mode}")
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    loss = tf.reduce_mean(tf.square(weight - labels))
+    step = tf.compat.v1.train.get_global_step()
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    train_op = None
+    if args.hang == "tensorflow":
+        waits = tf.numpy_function(hang_in_step_5, [step], tf.int64)
+        loss += tf.cast(waits, tf.float32)
+    if mode == tf.estimator.ModeKeys.TRAIN:
+        train_op = optimizer.minimize(loss, step)
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=train_op, evaluation_hooks=[Evaluation()]
+    )
+
+
+class Step(tf.estimator.SessionRunHook):
+    """Prints the global step after each step, or after each run of steps."""
+
+    def begin(self):
+        self.step = tf.compat.v1.train.get_global_step()
+
+    def after_create_session(self, session, coord):
+        come_to("session")
+
+    def after_run(self, context, values):
+        step = int(context.session.run(self.step))
+        come_to(f"step {step}")
+        time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
+
+    def steps_until_due(self, global_step):
+        """Let several steps run in one call."""
+
+
+class Evaluation(tf.estimator.SessionRunHook):
+    def after_run(self, context, values):
+        come_to("evaluation")
+        time.sleep(args.step_secs)
+
+
+def hang_in_step_5(step):
+    if step == 4:  # so many have been trained
+        print("hangs", flush=True)
+        threading.Event().wait()
+    return step
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+config = tf.estimator.RunConfig(
+    "model", save_checkpoints_steps=args.save_steps, train_distribute=strategy
+)
+estimator = tf.estimator.Estimator(model_fn, config=config)
+if args.only_train:
+    estimator.train(input_fn, hooks=[Step()], max_steps=args.steps)
+else:
+    tf.estimator.train_and_evaluate(
+        estimator,
+        tf.estimator.TrainSpec(input_fn, max_steps=args.steps, hooks=[Step()]),
+        tf.estimator.EvalSpec(input_fn, steps=None, throttle_secs=0),
+    )
+print("done", flush=True)

@@ -1,0 +1,110 @@
+"""Clusters that are told to end: the last step is saved, and nobody takes it for done."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+_PROGRAM = Path(__file__).parent / "programs" / "preempted.py"
+_PS = ("--workers", "1", "--ps", "1")
+_MWMS = ("--workers", "1")
+
+
+def _steps(job):
+    return [int(n) for n in re.findall(r"\| step (\d+)$", job.text, re.M)]
+
+
+def _saved_step(tmp_path):
+    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
+
+
+def _pid(job, task):
+    return int(job.wait_for(rf"^{task} *\| pid (\d+)$")[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "options, arguments",
+    [
+        ((*_PS, "--evaluator"), []),
+        (_PS, ["--strategy", "ps"]),
+        (_MWMS, ["--strategy", "mwms"]),
+    ],
+    ids=["ps", "ps strategy", "mwms"],
+)
+def test_a_job_that_is_stopped_saves_the_last_step_of_all(
+    launch, tmp_path, options, arguments, number
+):
+    job = launch(*options, _PROGRAM, *arguments)
+    for task in ("chief", "worker 0"):
+        job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
+    job.process.send_signal(number)
+    assert job.end(90) == 128 + number, job.text
+    assert _saved_step(tmp_path) == max(_steps(job)), job.text
+    # A ps or an evaluator of another launcher must not take this for the end.
+    assert not (tmp_path / "model" / "training_finished.json").exists()
+    saved = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    assert job.text.endswith(f"newest good checkpoint: {saved}\n")
+
+
+@pytest.mark.parametrize("task", ["chief", "worker 0"])
+def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
+    launch, tmp_path, task
+):
+    options = (*_MWMS, "--max-restarts", "0")
+    job = launch(*options, _PROGRAM, "--strategy", "mwms")
+    for each in ("chief", "worker 0"):
+        job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
+    os.kill(_pid(job, task), signal.SIGTERM)
+    assert job.end(90) == 1, job.text
+    assert re.search(r"^estimator-runtime: (chief|worker 0) was stopped by SIGTERM: no restarts$", job.text, re.M)  # fmt: skip
+    last = [
+        int(re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)[-1])
+        for each in ("chief", "worker 0")
+    ]
+    assert last == [_saved_step(tmp_path)] * 2, job.text
+
+
+def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
+    launch, tmp_path
+):
+    job = launch(*_MWMS, _PROGRAM, "--strategy", "mwms", "--steps", "600")
+    for each in ("chief", "worker 0"):
+        job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
+    os.kill(_pid(job, "worker 0"), signal.SIGTERM)
+    assert job.end(120) == 0, job.text
+    assert "was stopped by SIGTERM: restarting all trainers now (1 of 3)" in job.text
+    for each in ("chief", "worker 0"):
+        steps = [
+            int(n) for n in re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)
+        ]
+        assert steps == list(range(1, 601)), job.text
+    assert _saved_step(tmp_path) == 600
+
+
+def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
+    launch, tmp_path
+):
+    options = (*_MWMS, "--max-restarts", "0")
+    job = launch(*options, _PROGRAM, "--strategy", "mwms", "--no_eager")
+    job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)
+    os.kill(_pid(job, "worker 0"), signal.SIGTERM)
+    assert job.end(90) == 1, job.text
+    assert "cannot agree on a last step: ending at once" in job.text
+    assert (
+        "estimator-runtime: worker 0 was killed by SIGTERM: no restarts\n" in job.text
+    )
+
+
+def test_a_worker_that_is_stopped_leaves_the_others_training_and_comes_back(launch):
+    job = launch(*_PS, _PROGRAM, "--steps", "700", "--step_secs", "0.02")
+    job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)
+    os.kill(_pid(job, "worker 0"), signal.SIGTERM)
+    job.wait_for(
+        r"^launcher +\| worker 0 was stopped by SIGTERM: restarting it now \(1 of 3\)$"
+    )
+    assert job.end(120) == 0, job.text

@@ -1,0 +1,181 @@
+"""Programs that are told to end while they train in one process: real signals."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+_PROGRAM = str(Path(__file__).parent / "programs" / "preempted.py")
+_STOPPING = (
+    r"{}: stopping after this step, with a checkpoint of it; the same again ends"
+)
+
+
+class Program:
+    """The script in a process of its own, and all it has written."""
+
+    def __init__(self, folder, arguments, options=(), **environ):
+        inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+        self.folder, self.output = folder, folder / f"{len(list(folder.iterdir()))}.out"
+        # A background job ignores the signal, and whoever it starts would too.
+        usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            with self.output.open("wb") as output:
+                self.process = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "estimator_runtime", "run", *options),
+                        *(_PROGRAM, *arguments),
+                    ],
+                    cwd=folder,
+                    env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **environ},
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+        finally:
+            signal.signal(signal.SIGINT, usual)
+
+    @property
+    def text(self):
+        return self.output.read_text(errors="replace")
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + 90
+        while not re.search(pattern, self.text, re.MULTILINE):
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.02)
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        """Wait for the end; give the exit status as a shell does."""
+        try:
+            status = self.process.wait(90)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running:\n{self.text}")
+        return status if status >= 0 else 128 - status
+
+    @property
+    def last_step(self):
+        """The last step that it has printed."""
+        return int(re.findall(r"^step (\d+)$", self.text, re.M)[-1])
+
+    @property
+    def saved_step(self):
+        reader = tf.train.load_checkpoint(str(self.folder / "model"))
+        return int(reader.get_tensor("global_step"))
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Give a function that starts the script, of (arguments, options, environment)."""
+    started = []
+
+    def start(*arguments, options=(), **environ):
+        started.append(Program(tmp_path, arguments, options, **environ))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+@pytest.mark.parametrize(
+    "arguments, options",
+    [(("--only_train",), ()), ((), ("--steps-per-run", "7"))],
+    ids=["train", "train_and_evaluate, fused"],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_program_when_the_last_step_is_saved(
+    program, number, arguments, options
+):
+    run = program(*arguments, options=options)
+    run.wait_for(r"^step \d+$")
+    run.send(number)
+    assert run.end() == 128 + number, run.text
+    assert run.saved_step == run.last_step, run.text
+    assert "done" not in run.text.splitlines()
+
+
+def test_a_later_run_goes_on_from_the_step_at_which_a_signal_has_stopped(program):
+    first = program("--at", "step 5")
+    assert first.end() == 143, first.text
+    later = program("--only_train", "--steps", "7")
+    assert later.end() == 0, later.text
+    assert re.findall(r"^step (\d+)$", later.text, re.M) == ["6", "7"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_model_is_built_ends_the_program_at_once(program, number):
+    run = program("--at", "model_fn train", "--signal", number.name)
+    assert run.end() == 128 + number, run.text
+    assert not list(run.folder.glob("model/*.index"))
+
+
+def test_a_signal_before_the_first_step_ends_the_program_without_a_step(program):
+    run = program("--at", "session")
+    assert run.end() == 143, run.text
+    assert not re.search(r"^step", run.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_an_evaluation_ends_it_soon(program, number):
+    # The evaluation's data has no end, and nor has the evaluation.
+    run = program("--save_steps", "5", "--at", "evaluation", "--signal", number.name)
+    assert run.end() == 128 + number, run.text
+    assert run.saved_step == run.last_step == 5
+    assert run.text.splitlines().count("evaluation") == 1
+    assert "the evaluation was left, because the training is to stop" in run.text
+    assert not list(run.folder.glob("model/eval/events.*"))
+
+
+def test_a_signal_in_the_evaluation_after_the_last_step_still_says_so(program):
+    run = program("--steps", "3", "--at", "evaluation")
+    assert run.end() == 143, run.text
+    assert run.saved_step == run.last_step == 3
+    assert "done" not in run.text.splitlines()
+
+
+def test_a_second_sigterm_ends_a_step_that_hangs(program):
+    run = program("--hang", "tensorflow", "--only_train")
+    run.wait_for("^hangs$")
+    run.send(signal.SIGTERM)
+    run.wait_for(_STOPPING.format("SIGTERM"))
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+    assert run.saved_step == 0
+
+
+def test_a_step_that_hangs_ends_with_the_grace(program):
+    run = program(
+        *("--hang", "tensorflow", "--only_train"),
+        ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0.1",
+    )
+    run.wait_for("^hangs$")
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+    assert (
+        "the training did not come to the end of a step within 0.1 s after SIGTERM; "
+        "ending without it"
+    ) in run.text
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
+    run = program(
+        *("--hang", "python", "--only_train"), ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0"
+    )
+    run.wait_for("^step 5$")
+    run.send(signal.SIGINT)
+    run.wait_for(_STOPPING.format("SIGINT"))
+    run.send(signal.SIGINT)
+    assert run.end() == 130, run.text
+    assert "did not come to the end of a step" not in run.text  # that is for SIGTERM
+    assert run.saved_step == 0

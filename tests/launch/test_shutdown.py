@@ -1,0 +1,70 @@
+"""Who is asked to end, in which order, by a clock that the test holds."""
+
+import signal
+
+from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.watch import Watch
+
+_KILL, _TERM = int(signal.SIGKILL), int(signal.SIGTERM)
+
+
+class _Signals:
+    """Keeps the signals that a back end would send."""
+
+    def __init__(self):
+        self.sent = []
+
+    def signal(self, run, number):
+        self.sent.append((str(run.task), int(number)))
+
+
+def _job(*tasks, is_gang):
+    """Give (the signals sent, the shutdown, task to watch) of tasks that run."""
+    watches = {}
+    for name in tasks:
+        task_type, _, index = name.partition(" ")
+        task = Task(type=task_type, index=int(index or 0))
+        watches[name] = Watch(task, max_restarts=3)
+        watches[name].start(now=0.0)
+    trainers = [watches[name] for name in tasks if name[0] in "cw"]
+    signals = _Signals()
+    shutdown = Shutdown(signals, watches.values(), trainers, 30.0, is_gang)
+    return signals.sent, shutdown, watches
+
+
+def test_where_there_is_a_ps_each_ends_when_those_before_it_have():
+    sent, shutdown, watches = _job(
+        "chief", "worker 0", "worker 1", "ps 0", is_gang=False
+    )
+    shutdown.begin(now=0.0, politely=True)
+    assert sent == [("worker 0", _TERM), ("worker 1", _TERM)]
+    for ended, asked in (
+        ("worker 1", []),
+        ("worker 0", ["chief"]),
+        ("chief", ["ps 0"]),
+    ):
+        del sent[:]
+        watches[ended].end(143)
+        shutdown.go_on(now=1.0)
+        assert sent == [(name, _TERM) for name in asked]
+
+
+def test_a_gang_is_asked_at_once_and_killed_when_its_time_is_over():
+    sent, shutdown, _ = _job("chief", "worker 0", is_gang=True)
+    shutdown.begin(now=0.0, politely=True)
+    shutdown.kill_overdue(now=29.0)
+    assert sent == [("chief", _TERM), ("worker 0", _TERM)]
+    shutdown.kill_overdue(now=30.0)
+    assert sent[2:] == [("chief", _KILL), ("worker 0", _KILL)]
+
+
+def test_a_trainer_that_stops_by_itself_is_not_disturbed_while_it_saves():
+    sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
+    watches["worker 0"].end(143)
+    shutdown.expect(watches["chief"], now=0.0)
+    shutdown.begin(now=1.0, politely=True)
+    shutdown.kill_overdue(now=29.0)
+    assert sent == []
+    shutdown.kill_overdue(now=30.0)
+    assert sent == [("chief", _KILL)]
