@@ -15,6 +15,7 @@ from estimator_runtime.compat import versions
 from estimator_runtime.compat.report import report
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
 from estimator_runtime.options import (
+    ASYNC_CHECKPOINT_VARIABLE,
     STEPS_PER_RUN_VARIABLE,
     TrainingOptions,
     parse_steps_per_run,
@@ -119,6 +120,11 @@ def _add_run(commands):
         help="train up to K steps (or: auto) in one call of the session, with the same "
         "results; hooks act at the same steps",
     )
+    parser.add_argument(
+        "--async-checkpoint",
+        action=argparse.BooleanOptionalAction,
+        help="train on while a checkpoint is written, as by default, or wait for each",
+    )
     launching.add_options(parser)
     # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
     # what looks like an option of ours included, and does not swallow those before.
@@ -151,6 +157,8 @@ def _run(options):
     if options.steps_per_run is not None:
         # Where the script's sessions, and those of its children, find it.
         os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
+    if options.async_checkpoint is not None:
+        os.environ[ASYNC_CHECKPOINT_VARIABLE] = str(int(options.async_checkpoint))
     TrainingOptions.from_environ(os.environ)
     if launching.is_wanted(options):
         return launching.launch(options)

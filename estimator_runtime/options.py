@@ -12,6 +12,7 @@ import os
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 STEPS_PER_RUN_VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+ASYNC_CHECKPOINT_VARIABLE = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,28 +22,34 @@ class TrainingOptions:
     Attributes:
         steps_per_run: Training steps in one call of the session: 1 or more, or
             "auto".
+        async_checkpoint: Whether checkpoints are written while training goes on.
     """
 
     steps_per_run: int | str = 1
+    async_checkpoint: bool = True
 
     def __post_init__(self):
         """Check the values."""
-        check_steps_per_run(self.steps_per_run, "steps_per_run")
+        for name, check in CHECKS.items():
+            check(getattr(self, name), name)
 
     @classmethod
-    def from_environ(cls, environ=os.environ):
+    def from_environ(cls, environ=os.environ, **given):
         """Read the options that the command's flags left in the environment.
 
         Args:
             environ: The environment; that of this process by default.
+            **given: Options by name that it has no say in.
 
         Raises:
             ConfigError: If one has a value that cannot be used.
         """
-        text = environ.get(STEPS_PER_RUN_VARIABLE)
-        if text is None:
-            return cls()
-        return cls(steps_per_run=parse_steps_per_run(text, STEPS_PER_RUN_VARIABLE))
+        found = {
+            name: parse(environ[variable], variable)
+            for variable, (name, parse) in _VARIABLES.items()
+            if variable in environ and name not in given
+        }
+        return cls(**found, **given)
 
 
 def parse_steps_per_run(text, source):
@@ -75,6 +82,38 @@ def check_steps_per_run(value, source):
     if value < 1:
         raise ConfigError(f"{source} is {value}; {remedy}")
 
+
+def check_async_checkpoint(value, source):
+    """Check whether checkpoints are written while training goes on.
+
+    Raises:
+        ConfigTypeError: If it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise ConfigTypeError(
+            f"{source} is {value!r} ({type(value).__name__}); give True to write "
+            "checkpoints while training goes on, or False"
+        )
+
+
+def _parse_async_checkpoint(text, source):
+    if text not in ("0", "1"):
+        raise ConfigError(
+            f"{source} is {text!r}; give 1 to write checkpoints while training goes "
+            "on, or 0"
+        )
+    return text == "1"
+
+
+# Name of each option to its check, of (value, source); the message names the source.
+CHECKS = {
+    "steps_per_run": check_steps_per_run,
+    "async_checkpoint": check_async_checkpoint,
+}
+_VARIABLES = {
+    STEPS_PER_RUN_VARIABLE: ("steps_per_run", parse_steps_per_run),
+    ASYNC_CHECKPOINT_VARIABLE: ("async_checkpoint", _parse_async_checkpoint),
+}
 
 _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(
     "estimator_runtime_training_options", default=None

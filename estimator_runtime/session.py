@@ -7,6 +7,7 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
 
 from estimator_runtime import reporting, settings
+from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
 from estimator_runtime.errors import ConfigError
@@ -47,9 +48,9 @@ def MonitoredTrainingSession(
     """Make a session that initializes or restores a model and trains it.
 
     Signature, defaults and meaning are those of
-    `tf.compat.v1.train.MonitoredTrainingSession`. It works on the default graph:
-    build the model and call it inside `with tf.Graph().as_default()`, with eager
-    execution on or off.
+    `tf.compat.v1.train.MonitoredTrainingSession`; but checkpoints are written while
+    training goes on. It works on the default graph: build the model and call it inside
+    `with tf.Graph().as_default()`, with eager execution on or off.
 
     Args:
         master: Session target: "" for this process, or "grpc://host:port".
@@ -79,8 +80,8 @@ def MonitoredTrainingSession(
         A `tf.compat.v1.train.MonitoredSession`.
 
     Raises:
-        CheckpointError: If the folder has checkpoints, but none can be used, or they
-            are another model's.
+        CheckpointError: If the folder's checkpoints cannot be used, or are another
+            model's; by `run` and at the end, if one cannot be written.
         ConfigError: If the chief cannot write `checkpoint_dir` or `summary_dir`.
         ConfigTypeError: If an interval is no number.
         RuntimeError: If called in eager mode, outside of any graph.
@@ -119,8 +120,7 @@ def MonitoredTrainingSession(
         hooks = [*(hooks or ()), ProgressHook()]
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
-        # Under a multi-worker strategy the coordinator, not the arguments, knows
-        # who initializes, saves and logs.
+        # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
         return monitored_session._create_monitored_session_with_worker_context(
             coordinated,
             hooks=hooks,
@@ -139,6 +139,7 @@ def MonitoredTrainingSession(
             max_wait_secs=max_wait_secs,
         )
         all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
+        all_hooks = asynchronous(all_hooks, creator)
     else:
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs

@@ -290,6 +290,17 @@ def test_steps_per_run_reaches_the_script_which_keeps_its_own_arguments(
 
 
 @pytest.mark.parametrize(
+    ("flags", "shown"),
+    [([], "None"), (["--async-checkpoint"], "1"), (["--no-async-checkpoint"], "0")],
+)
+def test_async_checkpoint_reaches_the_script(tmp_path, flags, shown):
+    (tmp_path / "show.py").write_text(
+        "import os\nprint(os.environ.get('ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT'))\n"
+    )
+    assert run(["run", *flags, "show.py"], tmp_path) == (0, f"{shown}\n", "")
+
+
+@pytest.mark.parametrize(
     ("value", "shown"),
     [("0", "0"), ("-1", "'-1'"), ("1.5", "'1.5'"), ("fast", "'fast'"), ("", "''")],
 )

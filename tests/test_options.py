@@ -9,6 +9,7 @@ from estimator_runtime.errors import ConfigError, ConfigTypeError
 from estimator_runtime.options import TrainingOptions
 
 VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+ASYNC = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
 REMEDY = 'give a whole number of steps, 1 or more, or "auto"'
 
 
@@ -73,6 +74,41 @@ def test_a_bad_text_in_the_environment_names_the_variable(text, shown):
     with pytest.raises(ConfigError) as raised:
         TrainingOptions.from_environ({VARIABLE: text})
     assert str(raised.value) == f"{VARIABLE} is {shown}; {REMEDY}"
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("0", False)])
+def test_the_environment_says_whether_checkpoints_are_asynchronous(text, value):
+    assert TrainingOptions().async_checkpoint
+    read = TrainingOptions.from_environ({ASYNC: text, VARIABLE: "5"})
+    assert read == TrainingOptions(async_checkpoint=value, steps_per_run=5)
+
+
+@pytest.mark.parametrize("text", ["", "2", "true", " 1", "no"])
+def test_what_is_neither_1_nor_0_is_refused(text):
+    with pytest.raises(ConfigError) as raised:
+        TrainingOptions.from_environ({ASYNC: text})
+    assert str(raised.value) == (
+        f"{ASYNC} is {text!r}; give 1 to write checkpoints while training goes on, or 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1, "1 (int)"), ("no", "'no' (str)"), (None, "None (NoneType)")],
+)
+def test_async_checkpoint_is_true_or_false(value, shown):
+    with pytest.raises(ConfigTypeError) as raised:
+        TrainingOptions(async_checkpoint=value)
+    assert str(raised.value) == (
+        f"async_checkpoint is {shown}; give True to write checkpoints while training "
+        "goes on, or False"
+    )
+
+
+def test_a_variable_has_no_say_in_what_is_given():
+    environ = {ASYNC: "nonsense", VARIABLE: "5"}
+    given = TrainingOptions.from_environ(environ, async_checkpoint=False)
+    assert given == TrainingOptions(async_checkpoint=False, steps_per_run=5)
 
 
 def test_a_context_has_the_options_of_the_innermost_use(monkeypatch):

@@ -45,8 +45,8 @@ class Outcome:
         variables: Name to type, shape and digest of each variable of the last
             checkpoint, optimizers' slots included.
         checkpoints: Steps of all checkpoints.
-        summaries: (step, tag, content) of each event in file order; "" for what the
-            clock or chance decides.
+        summaries: (step, tag, content) of each event in file order, those of the
+            checkpoints last; "" for what the clock or chance decides.
         log: TensorFlow's log lines, without seconds and paths.
         error: Type and first line of the error that ended it, or None.
     """
@@ -224,16 +224,18 @@ def checkpoint_steps(folder):
 
 def summaries(folder):
     """Give (step, tag, content) of all events but the graph's."""
-    found = []
+    # A checkpoint's event is written when it is on the disk: among the others, but
+    # where is up to the disk.
+    found, saved = [], []
     for path in sorted(tf.io.gfile.glob(f"{folder}/events.*")):
         for event in tf1.train.summary_iterator(path):
             if event.HasField("session_log"):
-                found.append((event.step, "session", event.session_log.status))
+                saved.append((event.step, "session", event.session_log.status))
             for value in event.summary.value:
                 is_chance = value.tag.endswith("/sec") or value.tag in READ_AT_ANY_TIME
                 content = "" if is_chance else hash_of(value.SerializeToString())
                 found.append((event.step, value.tag, content))
-    return found
+    return found + saved
 
 
 def hash_of(content):

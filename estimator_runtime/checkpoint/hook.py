@@ -1,0 +1,213 @@
+"""Saves checkpoints at the steps of TensorFlow's hook, without its waits."""
+
+import logging
+import os
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.util.event_pb2 import SessionLog
+
+from estimator_runtime import options
+from estimator_runtime.checkpoint import series
+from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+from estimator_runtime.checkpoint.series import Series
+from estimator_runtime.checkpoint.snapshot import CannotSnapshot, Snapshot
+from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.loop import cadence
+
+_logger = logging.getLogger(__name__)
+_tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
+_SAVER = object()  # the Saver itself writes, while training waits
+
+
+def asynchronous(hooks, creator):
+    """Put a CheckpointHook in the place of each CheckpointSaverHook, if they may be.
+
+    Those of a subclass, or changed by the program, stay as they are.
+
+    Args:
+        hooks: Hooks of a session.
+        creator: `VerifiedSessionCreator` of the session.
+
+    Returns:
+        List of hooks, in the same order.
+    """
+    if not options.current().async_checkpoint:
+        return list(hooks)
+    return [CheckpointHook(h, creator) if _is_stock(h) else h for h in hooks]
+
+
+def _is_stock(hook):
+    is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
+    return is_exact and cadence.METHODS.isdisjoint(vars(hook))
+
+
+class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
+    """TensorFlow's CheckpointSaverHook, which writes while training goes on.
+
+    It saves at the same steps, with the same log lines, the same summary events and the
+    same calls of listeners. Training waits for the snapshot of a step only; the last
+    step's checkpoint is on the disk when `end` returns. Different from stock:
+
+    * With listeners, training waits until a checkpoint is on the disk, and only then is
+      their `after_save` called: they may read it.
+    * If saves come faster than the disk takes them, then of those that go by the clock
+      all but the newest are left out; those that go by steps wait for the one before.
+    * What was just restored is not written again; listeners are called all the same.
+    * A write that fails is raised as a CheckpointError at the next save, or at the end.
+    * Where there can be no snapshot (see `snapshot`), training waits for the Saver.
+
+    Args:
+        hook: The CheckpointSaverHook in whose place it is; it has its settings, its
+            timer and its list of listeners, to which more may be added.
+        creator: `VerifiedSessionCreator` that tells what it has restored.
+    """
+
+    def __init__(self, hook, creator):
+        # Not the constructor of a hook that is there already: it logs that.
+        self.__dict__.update(vars(hook))
+        self._creator = creator
+        self._writer = CheckpointWriter()
+        self._restored: str | None = None
+        self._target: Any = None  # where the checkpoints of this session go
+        self._meta: bytes | None = None
+
+    def after_create_session(self, session, coord):
+        """Save the variables that the session starts with, unless it restored them."""
+        self.settle_checkpoints()
+        self._restored = self._creator.restored_prefix
+        self._target = None
+        super().after_create_session(session, coord)
+        self._restored = None
+
+    def end(self, session):
+        """Save the last step, and wait until it is on the disk.
+
+        Raises:
+            CheckpointError: If that, or a save before, has failed.
+        """
+        last_step = session.run(self._global_step_tensor)
+        if last_step != self._timer.last_triggered_step():
+            self._save(session, last_step)
+        self._writer.close()
+        for listener in self._listeners:
+            listener.end(session, last_step)
+
+    def settle_checkpoints(self):
+        """Wait until nothing is being written; what has failed goes to the log too."""
+        self._writer.wait()
+        if self._writer.error is not None:
+            _logger.error("%s", self._writer.error)
+
+    def _save(self, session, step):
+        """Save a step as TensorFlow's hook does; tell whether training is to stop."""
+        by_clock = getattr(self._timer, "_every_secs", None) is not None
+        self._writer.make_room(may_drop=by_clock)
+        _tensorflow.info(
+            "Calling checkpoint listeners before saving checkpoint %d...", step
+        )
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        if self._is_restored(step):
+            _logger.info("The checkpoint of step %d has just been restored.", step)
+        else:
+            _tensorflow.info(
+                "Saving checkpoints for %d into %s.", step, self._save_path
+            )
+            self._write(session, step)
+        _tensorflow.info(
+            "Calling checkpoint listeners after saving checkpoint %d...", step
+        )
+        should_stop = False
+        for listener in self._listeners:
+            if listener.after_save(session, step):
+                _tensorflow.info(
+                    "A CheckpointSaverListener requested that training be stopped. "
+                    "listener: %s",
+                    listener,
+                )
+                should_stop = True
+        return should_stop
+
+    def _is_restored(self, step):
+        """Tell whether the variables are as they are in this step's checkpoint."""
+        saver = self._get_saver()
+        if self._restored is None or self._creator.saver is not saver:
+            return False
+        prefix = series.prefix_of(saver, self._save_path, step)
+        return os.path.abspath(prefix) == os.path.abspath(self._restored)
+
+    def _write(self, session, step):
+        if self._target is None:
+            self._target = self._make_target(session)
+        if self._target is _SAVER:
+            self._save_blocking(session, step)
+            return
+        write = self._target.prepare(step)
+
+        def write_and_log():
+            write()
+            self._log_session(step)
+
+        self._writer.submit(step, write_and_log)
+        if self._listeners:
+            self._writer.close()
+
+    def _make_target(self, session):
+        saver = self._get_saver()
+        try:
+            if "://" in self._save_path or not os.path.dirname(self._save_path):
+                raise CannotSnapshot("it is not a local folder")
+            snapshot = Snapshot(session, saver)
+        except CannotSnapshot as reason:
+            _logger.info(
+                "Training waits for each checkpoint in %s, because %s.",
+                os.path.dirname(self._save_path),
+                reason,
+            )
+            return _SAVER
+        if self._save_graph_def and self._meta is None:
+            with session.graph.as_default():
+                meta = saver.export_meta_graph()
+            # As TensorFlow writes it: graph_io.write_graph.
+            self._meta = meta.SerializeToString(deterministic=True)
+        return _Target(snapshot, Series(saver, self._save_path), self._meta)
+
+    def _save_blocking(self, session, step):
+        prefix = self._get_saver().save(
+            session,
+            self._save_path,
+            global_step=step,
+            write_meta_graph=self._save_graph_def,
+        )
+        if prefix and "://" not in prefix:
+            series.sync(prefix)
+        self._log_session(step)
+
+    def _log_session(self, step):
+        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        self._summary_writer.add_session_log(log, step)
+
+
+class _Target:
+    """What is saved of a session, how, and where."""
+
+    def __init__(self, snapshot, series, meta):
+        self._snapshot = snapshot
+        self._bundles = BundleWriter(snapshot.saved)
+        self._series = series
+        self._meta = meta
+
+    def prepare(self, step):
+        """Take a snapshot; give the function that writes it."""
+        values = self._snapshot.take()
+
+        def write():
+            self._series.add(
+                step,
+                lambda prefix: self._bundles.write(prefix, values),
+                values.bytes,
+                self._meta,
+            )
+
+        return write

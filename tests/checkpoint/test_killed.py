@@ -1,0 +1,184 @@
+"""Whenever a run is killed, the next one goes on from the newest committed checkpoint.
+
+This file, run as a script, forks runs that are killed right before each call that
+changes the folder or waits for the disk, and for each of them a run after it. It has
+imported TensorFlow by then, but executed nothing, so that forks are sound and quick.
+"""
+
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+
+import pytest
+
+from estimator_runtime.checkpoint import durable, files
+from estimator_runtime.checkpoint.state import read_state
+
+# By then there are as many as are kept: one has to go for it.
+KILLED_STEP = 3
+CALLS = ("makedirs", "link", "fsync", "rename", "replace", "unlink")
+
+
+def main(folder):
+    """Print, for each point, what was there after the kill, and after a run more."""
+    import estimator_runtime as er
+
+    er.install()
+    whole = folder / "whole"
+    in_child(functools.partial(train, whole, 4, kill_at=None))
+    points = [
+        number
+        for number, (step, _) in enumerate(json.loads((whole / "calls").read_text()))
+        if step == KILLED_STEP
+    ]
+    found = []
+    # The one past the last is before the next checkpoint's first.
+    for point in [*points, points[-1] + 1, "half"]:
+        here = folder / str(point)
+        status = in_child(functools.partial(train, here, 5, kill_at=point))
+        call = (here / "killed").read_text()
+        left = sorted(os.listdir(here))
+        state = os.path.basename(read_state(here).latest)
+        in_child(functools.partial(train, here, 7, kill_at=None))
+        restored = json.loads((here / "restored").read_text())
+        found.append([call, status, state, restored, left])
+    print(json.dumps(found))
+
+
+def in_child(function):
+    """Run a function in a fork; give its exit status, or minus its signal."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def train(folder, last_step, kill_at):
+    """Train on; write down what was restored, and each call by (step, name)."""
+    import tensorflow as tf
+
+    import estimator_runtime as er
+    from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+
+    tf1 = tf.compat.v1
+    os.makedirs(folder, exist_ok=True)
+    calls, step_of_call = [], [None]
+
+    def die(name):
+        (folder / "killed").write_text(name)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(owner, name):
+        original = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            if name == "makedirs" and ".saving-" in str(args[0]):
+                step_of_call[0] = files.step_of(str(args[0]).partition(".saving-")[0])
+            if step_of_call[0] is not None:
+                if len(calls) == kill_at:
+                    die(name)
+                calls.append([step_of_call[0], name])
+            return original(*args, **kwargs)
+
+        setattr(owner, name, call)
+
+    def write_half(self, prefix, values):
+        write(self, prefix, values)
+        if step_of_call[0] == KILLED_STEP and kill_at == "half":
+            [data] = pathlib.Path(prefix).parent.glob("*.data-*")
+            os.truncate(data, data.stat().st_size // 2)
+            die("half written")
+
+    write = BundleWriter.write
+    BundleWriter.write = write_half
+    for name in CALLS:
+        counted(os, name)
+    counted(BundleWriter, "write")
+    counted(shutil, "rmtree")
+
+    class Looks(tf1.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            restored = [int(value) for value in session.run(values)]
+            (folder / "restored").write_text(json.dumps(restored))
+
+    with tf.Graph().as_default():
+        weight = tf1.get_variable("weight", initializer=[0.0] * 1000)
+        with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
+            step = tf1.train.get_or_create_global_step().assign_add(1).op
+        values = [tf1.train.get_global_step().value(), weight[0], weight[999]]
+        saver = tf1.train.Saver(max_to_keep=3, save_relative_paths=True)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(folder),
+            save_checkpoint_steps=1,
+            scaffold=tf1.train.Scaffold(saver=saver),
+            hooks=[Looks(), tf1.train.StopAtStepHook(last_step=last_step)],
+            save_summaries_steps=None,
+            log_step_count_steps=None,
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+    (folder / "calls").write_text(json.dumps(calls))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What `main` printed, and the folder with a folder for each run."""
+    folder = tmp_path_factory.mktemp("killed")
+    program = subprocess.run(
+        [sys.executable, __file__, folder],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert program.returncode == 0, program.stderr
+    return json.loads(program.stdout.splitlines()[-1]), folder
+
+
+def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
+    found, _ = runs
+    for call, status, state, restored, _ in found:
+        assert status == -signal.SIGKILL, call
+        committed = files.step_of(state)
+        # One that was complete but not yet named counts too.
+        assert restored[0] in (committed, committed + 1), (call, state)
+        assert restored == [restored[0]] * 3, call
+    assert {files.step_of(state) for _, _, state, _, _ in found} == {2, 3}
+    calls = {call for call, *_ in found}
+    assert calls == {*CALLS, "write", "rmtree", "half written"}
+
+
+def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):
+    found, folder = runs
+    # There was something to be cleaned up.
+    assert any(durable.owner(name) for *_, left in found for name in left)
+    for here in folder.iterdir():
+        state = read_state(here)
+        assert [files.step_of(path) for path in state.paths][-1] in (4, 7)
+        assert len(state.paths) == 3
+        good = [each.prefix for each in files.find(here) if each.problem() is None]
+        assert good == list(state.paths), here
+        assert {p.name for p in here.glob("model.ckpt-*")} == {
+            f"{os.path.basename(path)}.{kind}"
+            for path in good
+            for kind in ("data-00000-of-00001", "index", "meta")
+        }
+        assert [p for p in here.iterdir() if durable.owner(p.name)] == []
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
