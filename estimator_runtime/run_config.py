@@ -5,6 +5,7 @@ import copy
 import os
 
 from estimator_runtime import session_arguments, settings
+from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import seam, strategies
 from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.options import CHECKS, TrainingOptions
@@ -70,6 +71,10 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             docs/checkpoints.md says; False waits for each, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
             ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
+        checkpoint_overhead: The part of the wall time that checkpoints may take, such
+            as 0.01, in place of an interval: it follows what they cost, from 10 seconds
+            to half an hour. None takes, if no interval is given, the command's
+            `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -101,6 +106,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         *,
         steps_per_run=None,
         async_checkpoint=None,
+        checkpoint_overhead=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -125,6 +131,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         if save_checkpoints_secs is not _USE_DEFAULT:
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
         settings.check(arguments)
+        arguments.update(interval.of_run_config(arguments, checkpoint_overhead))
         # With a strategy for training, TensorFlow's coordinator reads the task, and a
         # cluster of workers without a chief is right.
         inside = getattr(experimental_distribute, "train_distribute", None)
@@ -159,6 +166,11 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         """Whether training goes on while a checkpoint is written."""
         return self.training_options.async_checkpoint
 
+    @property
+    def checkpoint_overhead(self):
+        """The part of the wall time that checkpoints may take, or None."""
+        return getattr(self.save_checkpoints_secs, "overhead", None)
+
     def _set_options(self, options):
         """Set options by name; None leaves one to the command and the environment."""
         for name, value in options.items():
@@ -182,6 +194,12 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
                 be used, or both checkpoint intervals are set.
         """
         settings.check(kwargs)
+        if "checkpoint_overhead" in kwargs:
+            overhead = kwargs.pop("checkpoint_overhead")
+            if overhead is not None:
+                kwargs.update(interval.of_run_config(kwargs, overhead))
+            elif getattr(self, "checkpoint_overhead", None) is not None:
+                kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
         options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])

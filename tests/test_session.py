@@ -53,7 +53,10 @@ def described(value):
                 del settings[name]
         if kind is CheckpointHook:  # TensorFlow's, which trains on while it writes
             kind = train.CheckpointSaverHook
-            for name in ("_creator", "_writer", "_restored", "_target", "_meta"):
+            for name in (
+                *("_creator", "_writer", "_restored", "_target", "_meta"),
+                *("_waits", "_clock", "_saved_at", "measures"),
+            ):
                 del settings[name]
         # TensorFlow's, which checks what it restores.
         if kind is VerifiedSessionCreator:

@@ -2,16 +2,18 @@
 
 import logging
 import os
+import time
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
 from estimator_runtime import options
-from estimator_runtime.checkpoint import series
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
-from estimator_runtime.checkpoint.series import Series
-from estimator_runtime.checkpoint.snapshot import CannotSnapshot, Snapshot
+from estimator_runtime.checkpoint import files, series
+from estimator_runtime.checkpoint.interval import CostInterval
+from estimator_runtime.checkpoint.measures import Measures
+from estimator_runtime.checkpoint.snapshot import CannotSnapshot
+from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
 from estimator_runtime.loop import cadence
 
@@ -23,7 +25,8 @@ _SAVER = object()  # the Saver itself writes, while training waits
 def asynchronous(hooks, creator):
     """Put a CheckpointHook in the place of each CheckpointSaverHook, if they may be.
 
-    Those of a subclass, or changed by the program, stay as they are.
+    Those of a subclass, or changed by the program, stay as they are; so do all with
+    `async_checkpoint=False`, but for those whose interval follows what they cost.
 
     Args:
         hooks: Hooks of a session.
@@ -32,14 +35,22 @@ def asynchronous(hooks, creator):
     Returns:
         List of hooks, in the same order.
     """
-    if not options.current().async_checkpoint:
-        return list(hooks)
-    return [CheckpointHook(h, creator) if _is_stock(h) else h for h in hooks]
+    is_async = options.current().async_checkpoint
+    return [
+        CheckpointHook(hook, creator, waits=not is_async)
+        if _is_stock(hook) and (is_async or _follows_cost(hook))
+        else hook
+        for hook in hooks
+    ]
 
 
 def _is_stock(hook):
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
     return is_exact and cadence.METHODS.isdisjoint(vars(hook))
+
+
+def _follows_cost(hook):
+    return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
 
 
 class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
@@ -61,12 +72,21 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         hook: The CheckpointSaverHook in whose place it is; it has its settings, its
             timer and its list of listeners, to which more may be added.
         creator: `VerifiedSessionCreator` that tells what it has restored.
+        waits: Whether training waits for each checkpoint.
+        clock: Gives seconds.
+
+    Attributes:
+        measures: `Measures` of the newest checkpoint on the disk, or None.
     """
 
-    def __init__(self, hook, creator):
+    def __init__(self, hook, creator, waits=False, clock=time.monotonic):
         # Not the constructor of a hook that is there already: it logs that.
         self.__dict__.update(vars(hook))
         self._creator = creator
+        self._waits = waits
+        self._clock = clock
+        self._saved_at: float | None = None
+        self.measures: Measures | None = None
         self._writer = CheckpointWriter()
         self._restored: str | None = None
         self._target: Any = None  # where the checkpoints of this session go
@@ -101,8 +121,13 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _save(self, session, step):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
+        start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         self._writer.make_room(may_drop=by_clock)
+        waited_secs = self._clock() - start
+        if self.measures is not None and _follows_cost(self):
+            interval = self._timer._every_secs
+            self._timer._every_secs = interval.at_cost(self.measures.cost_secs)
         _tensorflow.info(
             "Calling checkpoint listeners before saving checkpoint %d...", step
         )
@@ -114,7 +139,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
-            self._write(session, step)
+            self._write(session, step, waited_secs)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )
@@ -137,28 +162,48 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         prefix = series.prefix_of(saver, self._save_path, step)
         return os.path.abspath(prefix) == os.path.abspath(self._restored)
 
-    def _write(self, session, step):
+    def _write(self, session, step, waited_secs):
+        start = self._clock()
+        since_secs = None if self._saved_at is None else start - self._saved_at
+        self._saved_at = start
         if self._target is None:
             self._target = self._make_target(session)
         if self._target is _SAVER:
-            self._save_blocking(session, step)
+            size = self._save_blocking(session, step)
+            self._note(step, size, waited_secs + self._clock() - start, 0.0, since_secs)
             return
-        write = self._target.prepare(step)
+        write, size = self._target.prepare(step)
+        waits = self._waits or bool(self._listeners)
+        blocked_secs = waited_secs + self._clock() - start
 
-        def write_and_log():
+        def write_and_note():
+            begun = self._clock()
             write()
-            self._log_session(step)
+            took_secs = self._clock() - begun
+            waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
+            self._note(step, size, blocked_secs + waited, background, since_secs)
 
-        self._writer.submit(step, write_and_log)
-        if self._listeners:
+        self._writer.submit(step, write_and_note)
+        if waits:
             self._writer.close()
+
+    def _note(self, step, size, blocked_secs, write_secs, interval_secs):
+        """Tell of a checkpoint that is on the disk."""
+        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        self._summary_writer.add_session_log(log, step)
+        self.measures = Measures(
+            step=int(step),
+            bytes=size,
+            blocked_secs=blocked_secs,
+            write_secs=write_secs,
+            interval_secs=interval_secs,
+        )
+        self.measures.tell(self._summary_writer)
 
     def _make_target(self, session):
         saver = self._get_saver()
         try:
-            if "://" in self._save_path or not os.path.dirname(self._save_path):
-                raise CannotSnapshot("it is not a local folder")
-            snapshot = Snapshot(session, saver)
+            target = Target(session, saver, self._save_path)
         except CannotSnapshot as reason:
             _logger.info(
                 "Training waits for each checkpoint in %s, because %s.",
@@ -166,12 +211,10 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 reason,
             )
             return _SAVER
-        if self._save_graph_def and self._meta is None:
-            with session.graph.as_default():
-                meta = saver.export_meta_graph()
-            # As TensorFlow writes it: graph_io.write_graph.
-            self._meta = meta.SerializeToString(deterministic=True)
-        return _Target(snapshot, Series(saver, self._save_path), self._meta)
+        if self._save_graph_def:
+            self._meta = self._meta or exported_meta(session, saver)
+            target.meta = self._meta
+        return target
 
     def _save_blocking(self, session, step):
         prefix = self._get_saver().save(
@@ -180,34 +223,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             global_step=step,
             write_meta_graph=self._save_graph_def,
         )
-        if prefix and "://" not in prefix:
-            series.sync(prefix)
-        self._log_session(step)
-
-    def _log_session(self, step):
-        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
-        self._summary_writer.add_session_log(log, step)
-
-
-class _Target:
-    """What is saved of a session, how, and where."""
-
-    def __init__(self, snapshot, series, meta):
-        self._snapshot = snapshot
-        self._bundles = BundleWriter(snapshot.saved)
-        self._series = series
-        self._meta = meta
-
-    def prepare(self, step):
-        """Take a snapshot; give the function that writes it."""
-        values = self._snapshot.take()
-
-        def write():
-            self._series.add(
-                step,
-                lambda prefix: self._bundles.write(prefix, values),
-                values.bytes,
-                self._meta,
-            )
-
-        return write
+        if not prefix or "://" in prefix:
+            return 0
+        series.sync(prefix)
+        return files.at(prefix).bytes

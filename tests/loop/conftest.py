@@ -232,6 +232,8 @@ def summaries(folder):
             if event.HasField("session_log"):
                 saved.append((event.step, "session", event.session_log.status))
             for value in event.summary.value:
+                if value.tag.startswith("checkpoint/"):  # what they cost: not stock's
+                    continue
                 is_chance = value.tag.endswith("/sec") or value.tag in READ_AT_ANY_TIME
                 content = "" if is_chance else hash_of(value.SerializeToString())
                 found.append((event.step, value.tag, content))
