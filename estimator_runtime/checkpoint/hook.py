@@ -118,6 +118,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._writer.wait()
         if self._writer.error is not None:
             _logger.error("%s", self._writer.error)
+        if self.measures is not None:
+            self._summary_writer.flush()
 
     def _save(self, session, step):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""

@@ -487,12 +487,39 @@ def test_a_checkpoints_graph_is_stocks_and_is_written_once(tmp_path):
                 run(session, step, 5)
         metas = [folder / f"model.ckpt-{number}.meta" for number in (0, 2, 4, 5)]
         texts = [str(tf1.MetaGraphDef.FromString(m.read_bytes())) for m in metas]
-        # Numbered through in the process, from graph to graph.
-        contents.append([re.sub(r"(_cond_\w+?)_\d+", r"\1", text) for text in texts])
+        # Functions are numbered through in the process, and have the order of their names.
+        texts = [re.sub(r"(_cond_\w+?)_\d+", r"\1", text) for text in texts]
+        contents.append([sorted(text.splitlines()) for text in texts])
         if make is er.MonitoredTrainingSession:
             assert len({meta.stat().st_ino for meta in metas}) == 1
     ours, stock = contents
     assert ours == stock
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_each_checkpoint_has_stocks_event(tmp_path, is_blocking):
+    server = tf.distribute.Server.create_local_server()
+    found = []
+    for make in (er.MonitoredTrainingSession, STOCK):
+        folder = tmp_path / make.__module__
+        with tf.Graph().as_default():
+            step = step_op()
+            master = server.target if is_blocking else ""
+            with make(
+                master, checkpoint_dir=str(folder), save_checkpoint_steps=2
+            ) as session:
+                run(session, step, 5)
+        tf1.summary.FileWriterCache.get(str(folder)).flush()
+        events = [
+            event
+            for path in folder.glob("events.*")
+            for event in train.summary_iterator(str(path))
+            if event.session_log.status == tf1.SessionLog.CHECKPOINT
+        ]
+        paths = [e.session_log.checkpoint_path for e in events]
+        assert paths == [str(folder / "model.ckpt")] * 4
+        found.append([event.step for event in events])
+    assert found == [[0, 2, 4, 5]] * 2
 
 
 def test_where_there_are_no_links_the_graph_is_written_each_time(tmp_path, monkeypatch):
