@@ -61,7 +61,9 @@ def move_in(folder, prefix):
     """
     names = sorted(os.listdir(folder), key=lambda name: name.endswith(".index"))
     for name in names:
-        durable.sync_file(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if os.stat(path).st_nlink == 1:  # a link is to a file that is on the disk
+            durable.sync_file(path)
     target = os.path.dirname(prefix)
     # An old one of that name must not be taken for this one half way.
     old = files.at(prefix)
