@@ -163,7 +163,7 @@ def outcome_of(run, folder=None):
             run(folder)
         except (RuntimeError, ValueError, tf.errors.OpError) as raised:
             error = f"{type(raised).__name__}: {str(raised).splitlines()[0]}"
-        tf1.summary.FileWriterCache.clear()  # which writes what is still to be written
+        tf1.summary.FileWriterCache.get(folder).flush()
         return Outcome(
             variables=variables(folder),
             checkpoints=checkpoint_steps(folder),
