@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.training import saver as saver_module
 
 from estimator_runtime.checkpoint.save_ops import saved_by
 
@@ -25,6 +26,12 @@ _PLAIN = {
     *(tf.float16, tf.bfloat16, tf.float32, tf.float64),
     *(tf.int8, tf.int16, tf.int32, tf.int64),
     *(tf.uint8, tf.uint16, tf.uint32, tf.uint64),
+}
+# What a Saver has its ops from; one from a SaverDef has them in the graph already.
+_BUILDERS = {
+    type(None),
+    saver_module.BaseSaverBuilder,
+    saver_module.BulkSaverBuilder,
 }
 
 
@@ -103,6 +110,8 @@ def _saved(session, saver):
     """Give what is saved, unless there is more to it than values."""
     if type(saver) is not tf1.train.Saver or "save" in vars(saver):
         raise CannotSnapshot(f"their saver is of the program's own {type(saver)}")
+    if type(saver._builder) not in _BUILDERS:
+        raise CannotSnapshot("their saver has a builder of the program's own")
     if saver._write_version != tf1.train.SaverDef.V2:
         raise CannotSnapshot("their saver writes the format of TensorFlow 0.x")
     if saver._is_empty:

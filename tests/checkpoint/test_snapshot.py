@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.training.saver import BulkSaverBuilder
 
 import estimator_runtime as er
 from estimator_runtime import options
@@ -167,11 +168,13 @@ def test_texts_scalars_and_all_types_come_as_the_arrays_that_they_are():
     [
         (lambda: train.Saver(write_version=train.SaverDef.V1), "of TensorFlow 0.x"),
         (lambda: type("Mine", (train.Saver,), {})(), "of the program's own"),
+        (lambda: train.Saver(builder=type("Mine", (BulkSaverBuilder,), {})()),
+         "a builder of the program's own"),
         (lambda: train.Saver([], allow_empty=True), "nothing to save"),
         (lambda: train.Saver([tf1.get_variable(
             "q", initializer=tf.cast([1], tf.qint8))]), "'q' is of type qint8"),
     ],
-    ids=["old format", "own class", "empty", "quantized"],
+    ids=["old format", "own class", "own builder", "empty", "quantized"],
 )  # fmt: skip
 def test_what_only_the_saver_can_save_is_left_to_it(make_saver, reason):
     with tf.Graph().as_default(), tf1.Session() as session:
