@@ -563,3 +563,46 @@ print(sorted({{type(hook).__name__ for hook in session._hooks}}))
     )
     assert "'CheckpointHook'" in result.stdout, result.stderr
     assert weights(tmp_path) == {0: 0, 2: 2, 4: 4, 5: 5}
+
+
+ASYNC_TRAINING = """
+import sys
+import estimator_runtime as er
+import tensorflow as tf
+train = tf.compat.v1.train
+folder, whose = sys.argv[1:]
+with tf.Graph().as_default():
+    weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
+    with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
+        step = train.get_or_create_global_step().assign_add(1).op
+    saver = train.Saver()
+    if whose == "stock":
+        from tensorflow.python.tpu import async_checkpoint
+        from tensorflow.python.training import monitored_session
+        make = monitored_session.MonitoredTrainingSession
+        hook = async_checkpoint.AsyncCheckpointSaverHook(
+            folder, save_steps=2, saver=saver)
+    else:
+        make = er.MonitoredTrainingSession
+        hook = train.CheckpointSaverHook(folder, save_steps=2, saver=saver)
+    with make(hooks=[hook]) as session:
+        for _ in range(5):
+            session.run(step)
+"""
+
+
+def test_stocks_asynchronous_hook_loses_all_but_the_last_checkpoint(tmp_path):
+    pytest.importorskip("tensorflow.python.tpu.async_checkpoint")
+    for whose in ("stock", "ours"):
+        (tmp_path / whose).mkdir()
+        result = subprocess.run(
+            [sys.executable, "-c", ASYNC_TRAINING, tmp_path / whose, whose],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert result.returncode == 0, result.stderr
+    # Its thread has no graph, and nobody reads the errors; the last one has no thread.
+    assert saved_steps(tmp_path / "stock") == [5]
+    assert weights(tmp_path / "ours") == {0: 0, 2: 2, 4: 4, 5: 5}
