@@ -30,24 +30,28 @@ def main(folder):
     import estimator_runtime as er
 
     er.install()
+    # Imported here, once.
+    assert callable(er.MonitoredTrainingSession)
     whole = folder / "whole"
-    in_child(functools.partial(train, whole, 4, kill_at=None))
+    in_child(functools.partial(train, whole, 4, kill_at=-1))
     points = [
         number
         for number, (step, _) in enumerate(json.loads((whole / "calls").read_text()))
         if step == KILLED_STEP
     ]
-    found = []
     # The one past the last is before the next checkpoint's first.
-    for point in [*points, points[-1] + 1, "half"]:
+    points += [points[-1] + 1, "half"]
+    found = []
+    for point in points:
         here = folder / str(point)
         status = in_child(functools.partial(train, here, 5, kill_at=point))
         call = (here / "killed").read_text()
-        left = sorted(os.listdir(here))
         state = os.path.basename(read_state(here).latest)
-        in_child(functools.partial(train, here, 7, kill_at=None))
-        restored = json.loads((here / "restored").read_text())
-        found.append([call, status, state, restored, left])
+        found.append([call, status, state, sorted(os.listdir(here))])
+    # These need no process each: no run knows of the one before.
+    in_child(lambda: [train(folder / str(point), 7) for point in points])
+    for point, each in zip(points, found, strict=True):
+        each.append(json.loads((folder / str(point) / "restored").read_text()))
     print(json.dumps(found))
 
 
@@ -67,8 +71,15 @@ def in_child(function):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def train(folder, last_step, kill_at):
-    """Train on; write down what was restored, and each call by (step, name)."""
+def train(folder, last_step, kill_at=None):
+    """Train on; write down what was restored.
+
+    Args:
+        folder: The model directory.
+        last_step: The global step at which training ends.
+        kill_at: The number of the call before which the process is killed, -1 to
+            write down each call by (step, name), None for a run like any other.
+    """
     import tensorflow as tf
 
     import estimator_runtime as er
@@ -104,11 +115,12 @@ def train(folder, last_step, kill_at):
             die("half written")
 
     write = BundleWriter.write
-    BundleWriter.write = write_half
-    for name in CALLS:
-        counted(os, name)
-    counted(BundleWriter, "write")
-    counted(shutil, "rmtree")
+    if kill_at is not None:
+        BundleWriter.write = write_half
+        for name in CALLS:
+            counted(os, name)
+        counted(BundleWriter, "write")
+        counted(shutil, "rmtree")
 
     class Looks(tf1.train.SessionRunHook):
         def after_create_session(self, session, coord):
@@ -151,13 +163,13 @@ def runs(tmp_path_factory):
 
 def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
     found, _ = runs
-    for call, status, state, restored, _ in found:
+    for call, status, state, _, restored in found:
         assert status == -signal.SIGKILL, call
         committed = files.step_of(state)
         # One that was complete but not yet named counts too.
         assert restored[0] in (committed, committed + 1), (call, state)
         assert restored == [restored[0]] * 3, call
-    assert {files.step_of(state) for _, _, state, _, _ in found} == {2, 3}
+    assert {files.step_of(state) for _, _, state, *_ in found} == {2, 3}
     calls = {call for call, *_ in found}
     assert calls == {*CALLS, "write", "rmtree", "half written"}
 
@@ -165,7 +177,7 @@ def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
 def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):
     found, folder = runs
     # There was something to be cleaned up.
-    assert any(durable.owner(name) for *_, left in found for name in left)
+    assert any(durable.owner(name) for *_, left, _ in found for name in left)
     for here in folder.iterdir():
         state = read_state(here)
         assert [files.step_of(path) for path in state.paths][-1] in (4, 7)
