@@ -1,14 +1,16 @@
 """Whenever a run is killed, the next one goes on from the newest committed checkpoint.
 
 This file, run as a script, forks runs that are killed right before each call that
-changes the folder or waits for the disk, and for each of them a run after it. It has
-imported TensorFlow by then, but executed nothing, so that forks are sound and quick.
+changes the folder or waits for the disk, and others that are killed after some step,
+wherever the writer is then. After each of them there is another run. The script has
+imported TensorFlow when it forks, but executed nothing, so that forks are sound and quick.
 """
 
 import functools
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,8 @@ from estimator_runtime.checkpoint.state import read_state
 
 # By then there are as many as are kept: one has to go for it.
 KILLED_STEP = 3
+# After these steps others are killed.
+ANY_STEPS = random.Random(5).sample(range(3, 40), 20)
 CALLS = ("makedirs", "link", "fsync", "rename", "replace", "unlink")
 
 
@@ -33,26 +37,34 @@ def main(folder):
     # Imported here, once.
     assert callable(er.MonitoredTrainingSession)
     whole = folder / "whole"
-    in_child(functools.partial(train, whole, 4, kill_at=-1))
+    in_child(functools.partial(train, whole, last_of("whole"), kill_at=-1))
     points = [
         number
         for number, (step, _) in enumerate(json.loads((whole / "calls").read_text()))
         if step == KILLED_STEP
     ]
     # The one past the last is before the next checkpoint's first.
-    points += [points[-1] + 1, "half"]
+    points += [points[-1] + 1, "half", *(f"step {step}" for step in ANY_STEPS)]
     found = []
     for point in points:
         here = folder / str(point)
-        status = in_child(functools.partial(train, here, 5, kill_at=point))
+        status = in_child(functools.partial(train, here, last_of(point), kill_at=point))
         call = (here / "killed").read_text()
         state = os.path.basename(read_state(here).latest)
         found.append([call, status, state, sorted(os.listdir(here))])
     # These need no process each: no run knows of the one before.
-    in_child(lambda: [train(folder / str(point), 7) for point in points])
+    in_child(lambda: [train(folder / str(point), last_of(point)) for point in points])
     for point, each in zip(points, found, strict=True):
         each.append(json.loads((folder / str(point) / "restored").read_text()))
     print(json.dumps(found))
+
+
+def last_of(name):
+    """Give the step at which the run of a name ends, and the run after it."""
+    kind, _, step = str(name).partition(" ")
+    if kind == "step":
+        return int(step) + 4
+    return 4 if kind == "whole" else KILLED_STEP + 4
 
 
 def in_child(function):
@@ -77,8 +89,9 @@ def train(folder, last_step, kill_at=None):
     Args:
         folder: The model directory.
         last_step: The global step at which training ends.
-        kill_at: The number of the call before which the process is killed, -1 to
-            write down each call by (step, name), None for a run like any other.
+        kill_at: The number of the call before which the process is killed, "half" to
+            kill it in the middle of a write, "step N" after that step, -1 to write down
+            each call by (step, name), None for a run like any other.
     """
     import tensorflow as tf
 
@@ -127,6 +140,10 @@ def train(folder, last_step, kill_at=None):
             restored = [int(value) for value in session.run(values)]
             (folder / "restored").write_text(json.dumps(restored))
 
+        def after_run(self, run_context, run_values):
+            if kill_at == f"step {run_context.session.run(values[0])}":
+                die(kill_at)
+
     with tf.Graph().as_default():
         weight = tf1.get_variable("weight", initializer=[0.0] * 1000)
         with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
@@ -163,15 +180,20 @@ def runs(tmp_path_factory):
 
 def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
     found, _ = runs
+    states = {}
     for call, status, state, _, restored in found:
         assert status == -signal.SIGKILL, call
         committed = files.step_of(state)
         # One that was complete but not yet named counts too.
         assert restored[0] in (committed, committed + 1), (call, state)
         assert restored == [restored[0]] * 3, call
-    assert {files.step_of(state) for _, _, state, *_ in found} == {2, 3}
-    calls = {call for call, *_ in found}
-    assert calls == {*CALLS, "write", "rmtree", "half written"}
+        states.setdefault(call, set()).add(committed)
+    at_any = {
+        call: states.pop(call) for call in list(states) if call.startswith("step")
+    }
+    assert set(states) == {*CALLS, "write", "rmtree", "half written"}
+    assert set.union(*states.values()) == {2, 3}
+    assert list(at_any) == [f"step {step}" for step in ANY_STEPS]
 
 
 def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):
@@ -180,7 +202,7 @@ def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):
     assert any(durable.owner(name) for *_, left, _ in found for name in left)
     for here in folder.iterdir():
         state = read_state(here)
-        assert [files.step_of(path) for path in state.paths][-1] in (4, 7)
+        assert files.step_of(state.latest) == last_of(here.name)
         assert len(state.paths) == 3
         good = [each.prefix for each in files.find(here) if each.problem() is None]
         assert good == list(state.paths), here
