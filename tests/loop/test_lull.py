@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+import estimator_runtime as er
 from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.monitored import LoopSession
 
@@ -63,6 +64,23 @@ def test_hooks_are_called_where_they_are_due_and_at_the_step_after(calls, tmp_pa
         assert steps_until_stop(session, step) == 100
     # The first two, those due (11, 21, ... 91, 100), and one after each.
     assert calls["StopAtStepHook"] == 2 + 10 + 9
+
+
+@pytest.mark.parametrize(
+    "interval", [{"save_checkpoint_steps": 50}, {"save_checkpoint_secs": 1000}]
+)
+def test_the_runtimes_own_saver_is_called_where_it_is_due(calls, tmp_path, interval):
+    step = step_op()
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path),
+        hooks=[train.StopAtStepHook(last_step=100)],
+        save_summaries_steps=None,
+        log_step_count_steps=None,
+        **interval,
+    ) as session:
+        assert steps_until_stop(session, step) == 100
+    # The first two, those due (50 and 100, or only the last one), and 51.
+    assert calls["CheckpointHook"] == (5 if "save_checkpoint_steps" in interval else 3)
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])
