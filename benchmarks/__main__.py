@@ -1,4 +1,4 @@
-"""python -m benchmarks steps | logging | cluster | launch | table: see README.md."""
+"""python -m benchmarks NAME, or table: see README.md."""
 
 import argparse
 import importlib
@@ -15,8 +15,10 @@ _BENCHMARKS = {
     "steps": ("benchmarks.steps", "what a training step costs, in ten ways"),
     "logging": ("benchmarks.logging_price", "what logging every 100 steps costs"),
     "cluster": ("benchmarks.ps_cluster", "a step with its variables on another task"),
+    "checkpoints": ("benchmarks.checkpoints", "what saving costs, by size and cadence"),
     "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
 }
+_WITHOUT_PLOT = ("launch",)
 
 
 def main(arguments=None):
@@ -55,11 +57,11 @@ def _measure(name, quick, folder):
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
     report = benchmark.measure(quick, announce=_announce)
     harness.write(report, folder / f"{name}.json")
-    # A benchmark of something else than steps has a table of its own, and no plot.
+    # A benchmark of something else than steps has a table of its own.
     own_render = getattr(benchmark, "render", None)
     table = (own_render or render)(report)
     (folder / f"{name}.md").write_text(table)
-    if own_render is None:
+    if name not in _WITHOUT_PLOT:
         _draw(report, folder / f"{name}.png")
     print(table, end="")
 

@@ -126,7 +126,7 @@ def keras_fit(model, window, steps_per_execution=1):
 
 def _train(model, window, **config):
     stopwatch = Stopwatch(window)
-    with tempfile.TemporaryDirectory() as folder, _quiet_log() as notes:
+    with tempfile.TemporaryDirectory() as folder, quiet_log() as notes:
         config = tf.estimator.RunConfig(folder, tf_random_seed=1, **config)
         estimator = model.estimator(config)
         # So that the last measured step is not the one that ends the training.
@@ -177,7 +177,7 @@ def stock_sessions():
 
 
 @contextlib.contextmanager
-def _quiet_log():
+def quiet_log():
     """Write the log, all of it, to nowhere; give the list of the runtime's warnings."""
     notes = []
     collector = logging.Handler(logging.WARNING)

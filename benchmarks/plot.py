@@ -1,4 +1,4 @@
-"""Draws a report: for each model, every contender's cost of a step."""
+"""Draws a report: the cost of a step by contender, or of saving by cadence."""
 
 import matplotlib
 from matplotlib import pyplot
@@ -11,6 +11,13 @@ _OURS = ("plans", "fused", "ours")
 
 def draw(report, path):
     """Draw `report` as a PNG file at `path`: medians, with quartiles as whiskers."""
+    figure = _of_sizes(report) if "sizes" in report else _of_models(report)
+    figure.suptitle(_caption(report), fontsize=9, x=0.01, ha="left")
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _of_models(report):
     models = report["models"]
     rows = [len(model["contenders"]) for model in models.values()]
     figure, all_axes = pyplot.subplots(
@@ -24,9 +31,38 @@ def draw(report, path):
         _bars(axes, model["contenders"])
         axes.set_title(model["title"], loc="left", fontsize=10)
     all_axes[-1, 0].set_xlabel("microseconds a step; whiskers: quartiles")
-    figure.suptitle(_caption(report), fontsize=9, x=0.01, ha="left")
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    return figure
+
+
+def _of_sizes(report):
+    """Draw what the whole loop loses against the steps between two checkpoints."""
+    sizes = report["sizes"]
+    figure, all_axes = pyplot.subplots(
+        1,
+        len(sizes),
+        squeeze=False,
+        figsize=(1 + 3 * len(sizes), 4),
+        layout="constrained",
+    )
+    for axes, (megabytes, size) in zip(all_axes[0], sizes.items(), strict=True):
+        every = [int(steps) for steps in size["cadences"]]
+        for way in ("stock", "ours"):
+            losses = [ways[way]["slowdown"] for ways in size["cadences"].values()]
+            medians = [100 * loss["median"] for loss in losses]
+            whiskers = [
+                [100 * (loss["median"] - loss["q1"]) for loss in losses],
+                [100 * (loss["q3"] - loss["median"]) for loss in losses],
+            ]
+            axes.errorbar(
+                every, medians, whiskers, color=_color(way), label=way, capsize=2
+            )
+        axes.axhline(0, color=_COLORS["others"], linewidth=1)
+        axes.set_title(f"{megabytes} MB", loc="left", fontsize=10)
+        axes.set_xlabel("steps from save to save")
+        axes.spines[["top", "right"]].set_visible(False)
+    all_axes[0, 0].set_ylabel("slowdown of the loop, %; whiskers: quartiles")
+    all_axes[0, 0].legend(frameon=False)
+    return figure
 
 
 def _bars(axes, contenders):

@@ -14,7 +14,7 @@ def render(report, against=None):
         KeyError: If there is no contender of that name.
     """
     against = against or report["baseline"]
-    lines = [_headline(report), "", *_machine(report["machine"])]
+    lines = [headline(report), "", *machine_lines(report["machine"])]
     for model in report["models"].values():
         lines += ["", f"### {model['title']}", "", *_table(model, against)]
         if "prices" in model:
@@ -23,12 +23,14 @@ def render(report, against=None):
     return "\n".join(lines) + "\n"
 
 
-def _headline(report):
+def headline(report):
+    """Give the title of a report."""
     title = f"## {report['benchmark']}"
     return f"{title} (quick: the figures mean nothing)" if report["quick"] else title
 
 
-def _machine(machine):
+def machine_lines(machine):
+    """Give the lines that say where and with what it was measured."""
     packages = machine["packages"]
     versions = ", ".join(f"{k} {v}" for k, v in packages.items() if v is not None)
     return [
@@ -55,9 +57,9 @@ def _table(model, against):
         ratio = spread([a / b for a, b in zip(own, reference, strict=True)])
         cells = [
             name,
-            _cell(figures["wall_us_per_step"], ".0f"),
-            _cell(ratio, ".2f"),
-            _cell(figures["cpu_us_per_step"], ".0f"),
+            cell(figures["wall_us_per_step"], ".0f"),
+            cell(ratio, ".2f"),
+            cell(figures["cpu_us_per_step"], ".0f"),
             f"{figures['steps_per_sec']['median']:.0f}",
         ]
         yield f"| {' | '.join(cells)} |"
@@ -67,8 +69,8 @@ def _prices(prices):
     yield "| price of the log | µs/step | CPU µs/step |"
     yield "|---|---|---|"
     for name, price in prices.items():
-        wall = _cell(price["wall_us_per_step"], "+.1f")
-        yield f"| {name} | {wall} | {_cell(price['cpu_us_per_step'], '+.1f')} |"
+        wall = cell(price["wall_us_per_step"], "+.1f")
+        yield f"| {name} | {wall} | {cell(price['cpu_us_per_step'], '+.1f')} |"
 
 
 def _notes(contenders):
@@ -76,6 +78,7 @@ def _notes(contenders):
     return ["", *(f"- {name}: {note}" for name, note in notes)] if notes else []
 
 
-def _cell(figure, form):
+def cell(figure, form):
+    """Give a median, with its quartiles in brackets."""
     median, q1, q3 = (format(figure[key], form) for key in ("median", "q1", "q3"))
     return f"{median} ({q1} to {q3})"

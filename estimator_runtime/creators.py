@@ -52,6 +52,7 @@ class ChiefCreator(VerifiedSessionCreator):
 
     def create_session(self):
         """Make a session, on variables that are never older than they were."""
+        self.restored_prefix = None
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers or not self._checkpoint_dir:
             return super().create_session()

@@ -5,9 +5,10 @@ import copy
 import os
 
 from estimator_runtime import session_arguments, settings
+from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import seam, strategies
 from estimator_runtime.compat.frozen import StockRunConfig
-from estimator_runtime.options import TrainingOptions, check_steps_per_run
+from estimator_runtime.options import CHECKS, TrainingOptions
 from estimator_runtime.tf_config import TFConfig
 
 _USE_DEFAULT = object()
@@ -66,6 +67,14 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             single steps: 1 or more, or "auto"; hooks act at the same steps, but a
             stop request waits for the end of a run. None takes the command's
             `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+        async_checkpoint: Whether training goes on while a checkpoint is written, as
+            docs/checkpoints.md says; False waits for each, as TensorFlow does. None
+            takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
+            ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
+        checkpoint_overhead: The part of the wall time that checkpoints may take, such
+            as 0.01, in place of an interval: it follows what they cost, from 10 seconds
+            to half an hour. None takes, if no interval is given, the command's
+            `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -73,7 +82,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             or TF_CONFIG's `service` is not an object.
     """
 
-    _steps_per_run: int | str | None = None
+    _own_options: dict = {}  # noqa: RUF012 (never changed: each config gets its own)
 
     def __init__(
         self,
@@ -96,6 +105,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         checkpoint_save_graph_def=True,
         *,
         steps_per_run=None,
+        async_checkpoint=None,
+        checkpoint_overhead=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -120,6 +131,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         if save_checkpoints_secs is not _USE_DEFAULT:
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
         settings.check(arguments)
+        arguments.update(interval.of_run_config(arguments, checkpoint_overhead))
         # With a strategy for training, TensorFlow's coordinator reads the task, and a
         # cluster of workers without a chief is right.
         inside = getattr(experimental_distribute, "train_distribute", None)
@@ -134,25 +146,38 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         arguments["model_dir"] = folder
         with settings.errors_of_frozen_class():
             super().__init__(**arguments)
-        self._set_steps_per_run(steps_per_run)
+        self._set_options(
+            {"steps_per_run": steps_per_run, "async_checkpoint": async_checkpoint}
+        )
         strategies.adapt(self.train_distribute, self.eval_distribute)
 
     @property
     def training_options(self):
         """`TrainingOptions` of the sessions that train with this config."""
-        if self._steps_per_run is None:
-            return TrainingOptions.from_environ()
-        return TrainingOptions(steps_per_run=self._steps_per_run)
+        return TrainingOptions.from_environ(**self._own_options)
 
     @property
     def steps_per_run(self):
         """Training steps in one call of the session: 1 or more, or "auto"."""
         return self.training_options.steps_per_run
 
-    def _set_steps_per_run(self, value):
-        if value is not None:
-            check_steps_per_run(value, "RunConfig: steps_per_run")
-        self._steps_per_run = value
+    @property
+    def async_checkpoint(self):
+        """Whether training goes on while a checkpoint is written."""
+        return self.training_options.async_checkpoint
+
+    @property
+    def checkpoint_overhead(self):
+        """The part of the wall time that checkpoints may take, or None."""
+        return getattr(self.save_checkpoints_secs, "overhead", None)
+
+    def _set_options(self, options):
+        """Set options by name; None leaves one to the command and the environment."""
+        for name, value in options.items():
+            if value is not None:
+                CHECKS[name](value, f"RunConfig: {name}")
+        merged = {**self._own_options, **options}
+        self._own_options = {n: v for n, v in merged.items() if v is not None}
 
     def replace(self, **kwargs):
         """Give a copy with some properties changed.
@@ -169,8 +194,13 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
                 be used, or both checkpoint intervals are set.
         """
         settings.check(kwargs)
-        has_steps_per_run = "steps_per_run" in kwargs
-        steps_per_run = kwargs.pop("steps_per_run", None)
+        if "checkpoint_overhead" in kwargs:
+            overhead = kwargs.pop("checkpoint_overhead")
+            if overhead is not None:
+                kwargs.update(interval.of_run_config(kwargs, overhead))
+            elif getattr(self, "checkpoint_overhead", None) is not None:
+                kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
+        options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
         # Not super(): the frozen Estimator calls this with configs of other classes.
@@ -180,8 +210,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         if kwargs.get("session_config") is not None and not coordinated:
             changed._maybe_overwrite_session_config_for_distributed_training()
         strategies.adapt(changed.train_distribute, changed.eval_distribute)
-        if has_steps_per_run:
-            changed._set_steps_per_run(steps_per_run)
+        if options:
+            changed._set_options(options)
         return changed
 
     @classmethod

@@ -6,23 +6,18 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
 
-from estimator_runtime import reporting, settings
+from estimator_runtime import options, reporting, session_checks
+from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.progress import ProgressHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.session_checks import is_on
 
 _USE_DEFAULT = object()
-_INTERVAL_UNITS = {
-    "save_checkpoint_secs": "seconds",
-    "save_checkpoint_steps": "steps",
-    "save_summaries_secs": "seconds",
-    "save_summaries_steps": "steps",
-    "log_step_count_steps": "steps",
-}
 _train = tf.compat.v1.train
 
 
@@ -48,9 +43,9 @@ def MonitoredTrainingSession(
     """Make a session that initializes or restores a model and trains it.
 
     Signature, defaults and meaning are those of
-    `tf.compat.v1.train.MonitoredTrainingSession`. It works on the default graph:
-    build the model and call it inside `with tf.Graph().as_default()`, with eager
-    execution on or off.
+    `tf.compat.v1.train.MonitoredTrainingSession`; but checkpoints are written while
+    training goes on. It works on the default graph: build the model and call it inside
+    `with tf.Graph().as_default()`, with eager execution on or off.
 
     Args:
         master: Session target: "" for this process, or "grpc://host:port".
@@ -80,8 +75,8 @@ def MonitoredTrainingSession(
         A `tf.compat.v1.train.MonitoredSession`.
 
     Raises:
-        CheckpointError: If the folder has checkpoints, but none can be used, or they
-            are another model's.
+        CheckpointError: If the folder's checkpoints cannot be used, or are another
+            model's; by `run` and at the end, if one cannot be written.
         ConfigError: If the chief cannot write `checkpoint_dir` or `summary_dir`.
         ConfigTypeError: If an interval is no number.
         RuntimeError: If called in eager mode, outside of any graph.
@@ -93,7 +88,9 @@ def MonitoredTrainingSession(
             "build the model and the session inside `with tf.Graph().as_default():`"
         )
     save_checkpoint_secs, save_checkpoint_steps = _interval(
-        save_checkpoint_secs, save_checkpoint_steps, default=(600, None)
+        save_checkpoint_secs,
+        save_checkpoint_steps,
+        default=(interval.for_overhead(options.current().checkpoint_overhead), None),
     )
     save_summaries_steps, save_summaries_secs = _interval(
         save_summaries_steps, save_summaries_secs, default=(100, None)
@@ -113,15 +110,16 @@ def MonitoredTrainingSession(
         "summary_dir": summary_dir,
         "save_graph_def": save_graph_def,
     }
-    _check_intervals(common)
+    session_checks.check_intervals(common)
     if is_chief:
-        _check_folders(common)
+        session_checks.check_folders(common)
     if reporting.is_on():
         hooks = [*(hooks or ()), ProgressHook()]
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
-        # Under a multi-worker strategy the coordinator, not the arguments, knows
-        # who initializes, saves and logs.
+        interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
+        common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
+        # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
         return monitored_session._create_monitored_session_with_worker_context(
             coordinated,
             hooks=[*(hooks or ()), AgreedStopHook(coordinated)],
@@ -140,12 +138,13 @@ def MonitoredTrainingSession(
             max_wait_secs=max_wait_secs,
         )
         all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
+        all_hooks = asynchronous(all_hooks, creator)
     else:
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
         all_hooks = list(hooks or ())
-        if _is_on(log_step_count_steps):
+        if is_on(log_step_count_steps):
             all_hooks.append(TaskRateHook(log_step_count_steps))
     return LoopSession(
         session_creator=creator,
@@ -176,11 +175,11 @@ def _chief_hooks(
     """Give the hooks that log, summarize and save, in TensorFlow's order."""
     summary_dir = summary_dir or checkpoint_dir
     hooks = []
-    if summary_dir and _is_on(log_step_count_steps):
+    if summary_dir and is_on(log_step_count_steps):
         hooks.append(
             StepRateHook(output_dir=summary_dir, every_n_steps=log_step_count_steps)
         )
-    if summary_dir and (_is_on(save_summaries_steps) or _is_on(save_summaries_secs)):
+    if summary_dir and (is_on(save_summaries_steps) or is_on(save_summaries_secs)):
         hooks.append(
             _train.SummarySaverHook(
                 scaffold=scaffold,
@@ -189,9 +188,7 @@ def _chief_hooks(
                 output_dir=summary_dir,
             )
         )
-    if checkpoint_dir and (
-        _is_on(save_checkpoint_secs) or _is_on(save_checkpoint_steps)
-    ):
+    if checkpoint_dir and (is_on(save_checkpoint_secs) or is_on(save_checkpoint_steps)):
         hooks.append(
             _train.CheckpointSaverHook(
                 checkpoint_dir,
@@ -202,50 +199,3 @@ def _chief_hooks(
             )
         )
     return hooks
-
-
-def _is_on(interval):
-    return bool(interval) and interval > 0
-
-
-def _check_intervals(arguments):
-    """Refuse what cannot be compared with a number, such as "600"."""
-    for name, unit in _INTERVAL_UNITS.items():
-        if arguments[name] is not None:
-            settings.check_number(
-                f"MonitoredTrainingSession: {name}",
-                arguments[name],
-                f"it should be a number of {unit}, or None",
-            )
-
-
-def _check_folders(arguments):
-    """Refuse folders that the chief cannot write, before the model is initialized."""
-    if arguments["checkpoint_dir"]:
-        _check_writable(
-            "checkpoint_dir (an Estimator's model_dir)", arguments["checkpoint_dir"]
-        )
-    # Made only where something will be written to it, as TensorFlow does.
-    writers = ("log_step_count_steps", "save_summaries_steps", "save_summaries_secs")
-    if arguments["summary_dir"] and any(_is_on(arguments[name]) for name in writers):
-        _check_writable("summary_dir", arguments["summary_dir"])
-
-
-def _check_writable(argument, folder):
-    if isinstance(folder, bytes):
-        folder = folder.decode()
-    if "://" in folder:  # remote storage: TensorFlow's file system will tell
-        return
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be made: {reason}; give a folder that "
-            "this process may write"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be written by this process; change its "
-            "permissions, or give another folder"
-        )

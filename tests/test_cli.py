@@ -290,6 +290,33 @@ def test_steps_per_run_reaches_the_script_which_keeps_its_own_arguments(
 
 
 @pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        ([], "None None"),
+        (["--async-checkpoint"], "1 None"),
+        (["--no-async-checkpoint"], "0 None"),
+        (["--checkpoint-overhead", "0.05"], "None 0.05"),
+    ],
+)
+def test_options_of_checkpoints_reach_the_script(tmp_path, flags, shown):
+    (tmp_path / "show.py").write_text(
+        "import os\n"
+        "names = ('ASYNC_CHECKPOINT', 'CHECKPOINT_OVERHEAD')\n"
+        "print(*[os.environ.get(f'ESTIMATOR_RUNTIME_{name}') for name in names])\n"
+    )
+    assert run(["run", *flags, "show.py"], tmp_path) == (0, f"{shown}\n", "")
+
+
+def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
+    flag = "--checkpoint-overhead"
+    assert run(["run", f"{flag}=1", "train.py"], folder) == refusal(
+        2,
+        f"argument {flag}: it is 1.0, not between 0 and 1; give the part of the time "
+        "that checkpoints may take, such as 0.01; see 'estimator-runtime run --help'",
+    )
+
+
+@pytest.mark.parametrize(
     ("value", "shown"),
     [("0", "0"), ("-1", "'-1'"), ("1.5", "'1.5'"), ("fast", "'fast'"), ("", "''")],
 )

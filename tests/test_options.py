@@ -9,6 +9,9 @@ from estimator_runtime.errors import ConfigError, ConfigTypeError
 from estimator_runtime.options import TrainingOptions
 
 VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
+ASYNC = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
+OVERHEAD = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
+OVERHEAD_REMEDY = "give the part of the time that checkpoints may take, such as 0.01"
 REMEDY = 'give a whole number of steps, 1 or more, or "auto"'
 
 
@@ -73,6 +76,74 @@ def test_a_bad_text_in_the_environment_names_the_variable(text, shown):
     with pytest.raises(ConfigError) as raised:
         TrainingOptions.from_environ({VARIABLE: text})
     assert str(raised.value) == f"{VARIABLE} is {shown}; {REMEDY}"
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("0", False)])
+def test_the_environment_says_whether_checkpoints_are_asynchronous(text, value):
+    assert TrainingOptions().async_checkpoint
+    read = TrainingOptions.from_environ({ASYNC: text, VARIABLE: "5"})
+    assert read == TrainingOptions(async_checkpoint=value, steps_per_run=5)
+
+
+@pytest.mark.parametrize("text", ["", "2", "true", " 1", "no"])
+def test_what_is_neither_1_nor_0_is_refused(text):
+    with pytest.raises(ConfigError) as raised:
+        TrainingOptions.from_environ({ASYNC: text})
+    assert str(raised.value) == (
+        f"{ASYNC} is {text!r}; give 1 to write checkpoints while training goes on, or 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1, "1 (int)"), ("no", "'no' (str)"), (None, "None (NoneType)")],
+)
+def test_async_checkpoint_is_true_or_false(value, shown):
+    with pytest.raises(ConfigTypeError) as raised:
+        TrainingOptions(async_checkpoint=value)
+    assert str(raised.value) == (
+        f"async_checkpoint is {shown}; give True to write checkpoints while training "
+        "goes on, or False"
+    )
+
+
+@pytest.mark.parametrize("text", ["0.01", "1e-2", " 0.01 "])
+def test_the_environment_gives_the_overhead_of_checkpoints(text):
+    assert TrainingOptions().checkpoint_overhead is None
+    assert TrainingOptions.from_environ({OVERHEAD: text}).checkpoint_overhead == 0.01
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (0, ConfigError, "0, not between 0 and 1"),
+        (1, ConfigError, "1, not between 0 and 1"),
+        (1.5, ConfigError, "1.5, not between 0 and 1"),
+        (-0.1, ConfigError, "-0.1, not between 0 and 1"),
+        (float("nan"), ConfigError, "nan, not between 0 and 1"),
+        ("0.01", ConfigError, "'0.01'"),
+        (True, ConfigTypeError, "True (bool)"),
+        ([0.1], ConfigTypeError, "[0.1] (list)"),
+    ],
+)
+def test_a_bad_overhead_is_one_line_that_says_what_would_do(value, error, shown):
+    with pytest.raises(error) as raised:
+        TrainingOptions(checkpoint_overhead=value)
+    assert type(raised.value) is error
+    assert str(raised.value) == f"checkpoint_overhead is {shown}; {OVERHEAD_REMEDY}"
+
+
+@pytest.mark.parametrize("text", ["", "1%", "much"])
+def test_an_overhead_that_is_no_number_names_the_variable(text):
+    with pytest.raises(ConfigError) as raised:
+        TrainingOptions.from_environ({OVERHEAD: text})
+    assert str(raised.value) == f"{OVERHEAD} is {text!r}; {OVERHEAD_REMEDY}"
+
+
+def test_a_variable_has_no_say_in_what_is_given():
+    environ = {ASYNC: "nonsense", VARIABLE: "5"}
+    given = TrainingOptions.from_environ(environ, async_checkpoint=False)
+    assert given == TrainingOptions(async_checkpoint=False, steps_per_run=5)
 
 
 def test_a_context_has_the_options_of_the_innermost_use(monkeypatch):

@@ -95,11 +95,13 @@ def checkpoint_steps(folder):
 
 
 def summary_steps(folder):
-    """Tag to the steps at which it was written."""
+    """Tag to the steps at which it was written, but for what checkpoints cost."""
     steps = {}
     for path in folder.glob("events.*"):
         for event in train.summary_iterator(str(path)):
             for value in event.summary.value:
+                if value.tag.startswith("checkpoint/"):
+                    continue
                 steps.setdefault(value.tag, []).append(event.step)
     return steps
 

@@ -6,6 +6,8 @@ one there is no checkpoint; the state file. The hidden folder goes last: as long
 is there, `finish_dead` knows what a run that died has left half done.
 """
 
+import contextlib
+import json
 import logging
 import os
 import shutil
@@ -24,6 +26,7 @@ _logger = logging.getLogger(__name__)
 # What belongs to a process that cannot be asked (another host's, or TensorFlow's own)
 # is dead when nothing in it has changed for so long.
 _DEAD_AFTER_SECS = 600
+_NOTE = "gone.json"
 
 
 def start(prefix):
@@ -58,7 +61,9 @@ def move_in(folder, prefix):
     """
     names = sorted(os.listdir(folder), key=lambda name: name.endswith(".index"))
     for name in names:
-        durable.sync_file(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if os.stat(path).st_nlink == 1:  # a link is to a file that is on the disk
+            durable.sync_file(path)
     target = os.path.dirname(prefix)
     # An old one of that name must not be taken for this one half way.
     old = files.at(prefix)
@@ -70,6 +75,21 @@ def move_in(folder, prefix):
         os.rename(os.path.join(folder, name), os.path.join(target, name))
     durable.sync_folder(target)
     return files.at(prefix)
+
+
+def leave_note(folder, prefixes):
+    """Note which checkpoints are to go when a new one is in the state file.
+
+    Args:
+        folder: The hidden folder of the new one, as `move_in` has left it. If this
+            process dies before they are deleted, `finish_dead` does it.
+        prefixes: Their paths, in the folder of the new one or elsewhere.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    with open(os.path.join(folder, _NOTE), "w") as file:
+        json.dump([os.path.abspath(prefix) for prefix in prefixes], file)
 
 
 def forget(folder, prefix):
@@ -113,7 +133,9 @@ def finish_dead(folder, now=time.time):
             durable.remove_if_there(path)
             continue
         if durable.owner(name):
-            _finish(os.path.join(folder, name.rpartition(".saving-")[0][1:]))
+            prefix = os.path.join(folder, name.rpartition(".saving-")[0][1:])
+            _finish(prefix)
+            _delete_noted(path, prefix)
         shutil.rmtree(path)
 
 
@@ -128,6 +150,20 @@ def _finish(prefix):
             adopt(folder, checkpoint, state)
     else:
         files.delete(checkpoint)
+
+
+def _delete_noted(hidden, prefix):
+    folder = os.path.dirname(prefix)
+    state = _readable_state(folder)
+    if state is None or prefix not in state.paths:
+        return  # what was to take their place is not there
+    named = {os.path.abspath(path) for path in state.paths}
+    with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: cut off
+        with open(os.path.join(hidden, _NOTE)) as file:
+            gone = json.load(file)
+        for path in gone:
+            if path not in named:
+                files.delete(files.at(path))
 
 
 def adopt(folder, checkpoint, state):

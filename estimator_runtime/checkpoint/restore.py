@@ -18,7 +18,18 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
     Index, presence and size of the files are checked before, the checksum of each
     value as it is restored. What is damaged is set aside, and the newest good
     checkpoint is restored. Folders on remote storage are left to TensorFlow.
+
+    Attributes:
+        restored_prefix: Path of the checkpoint that the last session was restored
+            from, without suffix; None if from none, or if that is not known.
     """
+
+    restored_prefix: str | None = None
+
+    @property
+    def saver(self):
+        """The Saver that restores; None before the first session, or without one."""
+        return self._scaffold.saver
 
     def create_session(self):
         """Make a session, with restored or initialized variables.
@@ -27,13 +38,17 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
             CheckpointError: If the folder has checkpoints, but none can be used, or
                 they are another model's.
         """
+        self.restored_prefix = None
         folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
         if not folder or "://" in folder:
             return super().create_session()
         while True:
             checkpoint = recovery.recover(folder)
             try:
-                return super().create_session()
+                session = super().create_session()
+                if checkpoint is not None and self.saver is not None:
+                    self.restored_prefix = checkpoint.prefix
+                return session
             except tf.errors.DataLossError as error:
                 if checkpoint is None:
                     raise

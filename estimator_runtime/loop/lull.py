@@ -24,11 +24,16 @@ from estimator_runtime.loop.plan import CannotPlan, structure
 
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _NAN = f"{_TENSORFLOW}NanTensorHook"
-# It asks its timer after a step, so it may also go by the clock.
-_SAVER = f"{_TENSORFLOW}CheckpointSaverHook"
+# They ask their timer after a step, so they may also go by the clock.
+_SAVERS = {
+    f"{_TENSORFLOW}CheckpointSaverHook",
+    # A write that ends, or fails, while hooks wait needs nothing of this thread: what
+    # has failed is raised at the next save.
+    "estimator_runtime.checkpoint.hook.CheckpointHook",
+}
 _WAITING = {
     _NAN,
-    _SAVER,
+    *_SAVERS,
     f"{_TENSORFLOW}StopAtStepHook",
     f"{_TENSORFLOW}StepCounterHook",
     f"{_TENSORFLOW}LoggingTensorHook",
@@ -156,7 +161,7 @@ def _can_wait(hook):
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
     if type(timer) is basic_session_run_hooks.SecondOrStepTimer:
-        return name == _SAVER or timer._every_secs is None
+        return name in _SAVERS or timer._every_secs is None
     return timer is None or type(timer) is basic_session_run_hooks.NeverTriggerTimer
 
 
@@ -165,7 +170,7 @@ def _name(hook):
 
 
 def _deadline(hook):
-    if _name(hook) != _SAVER or hook._timer._every_secs is None:
+    if _name(hook) not in _SAVERS or hook._timer._every_secs is None:
         return math.inf
     timer = hook._timer
     last = timer._last_triggered_time

@@ -8,7 +8,12 @@ from estimator_runtime.loop.run_length import RunLength
 
 
 class LoopSession(PreemptibleSession):
-    """A MonitoredSession that runs steps by plans, or several of them at once."""
+    """A MonitoredSession that runs steps by plans, or several of them at once.
+
+    A hook that still works when its session ends may have `settle_checkpoints()`: it is
+    called before another session is made, and when this one is closed, also after an
+    error.
+    """
 
     class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
         def __init__(self, *args, **kwargs):
@@ -21,6 +26,7 @@ class LoopSession(PreemptibleSession):
             if self.hooked is not None:
                 self.hooked.rest()
             self.hooked = None  # lets go of the memory of a session that was lost
+            _settle(self._hooks)  # the new one may be restored from what they write
             session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
             if self._steps_per_run == 1:
@@ -46,3 +52,11 @@ class LoopSession(PreemptibleSession):
             super()._close_internal(exception_type)
         finally:
             self._coordinated_creator.hooked = None
+            _settle(self._hooks)
+
+
+def _settle(hooks):
+    for hook in hooks:
+        settle = getattr(hook, "settle_checkpoints", None)
+        if settle is not None:
+            settle()

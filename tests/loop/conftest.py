@@ -45,8 +45,8 @@ class Outcome:
         variables: Name to type, shape and digest of each variable of the last
             checkpoint, optimizers' slots included.
         checkpoints: Steps of all checkpoints.
-        summaries: (step, tag, content) of each event in file order; "" for what the
-            clock or chance decides.
+        summaries: (step, tag, content) of each event in file order, but for those of
+            checkpoints; "" for what the clock or chance decides.
         log: TensorFlow's log lines, without seconds and paths.
         error: Type and first line of the error that ended it, or None.
     """
@@ -163,6 +163,7 @@ def outcome_of(run, folder=None):
             run(folder)
         except (RuntimeError, ValueError, tf.errors.OpError) as raised:
             error = f"{type(raised).__name__}: {str(raised).splitlines()[0]}"
+        tf1.summary.FileWriterCache.get(folder).flush()
         return Outcome(
             variables=variables(folder),
             checkpoints=checkpoint_steps(folder),
@@ -223,13 +224,18 @@ def checkpoint_steps(folder):
 
 
 def summaries(folder):
-    """Give (step, tag, content) of all events but the graph's."""
+    """Give (step, tag, content) of all events but the graph's and the checkpoints'."""
     found = []
     for path in sorted(tf.io.gfile.glob(f"{folder}/events.*")):
         for event in tf1.train.summary_iterator(path):
-            if event.HasField("session_log"):
+            # A checkpoint's event is written when it is on the disk: where among the
+            # others is up to the disk.
+            is_saved = event.session_log.status == tf1.SessionLog.CHECKPOINT
+            if event.HasField("session_log") and not is_saved:
                 found.append((event.step, "session", event.session_log.status))
             for value in event.summary.value:
+                if value.tag.startswith("checkpoint/"):  # what they cost: not stock's
+                    continue
                 is_chance = value.tag.endswith("/sec") or value.tag in READ_AT_ANY_TIME
                 content = "" if is_chance else hash_of(value.SerializeToString())
                 found.append((event.step, value.tag, content))

@@ -85,6 +85,23 @@ def test_an_estimator_calls_the_hooks_that_it_has_by_default_only_when_due(
     assert 7 <= calls["NanTensorHook"] <= 20
 
 
+@pytest.mark.parametrize(
+    "interval", [{"save_checkpoint_steps": 50}, {"save_checkpoint_secs": 1000}]
+)
+def test_the_runtimes_own_saver_is_called_where_it_is_due(calls, tmp_path, interval):
+    step = step_op()
+    with estimator_runtime.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path),
+        hooks=[train.StopAtStepHook(last_step=100)],
+        save_summaries_steps=None,
+        log_step_count_steps=None,
+        **interval,
+    ) as session:
+        assert steps_until_stop(session, step) == 100
+    # The first two, those due (50 and 100, or only the last one), and 51.
+    assert calls["CheckpointHook"] == (5 if "save_checkpoint_steps" in interval else 3)
+
+
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])
 def test_training_stops_at_its_last_step(monitored, last):
     step = step_op()

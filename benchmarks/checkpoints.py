@@ -1,0 +1,205 @@
+"""What checkpoints cost a training: none, stock's and this runtime's."""
+
+import contextlib
+import dataclasses
+import functools
+import statistics
+import tempfile
+import time
+
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from benchmarks import harness
+from benchmarks.contenders import quiet_log
+from benchmarks.harness import Stamp
+from benchmarks.report import cell, headline, machine_lines
+
+tf1 = tf.compat.v1
+
+# Megabytes of variables to the steps from one checkpoint to the next.
+_CADENCES = {1: (20, 100), 100: (20, 100), 300: (10, 40), 1000: (5, 20)}
+_QUICK_CADENCES = {1: (5,), 2: (5, 10)}
+_SAVES = 4
+_ROUNDS = 5
+_VARIABLES = 10
+_WARM_UP = 40  # the runtime chooses its threads in the first 38 steps
+BASELINE = "none"
+_MAKERS = {
+    "stock": monitored_session.MonitoredTrainingSession,
+    "ours": er.MonitoredTrainingSession,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """What one training cost.
+
+    Attributes:
+        steps_secs: Wall time of each measured step, in seconds.
+        every: Steps from one checkpoint to the next; the first measured one saves.
+        cpu_secs: CPU time of all threads over the measured steps.
+    """
+
+    steps_secs: tuple[float, ...]
+    every: int
+    cpu_secs: float
+
+    @property
+    def wall_secs(self):
+        """Wall time of all measured steps."""
+        return sum(self.steps_secs)
+
+    @property
+    def usual_secs(self):
+        """The time of a step that neither saves nor follows one that does."""
+        usual = [t for i, t in enumerate(self.steps_secs) if i % self.every > 1]
+        return statistics.median(usual)
+
+    def beyond_usual(self, place):
+        """Give by how much the steps at a place after each save were longer."""
+        return [t - self.usual_secs for t in self.steps_secs[place :: self.every]]
+
+
+def measure(quick, announce):
+    """Train variables of each size with each cadence, in every way, interleaved.
+
+    Args:
+        quick: As in `steps.measure`.
+        announce: Called with a line of text on what is going on.
+
+    Returns:
+        The report, ready for JSON; its shape is in README.md.
+    """
+    report = {
+        "benchmark": "checkpoints",
+        "baseline": BASELINE,
+        "quick": quick,
+        "machine": harness.machine(),
+        "sizes": {},
+    }
+    for megabytes, cadences in (_QUICK_CADENCES if quick else _CADENCES).items():
+        announce(f"{megabytes} MB")
+        ways = {
+            _name(way, every): functools.partial(train, way, megabytes, every)
+            for every in cadences
+            for way in (BASELINE, *_MAKERS)
+        }
+        trainings = harness.interleave(ways, 1 if quick else _ROUNDS, announce)
+        report["sizes"][str(megabytes)] = {
+            "measured_saves": _SAVES,
+            "cadences": {str(every): _figures(trainings, every) for every in cadences},
+        }
+    return report
+
+
+def train(way, megabytes, every):
+    """Train variables of a size by dense gradient descent; give the `Training`.
+
+    The measured steps begin with one that saves, and end right before one.
+    """
+    make = _MAKERS.get(way, er.MonitoredTrainingSession)
+    first = -(-_WARM_UP // every) * every  # a multiple of `every`
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tf.Graph().as_default(),
+        quiet_log(),
+        contextlib.ExitStack() as stack,
+    ):
+        step = _build(megabytes)
+        saver = tf1.train.Saver(max_to_keep=2, sharded=True)
+        session = stack.enter_context(
+            make(
+                checkpoint_dir=folder,
+                scaffold=tf1.train.Scaffold(saver=saver),
+                save_checkpoint_steps=None if way == BASELINE else every,
+                save_checkpoint_secs=None,
+                save_summaries_steps=None,
+                log_step_count_steps=None,
+            )
+        )
+        for _ in range(first - 1):
+            session.run(step)
+        start, times = Stamp.now(), []
+        for _ in range(every * _SAVES):
+            before = time.perf_counter()
+            session.run(step)
+            times.append(time.perf_counter() - before)
+        end = Stamp.now()
+    return Training(
+        steps_secs=tuple(times), every=every, cpu_secs=end.cpu_secs - start.cpu_secs
+    )
+
+
+def _build(megabytes):
+    """Give a step that changes every byte of so many megabytes of variables."""
+    rows = megabytes * 2**20 // 4 // 256 // _VARIABLES
+    variables = [
+        tf1.get_variable(f"v{i}", [rows, 256], use_resource=True)
+        for i in range(_VARIABLES)
+    ]
+    loss = tf.add_n([tf.reduce_sum(v) for v in variables])
+    global_step = tf1.train.get_or_create_global_step()
+    return tf1.train.GradientDescentOptimizer(1e-3).minimize(loss, global_step)
+
+
+def _name(way, every):
+    return f"{way}, every {every} steps"
+
+
+def _figures(trainings, every):
+    reference = trainings[_name(BASELINE, every)]
+    found = {}
+    for way in (BASELINE, *_MAKERS):
+        own = trainings[_name(way, every)]
+        pairs = list(zip(own, reference, strict=True))
+        found[way] = {
+            "steps_per_sec": harness.spread(
+                len(t.steps_secs) / t.wall_secs for t in own
+            ),
+            "slowdown": harness.spread(t.wall_secs / o.wall_secs - 1 for t, o in pairs),
+        }
+        if way != BASELINE:
+            found[way] |= {
+                "blocked_ms": _spread_of_saves(own, 0),
+                "next_step_ms": _spread_of_saves(own, 1),
+                "cpu_secs_per_save": harness.spread(
+                    (t.cpu_secs - o.cpu_secs) / _SAVES for t, o in pairs
+                ),
+            }
+    return found
+
+
+def _spread_of_saves(trainings, place):
+    return harness.spread(
+        1e3 * secs for each in trainings for secs in each.beyond_usual(place)
+    )
+
+
+def render(report):
+    """Give a report as Markdown: a table for each size."""
+    lines = [headline(report), "", *machine_lines(report["machine"])]
+    for megabytes, size in report["sizes"].items():
+        lines += ["", f"### {megabytes} MB of variables", ""]
+        lines += [
+            f"{size['measured_saves']} saves in each round; median (lower to upper "
+            "quartile).",
+            "",
+            "| every | | blocked ms | next step, ms more | CPU s/save | slowdown |",
+            "|---|---|---|---|---|---|",
+        ]
+        for every, ways in size["cadences"].items():
+            for way, figures in ways.items():
+                if way == BASELINE:
+                    continue
+                cells = [
+                    f"{every} steps",
+                    way,
+                    cell(figures["blocked_ms"], ".2f"),
+                    cell(figures["next_step_ms"], ".2f"),
+                    cell(figures["cpu_secs_per_save"], ".3f"),
+                    cell(figures["slowdown"], ".1%"),
+                ]
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

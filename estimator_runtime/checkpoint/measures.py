@@ -1,0 +1,58 @@
+"""What a checkpoint has cost, told to the log and to TensorBoard."""
+
+import dataclasses
+import logging
+
+from tensorflow.core.framework.summary_pb2 import Summary
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What one checkpoint has cost.
+
+    Attributes:
+        step: Its global step.
+        bytes: Size of the values, in bytes.
+        blocked_secs: How long training was kept from going on, in seconds.
+        write_secs: How long it took until it was on the disk, in seconds; while
+            training went on, or 0 if that is in `blocked_secs`.
+        interval_secs: Seconds since the checkpoint before; None for the first.
+    """
+
+    step: int
+    bytes: int
+    blocked_secs: float
+    write_secs: float
+    interval_secs: float | None
+
+    @property
+    def cost_secs(self):
+        """What it has cost at most: a write takes time from training, on few cores."""
+        return self.blocked_secs + self.write_secs
+
+    def tell(self, summary_writer):
+        """Write them to the log, and as scalars to an event file."""
+        since = "" if self.interval_secs is None else f", {self.interval_secs:.1f} s "
+        _logger.info(
+            "Checkpoint of step %d: training waited %.4f s, the disk took %.4f s for "
+            "%d bytes%s",
+            self.step,
+            self.blocked_secs,
+            self.write_secs,
+            self.bytes,
+            f"{since}after the one before." if since else ".",
+        )
+        scalars = {
+            "checkpoint/blocked_secs": self.blocked_secs,
+            "checkpoint/write_secs": self.write_secs,
+            "checkpoint/bytes": self.bytes,
+            "checkpoint/interval_secs": self.interval_secs,
+        }
+        values = [
+            Summary.Value(tag=tag, simple_value=value)
+            for tag, value in scalars.items()
+            if value is not None
+        ]
+        summary_writer.add_summary(Summary(value=values), self.step)

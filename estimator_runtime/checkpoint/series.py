@@ -1,0 +1,170 @@
+"""The checkpoints that one Saver keeps in a folder: adding one, letting others go."""
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+import time
+
+import tensorflow as tf
+
+from estimator_runtime.checkpoint import commit, durable, files, retention
+from estimator_runtime.checkpoint.state import (
+    State,
+    StateError,
+    read_state,
+    write_state,
+)
+from estimator_runtime.errors import CheckpointError
+
+_logger = logging.getLogger(__name__)
+# Two savers of one process may have one folder.
+_one_at_a_time = threading.Lock()
+
+
+class Series:
+    """A Saver's checkpoints, written without its help but kept as it would keep them.
+
+    The Saver's own list of them (`last_checkpoints`) is kept in step, because programs
+    and exporters ask it, and it goes on from there if it has to save by itself.
+
+    Args:
+        saver: `tf.compat.v1.train.Saver`.
+        save_path: Path of the checkpoints without step, such as "/ckpt/model.ckpt".
+        now: Gives seconds since 1970.
+    """
+
+    def __init__(self, saver, save_path, now=time.time):
+        self._saver = saver
+        self._save_path = save_path
+        self._folder = os.path.dirname(save_path)
+        self._now = now
+        self._meta_path = None
+        every_secs = saver.saver_def.keep_checkpoint_every_n_hours * 3600
+        self._policy = retention.Policy(
+            newest=saver.saver_def.max_to_keep, every_secs=every_secs
+        )
+        # What the Saver has started with is when this process built it.
+        self._preserved_at = saver._next_checkpoint_time - every_secs
+        with contextlib.suppress(StateError, OSError):
+            state = read_state(self._folder)
+            if state and state.last_preserved is not None:
+                self._preserved_at = state.last_preserved
+
+    def add(self, step, write, needed_bytes, meta=None):
+        """Write a checkpoint; when it is on the disk, let old ones go.
+
+        Args:
+            step: Global step.
+            write: Writes its files, of (path without suffix).
+            needed_bytes: Size of what it writes, in bytes; for the message.
+            meta: Content of its .meta file, or None for none. One content for the
+                whole series: the files are links to each other.
+
+        Raises:
+            CheckpointError: If it cannot be written; the others are as they were.
+        """
+        prefix = prefix_of(self._saver, self._save_path, step)
+        with _one_at_a_time:
+            folder, has_names = None, False
+            try:
+                folder = commit.start(prefix)
+                name = os.path.basename(prefix)
+                write(os.path.join(folder, name))
+                if meta is not None:
+                    self._put_meta(os.path.join(folder, f"{name}.meta"), meta)
+                has_names = True  # or some of its files have
+                commit.move_in(folder, prefix)
+                gone = self._record(prefix, folder)
+            except (OSError, tf.errors.OpError) as error:
+                message = self._message(prefix, error, needed_bytes + len(meta or b""))
+                self._give_up(prefix, folder, has_names)
+                raise CheckpointError(message) from error
+            if meta is not None:
+                self._meta_path = f"{prefix}.meta"
+            self._delete(gone)
+            commit.abandon(folder)
+
+    def _put_meta(self, path, content):
+        if self._meta_path is not None:
+            # Fails where the last one is gone, or the file system knows no links.
+            with contextlib.suppress(OSError):
+                os.link(self._meta_path, path)
+                return
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def _record(self, prefix, folder):
+        """Name a checkpoint in the state file; give the paths of those to delete."""
+        kept = [each for each in self._saver._last_checkpoints if each[0] != prefix]
+        plan = self._policy.plan([*kept, (prefix, self._now())], self._preserved_at)
+        named = plan.kept or ((prefix, self._now()),)
+        commit.leave_note(folder, plan.gone)
+        state = State(
+            latest=prefix,
+            paths=tuple(path for path, _ in named),
+            timestamps=tuple(at for _, at in named),
+            last_preserved=plan.preserved_at,
+        )
+        relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
+        write_state(self._folder, state, relative=relative)
+        self._saver._last_checkpoints = list(plan.kept)
+        self._preserved_at = plan.preserved_at
+        self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
+        return plan.gone
+
+    def _delete(self, prefixes):
+        for prefix in prefixes:
+            try:
+                files.delete(files.at(prefix))
+            except OSError as error:
+                _logger.warning("%s cannot be deleted: %s", prefix, error)
+
+    def _give_up(self, prefix, folder, has_names):
+        if folder is not None:
+            commit.abandon(folder)
+        if not has_names:
+            return
+        # It has not got its place in the state file.
+        with contextlib.suppress(OSError, StateError):
+            state = read_state(self._folder)
+            if state is None or prefix not in state.paths:
+                files.delete(files.at(prefix))
+
+    def _message(self, prefix, error, needed_bytes):
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        try:
+            free = f"{shutil.disk_usage(self._folder).free:,} are free"
+        except OSError as unknown:
+            free = f"nobody knows how many are free: {unknown.strerror}"
+        return (
+            f"the checkpoint {prefix!r} cannot be written: {reason}; it needs "
+            f"{needed_bytes:,} bytes, and {free}. The checkpoints before it are as "
+            "they were: make room, or give the permission, and start again to go on "
+            "from the newest"
+        )
+
+
+def prefix_of(saver, save_path, step):
+    """Give the path, without suffix, of the checkpoint that a Saver has of a step."""
+    number = f"{step:08d}" if saver._pad_step_number else f"{step:d}"
+    return f"{save_path}-{number}"
+
+
+def sync(prefix):
+    """Sync a checkpoint that a Saver has written by itself, and the state file.
+
+    Files that are on another machine are left to it.
+
+    Raises:
+        OSError: If that fails.
+    """
+    folder = os.path.dirname(prefix)
+    for path in files.at(prefix).files:
+        durable.sync_file(path)
+    if os.path.isdir(folder):
+        state_file = os.path.join(folder, "checkpoint")
+        if os.path.exists(state_file):
+            durable.sync_file(state_file)
+        durable.sync_folder(folder)

@@ -1,0 +1,106 @@
+"""The thread that writes checkpoints while training goes on."""
+
+import logging
+import threading
+
+_logger = logging.getLogger(__name__)
+
+
+class CheckpointWriter:
+    """Runs writes on one background thread, in the order submitted.
+
+    At most one write waits behind the one under way. A write that fails is raised in
+    the training thread, from the next `make_room` or from `close`. The thread ends
+    when nothing is left to do, and the process does not end before it.
+
+    Attributes:
+        last_step: Global step of the newest write that was completed, or None.
+    """
+
+    def __init__(self):
+        self.last_step = None
+        self._changed = threading.Condition()
+        self._waiting = None
+        self._is_running = False
+        self._error = None
+
+    def make_room(self, may_drop):
+        """Return as soon as a write can be submitted that need not wait for two.
+
+        Args:
+            may_drop: Whether the write that waits may be dropped for it; else this
+                waits until that one is under way.
+
+        Raises:
+            Exception: What a write before has raised.
+        """
+        with self._changed:
+            self._raise_error()
+            if self._waiting and may_drop:
+                step, _ = self._waiting
+                self._waiting = None
+                _logger.warning(
+                    "The checkpoint of step %d is left out: the one before is still "
+                    "being written, and a newer one has come.",
+                    step,
+                )
+            self._changed.wait_for(lambda: self._waiting is None)
+            self._raise_error()
+
+    def submit(self, step, write):
+        """Run `write` on the background thread, after those submitted before.
+
+        Args:
+            step: The global step that it writes.
+            write: Function without arguments.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting is None)
+            self._waiting = step, write
+            if not self._is_running:
+                self._is_running = True
+                # Not a daemon: what was submitted is written, however training ends.
+                threading.Thread(target=self._run, name="checkpoint writer").start()
+
+    def wait(self):
+        """Wait until all writes are completed or have failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_running)
+
+    def close(self):
+        """Wait for all writes.
+
+        Raises:
+            Exception: What one of them has raised.
+        """
+        self.wait()
+        with self._changed:
+            self._raise_error()
+
+    @property
+    def error(self):
+        """What a write has raised, and nobody has been told yet, or None."""
+        return self._error
+
+    def _raise_error(self):
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self):
+        while True:
+            with self._changed:
+                if self._waiting is None:
+                    self._is_running = False
+                    self._changed.notify_all()
+                    return
+                step, write = self._waiting
+                self._waiting = None
+                self._changed.notify_all()
+            try:
+                write()
+                self.last_step = step
+            except BaseException as error:  # noqa: BLE001 (for the training thread)
+                self._error = self._error or error
+            # Lets go of the values before the next ones are taken.
+            del write

@@ -1,0 +1,91 @@
+"""A disk that is full, or may not be written, costs the newest checkpoint only."""
+
+import os
+import re
+import subprocess
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.checkpoint import files
+from estimator_runtime.errors import CheckpointError
+
+er.install()
+
+tf1 = tf.compat.v1
+train = tf1.train
+MEGABYTE = 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, text=True, timeout=60)
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=60)
+
+
+def train_to(folder, last):
+    """Train a megabyte of variables on, saving every second step."""
+    with tf.Graph().as_default():
+        v = tf1.get_variable("v", [MEGABYTE // 4], initializer=tf1.zeros_initializer())
+        with tf.control_dependencies([v.assign_add(tf.ones_like(v))]):
+            step = train.get_or_create_global_step().assign_add(1).op
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(folder),
+            save_checkpoint_steps=2,
+            scaffold=train.Scaffold(saver=train.Saver(max_to_keep=10)),
+            save_summaries_steps=None,
+            log_step_count_steps=None,
+            hooks=[train.StopAtStepHook(last_step=last)],
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+
+
+def good_steps(folder):
+    """Give the steps of good checkpoints, in which every value is the step."""
+    found = []
+    for each in files.find(folder):
+        assert each.problem() is None
+        values = tf.train.load_variable(each.prefix, "v")
+        assert set(values.tolist()) == {float(each.step)}
+        found.append(each.step)
+    return found
+
+
+def test_a_full_disk_leaves_older_checkpoints_and_no_scraps(small_disk):
+    with pytest.raises(CheckpointError) as raised:
+        train_to(small_disk, 100)
+    assert good_steps(small_disk) == [0, 2, 4]
+    assert [n for n in os.listdir(small_disk) if "saving" in n or "temp" in n] == []
+    message = str(raised.value)
+    found = re.fullmatch(
+        re.escape(f"the checkpoint '{small_disk}/model.ckpt-6' cannot be written: ")
+        + r"(.*); it needs ([\d,]+) bytes, and ([\d,]+) are free. The checkpoints .*",
+        message,
+    )
+    assert found, message
+    needed, free = (int(number.replace(",", "")) for number in found.groups()[1:])
+    assert MEGABYTE < needed < 2 * MEGABYTE
+    assert free < needed
+
+
+def test_training_goes_on_once_there_is_room(small_disk):
+    with pytest.raises(CheckpointError):
+        train_to(small_disk, 100)
+    for path in small_disk.glob("model.ckpt-0.*"):
+        path.unlink()
+    train_to(small_disk, 6)
+    assert good_steps(small_disk) == [2, 4, 6]

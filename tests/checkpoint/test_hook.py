@@ -1,0 +1,609 @@
+"""Checkpoints are written while training goes on, and are what stock's would be."""
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
+from estimator_runtime.checkpoint import series
+from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+from estimator_runtime.checkpoint.hook import CheckpointHook
+from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.errors import CheckpointError
+
+er.install()
+
+tf1 = tf.compat.v1
+train = tf1.train
+STOCK = monitored_session.MonitoredTrainingSession
+LONG_SECS = 60  # nothing here takes it, unless it hangs
+WRITE = BundleWriter.write
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.fixture
+def may_write(monkeypatch):
+    """An event before which no values are written; `begun` is when one waits for it."""
+    event = threading.Event()
+    event.begun = threading.Event()
+
+    def write(self, prefix, values):
+        event.begun.set()
+        assert event.wait(LONG_SECS)
+        WRITE(self, prefix, values)
+
+    monkeypatch.setattr(BundleWriter, "write", write)
+    return event
+
+
+def step_op():
+    """Give an op that adds 1 to the global step, and to every element of a variable."""
+    weight = tf1.get_variable("weight", initializer=[0.0] * 100)
+    with tf.control_dependencies([weight.assign_add([1.0] * 100)]):
+        return train.get_or_create_global_step().assign_add(1).op
+
+
+def run(session, step, steps):
+    for _ in range(steps):
+        session.run(step)
+
+
+def saved_steps(folder):
+    state = train.get_checkpoint_state(str(folder))
+    paths = state.all_model_checkpoint_paths if state else []
+    return [int(path.rpartition("-")[2]) for path in paths]
+
+
+def weights(folder):
+    """Give the step of each checkpoint, and the one value that `weight` has there."""
+    found = {}
+    for path in train.get_checkpoint_state(str(folder)).all_model_checkpoint_paths:
+        reader = tf.train.load_checkpoint(path)
+        [value] = set(reader.get_tensor("weight").tolist())
+        found[int(reader.get_tensor("global_step"))] = value
+    return found
+
+
+def names(folder):
+    return sorted(
+        name for name in os.listdir(folder) if not name.startswith(("events", "graph"))
+    )
+
+
+def hook_of(session):
+    [hook] = [h for h in session._hooks if isinstance(h, train.CheckpointSaverHook)]
+    return hook
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, may_write):
+    step = step_op()
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_steps=10
+    ) as session:
+        run(session, step, 19)  # that of step 0 is being written, that of 10 waits
+        assert saved_steps(tmp_path) == []
+        may_write.set()
+        run(session, step, 6)
+    assert weights(tmp_path) == {0: 0, 10: 10, 20: 20, 25: 25}
+
+
+def test_of_those_that_go_by_the_clock_only_the_newest_waits(
+    tmp_path, may_write, monkeypatch
+):
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    step = step_op()
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_secs=60
+    ) as session:
+        assert may_write.begun.wait(LONG_SECS)
+        for _ in range(4):
+            run(session, step, 5)
+            now[0] += 61
+        may_write.set()
+        for _ in range(2):
+            hook_of(session)._writer.wait()
+            run(session, step, 5)
+    # Of step 0, of 16 in the place of those of 6 and 11, of 21, and the last one.
+    assert weights(tmp_path) == {0: 0, 16: 16, 21: 21, 30: 30}
+
+
+def test_no_checkpoint_has_values_of_two_steps(tmp_path, monkeypatch):
+    done, is_over = [0], threading.Event()
+    has_changed = threading.Condition()
+
+    class Counts(train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            with has_changed:
+                done[0] += 1
+                has_changed.notify_all()
+
+        def end(self, session):
+            with has_changed:
+                is_over.set()
+                has_changed.notify_all()
+
+    def write(self, prefix, values):
+        """Write it only when another step has changed all variables."""
+        step = int(prefix.rpartition("-")[2])
+        with has_changed:
+            assert has_changed.wait_for(
+                lambda: done[0] > step or is_over.is_set(), LONG_SECS
+            )
+        WRITE(self, prefix, values)
+
+    monkeypatch.setattr(BundleWriter, "write", write)
+    variables = [tf1.get_variable(f"v{i}", [30_000]) for i in range(8)]
+    initial = [v.assign(tf.zeros_like(v)) for v in variables]
+    with tf.control_dependencies([v.assign_add(tf.ones_like(v)) for v in variables]):
+        step = train.get_or_create_global_step().assign_add(1).op
+    scaffold = train.Scaffold(
+        saver=train.Saver(max_to_keep=100),
+        init_op=tf.group(*initial, train.get_global_step().initializer),
+    )
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path),
+        save_checkpoint_steps=2,
+        scaffold=scaffold,
+        chief_only_hooks=[Counts()],
+    ) as session:
+        run(session, step, 61)
+    assert saved_steps(tmp_path) == [*range(0, 61, 2), 61]
+    for number in saved_steps(tmp_path):
+        reader = tf.train.load_checkpoint(str(tmp_path / f"model.ckpt-{number}"))
+        found = {v: set(reader.get_tensor(v).tolist()) for v in ("v0", "v3", "v7")}
+        assert list(found.values()) == [{float(number)}] * 3
+
+
+class Listener(train.CheckpointSaverListener):
+    def __init__(self, folder, log, name="", stops_at=None):
+        self._folder, self._log, self._name = folder, log, name
+        self._stops_at = stops_at
+
+    def begin(self):
+        self._log.append((self._name, "begin"))
+
+    def before_save(self, session, step):
+        self._log.append((self._name, "before", int(step), saved_steps(self._folder)))
+
+    def after_save(self, session, step):
+        self._log.append((self._name, "after", int(step), saved_steps(self._folder)))
+        return step == self._stops_at
+
+    def end(self, session, step):
+        self._log.append((self._name, "end", int(step), saved_steps(self._folder)))
+
+
+@pytest.mark.parametrize("make", [er.MonitoredTrainingSession, STOCK])
+def test_listeners_find_the_checkpoint_on_the_disk_as_in_stock(make, tmp_path):
+    log = []
+    hook = train.CheckpointSaverHook(
+        str(tmp_path), save_steps=3, listeners=[Listener(tmp_path, log, stops_at=6)]
+    )
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    with make(
+        hooks=[hook], checkpoint_dir=str(tmp_path), save_checkpoint_secs=None
+    ) as s:
+        run(s, step, 2)
+        hook._listeners.append(Listener(tmp_path, log, "added later"))
+        while not s.should_stop():
+            s.run(step)
+    added = "added later"
+    assert log == [
+        ("", "begin"),
+        ("", "before", 0, []),
+        ("", "after", 0, [0]),
+        ("", "before", 3, [0]),
+        (added, "before", 3, [0]),
+        ("", "after", 3, [0, 3]),
+        (added, "after", 3, [0, 3]),
+        ("", "before", 6, [0, 3]),
+        (added, "before", 6, [0, 3]),
+        ("", "after", 6, [0, 3, 6]),
+        (added, "after", 6, [0, 3, 6]),
+        ("", "end", 6, [0, 3, 6]),
+        (added, "end", 6, [0, 3, 6]),
+    ]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_option_says_which_hook_saves(is_async, tmp_path):
+    class Mine(train.CheckpointSaverHook):
+        pass
+
+    step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    folder = str(tmp_path)
+    given = [train.CheckpointSaverHook(folder, 60), Mine(folder, 60)]
+    with options.use(options.TrainingOptions(async_checkpoint=is_async)):
+        with er.MonitoredTrainingSession(hooks=given, checkpoint_dir=folder) as session:
+            kinds = [
+                type(hook)
+                for hook in session._hooks
+                if isinstance(hook, train.CheckpointSaverHook)
+            ]
+    ours = CheckpointHook if is_async else train.CheckpointSaverHook
+    assert kinds == [ours, ours, Mine]
+    assert saved_steps(tmp_path) == [0]
+
+
+def test_the_config_of_an_estimator_says_which_hook_saves(tmp_path):
+    def kinds(**arguments):
+        written = []
+        original = CheckpointWriter.submit
+
+        def submit(self, step, write):
+            written.append(step)
+            original(self, step, write)
+
+        CheckpointWriter.submit = submit
+        try:
+            config = tf.estimator.RunConfig(
+                tmp_path / str(len(list(tmp_path.iterdir()))), **arguments
+            )
+            estimator = tf.estimator.Estimator(model_fn, config=config)
+            estimator.train(lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=3)
+        finally:
+            CheckpointWriter.submit = original
+        return written, saved_steps(config.model_dir)
+
+    assert kinds() == ([0, 3], [0, 3])
+    assert kinds(async_checkpoint=False) == ([], [0, 3])
+
+
+def model_fn(features, labels, mode):
+    weight = tf1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - features)
+    optimizer = train.GradientDescentOptimizer(0.1)
+    train_op = optimizer.minimize(loss, train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def test_what_was_restored_is_not_written_again_but_listeners_are_called(tmp_path):
+    log = []
+    for last in (5, 8):
+        with tf.Graph().as_default():
+            step = step_op()
+            hook = train.CheckpointSaverHook(
+                str(tmp_path), 600, listeners=[Listener(tmp_path, log)]
+            )
+            tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+            before = {p.name: p.stat().st_ino for p in tmp_path.glob("model.ckpt-5.*")}
+            with er.MonitoredTrainingSession(
+                hooks=[hook, train.StopAtStepHook(last_step=last)],
+                checkpoint_dir=str(tmp_path),
+                save_checkpoint_secs=None,
+            ) as session:
+                while not session.should_stop():
+                    session.run(step)
+    after = {p.name: p.stat().st_ino for p in tmp_path.glob("model.ckpt-5.*")}
+    assert (len(before), after) == (3, before)
+    assert log[6:] == [
+        ("", "begin"),
+        ("", "before", 5, [0, 5]),
+        ("", "after", 5, [0, 5]),
+        ("", "before", 8, [0, 5]),
+        ("", "after", 8, [0, 5, 8]),
+        ("", "end", 8, [0, 5, 8]),
+    ]
+
+
+def test_a_checkpoint_of_that_step_that_was_not_restored_is_replaced(tmp_path):
+    for _ in range(2):
+        with tf.Graph().as_default():
+            step = step_op()
+            weight = tf1.global_variables()[0]
+            random = tf.random.uniform([100])
+            with tf.control_dependencies([step]):
+                step = weight.assign(random).op
+            tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+            hook = train.CheckpointSaverHook(str(tmp_path), 600)
+            # Not the session's folder: nothing is restored from it.
+            with er.MonitoredTrainingSession(hooks=[hook]) as session:
+                session.run(step)
+                value = session.run(weight).tolist()
+        reader = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-1"))
+        assert reader.get_tensor("weight").tolist() == value
+    assert saved_steps(tmp_path) == [0, 1]
+
+
+def test_a_lost_session_goes_on_from_the_checkpoint_that_was_being_written(
+    tmp_path, may_write, monkeypatch
+):
+    wait = CheckpointWriter.wait
+
+    def let_it_write(self):
+        may_write.set()
+        wait(self)
+
+    class Loses(train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            if run_context.session.run(train.get_global_step()) == 4 and not lost:
+                lost.append(4)
+                monkeypatch.setattr(CheckpointWriter, "wait", let_it_write)
+                raise tf.errors.AbortedError(None, None, "lost")
+
+        def after_create_session(self, session, coord):
+            begun.append(int(session.run(train.get_global_step())))
+
+    lost, begun = [], []
+    step = step_op()
+    hooks = [Loses(), train.StopAtStepHook(last_step=6)]
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_steps=4, hooks=hooks
+    ) as session:
+        while not session.should_stop():
+            session.run(step)
+    assert (begun, saved_steps(tmp_path)) == ([0, 4], [0, 4, 6])
+
+
+def failing(monkeypatch, error, from_step):
+    def write(self, prefix, values):
+        WRITE(self, prefix, values)
+        if int(prefix.rpartition("-")[2]) >= from_step:
+            raise error
+
+    monkeypatch.setattr(BundleWriter, "write", write)
+
+
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NO_SPACE, "No space left on device"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Disk quota exceeded"),
+        (tf.errors.ResourceExhaustedError(None, None, "disk full\nat x"), "disk full"),
+    ],
+    ids=["no space", "quota", "of TensorFlow"],
+)
+@pytest.mark.parametrize("steps", [5, 20], ids=["at the end", "at the next save"])
+def test_a_write_that_fails_is_raised_in_the_training_thread(
+    tmp_path, monkeypatch, error, reason, steps
+):
+    failing(monkeypatch, error, from_step=4)
+    step, done = step_op(), 0
+    with pytest.raises(CheckpointError) as raised:
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            for _ in range(steps):
+                session.run(step)
+                hook_of(session)._writer.wait()
+                done += 1
+    assert done == min(steps, 7)  # the 8th is the one that saves next
+    message = str(raised.value)
+    assert message.startswith(
+        f"the checkpoint '{tmp_path}/model.ckpt-4' cannot be written: {reason}; it "
+        "needs "
+    )
+    assert " bytes, and " in message and " are free. " in message
+    assert names(tmp_path) == [
+        "checkpoint",
+        "model.ckpt-0.data-00000-of-00001",
+        "model.ckpt-0.index",
+        "model.ckpt-0.meta",
+    ]
+    assert weights(tmp_path) == {0: 0}
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "rename"])
+def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
+    tmp_path, monkeypatch, call
+):
+    step = step_op()
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=100
+        ) as session:
+            session.run(step)
+            hook_of(session)._writer.wait()
+
+            def fail(*args):
+                raise NO_SPACE
+
+            monkeypatch.setattr(os, call, fail)
+    monkeypatch.undo()
+    assert names(tmp_path) == [
+        "checkpoint",
+        "model.ckpt-0.data-00000-of-00001",
+        "model.ckpt-0.index",
+        "model.ckpt-0.meta",
+    ]
+    with tf.Graph().as_default():
+        step = step_op()
+        with er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session:
+            session.run(step)
+    assert weights(tmp_path) == {0: 0, 1: 1}
+
+
+def test_the_programs_own_error_is_raised_when_a_write_has_failed_too(
+    tmp_path, monkeypatch, caplog
+):
+    failing(monkeypatch, NO_SPACE, from_step=2)
+    step = step_op()
+    with pytest.raises(ZeroDivisionError):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=2
+        ) as session:
+            run(session, step, 3)
+            raise ZeroDivisionError
+    assert saved_steps(tmp_path) == [0]
+    [message] = [m for m in caplog.messages if "cannot be written" in m]
+    assert "model.ckpt-2' cannot be written: No space left on device" in message
+
+
+def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_write):
+    step = step_op()
+    with pytest.raises(ZeroDivisionError):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            run(session, step, 5)
+            threading.Thread(target=may_write.set).start()
+            raise ZeroDivisionError
+    assert weights(tmp_path) == {0: 0, 4: 4}
+
+
+def test_training_waits_for_the_saver_where_variables_are_in_a_cluster(
+    tmp_path, caplog
+):
+    caplog.set_level("INFO", logger="estimator_runtime")
+    server = tf.distribute.Server.create_local_server()
+    step = step_op()
+    with er.MonitoredTrainingSession(
+        server.target, checkpoint_dir=str(tmp_path), save_checkpoint_steps=2
+    ) as session:
+        run(session, step, 4)
+        assert weights(tmp_path) == {0: 0, 2: 2, 4: 4}
+    reasons = [m for m in caplog.messages if m.startswith("Training waits for each")]
+    assert reasons == [
+        f"Training waits for each checkpoint in {tmp_path}, because the variables may "
+        "be on other tasks of a cluster."
+    ]
+
+
+def test_a_checkpoints_graph_is_stocks_and_is_written_once(tmp_path):
+    contents = []
+    for make in (er.MonitoredTrainingSession, STOCK):
+        folder = tmp_path / make.__module__
+        with tf.Graph().as_default():
+            step = step_op()
+            with make(checkpoint_dir=str(folder), save_checkpoint_steps=2) as session:
+                run(session, step, 5)
+        metas = [folder / f"model.ckpt-{number}.meta" for number in (0, 2, 4, 5)]
+        texts = [str(tf1.MetaGraphDef.FromString(m.read_bytes())) for m in metas]
+        # Functions are numbered through in the process, and have the order of their names.
+        texts = [re.sub(r"(_cond_\w+?)_\d+", r"\1", text) for text in texts]
+        contents.append([sorted(text.splitlines()) for text in texts])
+        if make is er.MonitoredTrainingSession:
+            assert len({meta.stat().st_ino for meta in metas}) == 1
+    ours, stock = contents
+    assert ours == stock
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_each_checkpoint_has_stocks_event(tmp_path, is_blocking):
+    server = tf.distribute.Server.create_local_server()
+    found = []
+    for make in (er.MonitoredTrainingSession, STOCK):
+        folder = tmp_path / make.__module__
+        with tf.Graph().as_default():
+            step = step_op()
+            master = server.target if is_blocking else ""
+            with make(
+                master, checkpoint_dir=str(folder), save_checkpoint_steps=2
+            ) as session:
+                run(session, step, 5)
+        tf1.summary.FileWriterCache.get(str(folder)).flush()
+        events = [
+            event
+            for path in folder.glob("events.*")
+            for event in train.summary_iterator(str(path))
+            if event.session_log.status == tf1.SessionLog.CHECKPOINT
+        ]
+        paths = [e.session_log.checkpoint_path for e in events]
+        assert paths == [str(folder / "model.ckpt")] * 4
+        found.append([event.step for event in events])
+    assert found == [[0, 2, 4, 5]] * 2
+
+
+def test_where_there_are_no_links_the_graph_is_written_each_time(tmp_path, monkeypatch):
+    def no_links(source, target):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(series.os, "link", no_links)
+    step = step_op()
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_steps=2
+    ) as session:
+        run(session, step, 3)
+    metas = [tmp_path / f"model.ckpt-{number}.meta" for number in (0, 2, 3)]
+    assert len({meta.stat().st_ino for meta in metas}) == 3
+    assert len({meta.read_bytes() for meta in metas}) == 1
+
+
+@pytest.mark.parametrize("off", ["disable_eager_execution", "disable_v2_behavior"])
+def test_it_saves_with_the_behaviour_of_tensorflow_1(tmp_path, off):
+    program = f"""
+import estimator_runtime as er
+import tensorflow as tf
+tf.compat.v1.{off}()
+train = tf.compat.v1.train
+weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
+with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
+    step = train.get_or_create_global_step().assign_add(1).op
+with er.MonitoredTrainingSession(
+    checkpoint_dir={str(tmp_path)!r}, save_checkpoint_steps=2
+) as session:
+    for _ in range(5):
+        session.run(step)
+print(sorted({{type(hook).__name__ for hook in session._hooks}}))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "'CheckpointHook'" in result.stdout, result.stderr
+    assert weights(tmp_path) == {0: 0, 2: 2, 4: 4, 5: 5}
+
+
+ASYNC_TRAINING = """
+import sys
+import estimator_runtime as er
+import tensorflow as tf
+train = tf.compat.v1.train
+folder, whose = sys.argv[1:]
+with tf.Graph().as_default():
+    weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
+    with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
+        step = train.get_or_create_global_step().assign_add(1).op
+    saver = train.Saver()
+    if whose == "stock":
+        from tensorflow.python.tpu import async_checkpoint
+        from tensorflow.python.training import monitored_session
+        make = monitored_session.MonitoredTrainingSession
+        hook = async_checkpoint.AsyncCheckpointSaverHook(
+            folder, save_steps=2, saver=saver)
+    else:
+        make = er.MonitoredTrainingSession
+        hook = train.CheckpointSaverHook(folder, save_steps=2, saver=saver)
+    with make(hooks=[hook]) as session:
+        for _ in range(5):
+            session.run(step)
+"""
+
+
+def test_stocks_asynchronous_hook_loses_all_but_the_last_checkpoint(tmp_path):
+    pytest.importorskip("tensorflow.python.tpu.async_checkpoint")
+    for whose in ("stock", "ours"):
+        (tmp_path / whose).mkdir()
+        result = subprocess.run(
+            [sys.executable, "-c", ASYNC_TRAINING, tmp_path / whose, whose],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert result.returncode == 0, result.stderr
+    # Its thread has no graph, and nobody reads the errors; the last one has no thread.
+    assert saved_steps(tmp_path / "stock") == [5]
+    assert weights(tmp_path / "ours") == {0: 0, 2: 2, 4: 4, 5: 5}

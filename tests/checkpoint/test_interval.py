@@ -1,0 +1,168 @@
+"""Checkpoints whose interval follows what they cost, and what that is told to."""
+
+import copy
+import pickle
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime import options
+from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+from estimator_runtime.checkpoint.hook import CheckpointHook
+from estimator_runtime.checkpoint.interval import CostInterval
+from estimator_runtime.errors import ConfigError
+
+er.install()
+
+tf1 = tf.compat.v1
+train = tf1.train
+VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
+
+
+@pytest.mark.parametrize(
+    ("overhead", "cost_secs", "secs"),
+    [
+        (0.01, 0.5, 50),
+        (0.1, 0.5, 10),  # no less
+        (0.01, 0.0, 10),
+        (0.01, 100.0, 1800),  # no more
+    ],
+)
+def test_checkpoints_take_at_most_their_part_of_the_time(overhead, cost_secs, secs):
+    found = CostInterval(overhead).at_cost(cost_secs)
+    assert (found, found.overhead) == (secs, overhead)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_a_copy_follows_the_cost_too(copied):
+    found = copied(CostInterval(0.02, 33.0))
+    assert (type(found), found, found.overhead) == (CostInterval, 33.0, 0.02)
+
+
+def overhead_of(config):
+    return (
+        config.checkpoint_overhead,
+        config.save_checkpoints_secs,
+        config.save_checkpoints_steps,
+    )
+
+
+def test_a_config_has_an_overhead_in_place_of_an_interval(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    config = er.RunConfig(checkpoint_overhead=0.02)
+    assert overhead_of(config) == (0.02, 10, None)
+    assert overhead_of(config.replace(tf_random_seed=1)) == (0.02, 10, None)
+    assert overhead_of(config.replace(save_checkpoints_steps=5)) == (None, None, 5)
+    assert overhead_of(config.replace(checkpoint_overhead=0.5)) == (0.5, 10, None)
+    assert overhead_of(config.replace(checkpoint_overhead=None)) == (None, 600, None)
+    assert overhead_of(er.RunConfig()) == (None, 600, None)
+    changed = er.RunConfig(save_checkpoints_steps=5).replace(checkpoint_overhead=0.1)
+    assert overhead_of(changed) == (0.1, 10, None)
+
+
+def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0.05")
+    assert overhead_of(er.RunConfig()) == (0.05, 10, None)
+    assert overhead_of(er.RunConfig(checkpoint_overhead=0.1)) == (0.1, 10, None)
+    assert overhead_of(er.RunConfig(save_checkpoints_secs=60)) == (None, 60, None)
+    off = er.RunConfig(save_checkpoints_secs=None, save_checkpoints_steps=None)
+    assert overhead_of(off) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])
+def test_an_overhead_beside_an_interval_is_refused(name):
+    for make in (er.RunConfig, er.RunConfig().replace):
+        with pytest.raises(ConfigError) as raised:
+            make(checkpoint_overhead=0.1, **{name: 60})
+        assert str(raised.value) == (
+            f"RunConfig: checkpoint_overhead is 0.1, but {name} is given too; leave one "
+            "of them out"
+        )
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.5, 2, "0.1", True])
+def test_an_overhead_out_of_range_is_refused(value):
+    for make in (er.RunConfig, er.RunConfig().replace):
+        with pytest.raises(ConfigError, match=r"^RunConfig: checkpoint_overhead is "):
+            make(checkpoint_overhead=value)
+
+
+def saved_steps(folder):
+    state = train.get_checkpoint_state(str(folder))
+    return [int(p.rpartition("-")[2]) for p in state.all_model_checkpoint_paths]
+
+
+def scalars(folder):
+    """Give the scalars about checkpoints, by tag and step."""
+    found = {}
+    for path in folder.glob("events.*"):
+        for event in train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.tag.startswith("checkpoint/"):
+                    found[value.tag.removeprefix("checkpoint/"), event.step] = round(
+                        value.simple_value, 3
+                    )
+    return found
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
+    tmp_path, monkeypatch, caplog, is_async
+):
+    caplog.set_level("INFO", logger="estimator_runtime.checkpoint.measures")
+    now, clock = [1000.0], [0.0]
+    write = BundleWriter.write
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    def slow_write(self, prefix, values):
+        write(self, prefix, values)
+        clock[0] += 2.0
+
+    with tf.Graph().as_default():
+        tf1.get_variable("weight", initializer=[0.0] * 100)
+        step = train.get_or_create_global_step().assign_add(1).op
+        given = options.TrainingOptions(
+            checkpoint_overhead=0.1, async_checkpoint=is_async
+        )
+        with (
+            options.use(given),
+            er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session,
+        ):
+            [hook] = [h for h in session._hooks if isinstance(h, CheckpointHook)]
+            hook.settle_checkpoints()
+            hook._clock = lambda: clock[0]
+            hook._saved_at = 0.0
+            monkeypatch.setattr(BundleWriter, "write", slow_write)
+            for _ in range(6):
+                # 10 s at first; when it is known that a checkpoint costs 2 s, 20 s.
+                now[0] += 11
+                clock[0] += 11
+                session.run(step)
+                hook.settle_checkpoints()
+    assert saved_steps(tmp_path) == [0, 1, 2, 4, 6]
+    found = scalars(tmp_path)
+    waited, background = (0.0, 2.0) if is_async else (2.0, 0.0)
+    assert {key: value for key, value in found.items() if key[1] == 4} == {
+        ("blocked_secs", 4): waited,
+        ("write_secs", 4): background,
+        ("bytes", 4): 408.0,
+        ("interval_secs", 4): 24.0,
+    }
+    assert ("interval_secs", 0) not in found
+    lines = [line for line in caplog.messages if line.startswith("Checkpoint of step")]
+    assert lines[3] == (
+        f"Checkpoint of step 4: training waited {waited:.4f} s, the disk took "
+        f"{background:.4f} s for 408 bytes, 24.0 s after the one before."
+    )
+
+
+def test_hooks_of_tensorflow_get_a_fixed_interval(tmp_path):
+    hook = train.CheckpointSaverHook(str(tmp_path), save_secs=CostInterval(0.1))
+    other = train.CheckpointSaverHook(str(tmp_path), save_secs=7)
+    by_steps = train.CheckpointSaverHook(str(tmp_path), save_steps=7)
+    interval.fix([hook, other, by_steps, train.StopAtStepHook(5)])
+    assert [h._timer._every_secs for h in (hook, other, by_steps)] == [600, 7, None]

@@ -1,0 +1,54 @@
+"""Which checkpoints stay when a new one has come."""
+
+import math
+
+import pytest
+
+from estimator_runtime.checkpoint.retention import Plan, Policy
+
+
+def saved(*times):
+    return [(f"at {at}", at) for at in times]
+
+
+@pytest.mark.parametrize(
+    ("newest", "times", "kept", "gone"),
+    [
+        (3, [1], [1], []),
+        (3, [1, 2, 3], [1, 2, 3], []),
+        (3, [1, 2, 3, 4], [2, 3, 4], [1]),
+        (1, [1, 2], [2], [1]),
+        # The number has become smaller since the last run.
+        (2, [1, 2, 3, 4, 5], [4, 5], [1, 2, 3]),
+        (0, [5], [], []),
+    ],
+)
+def test_the_newest_stay(newest, times, kept, gone):
+    plan = Policy(newest=newest, every_secs=1000).plan(saved(*times), preserved_at=0)
+    assert plan == Plan(
+        kept=tuple(saved(*kept)),
+        gone=tuple(path for path, _ in saved(*gone)),
+        preserved_at=0,
+    )
+
+
+def test_one_each_so_many_seconds_stays_for_good():
+    policy, preserved_at, kept, gone = Policy(newest=2, every_secs=100), 50.0, [], []
+    for at in range(0, 500, 40):
+        plan = policy.plan([*kept, *saved(at)], preserved_at)
+        kept, preserved_at = list(plan.kept), plan.preserved_at
+        gone += plan.gone
+    assert kept == saved(440, 480)
+    # 160, 280 and 400 are the first ones more than 100 s after 50, 160 and 280.
+    assert [path for path, _ in saved(0, 40, 80, 120, 200, 240, 320, 360)] == gone
+    assert preserved_at == 400
+
+
+def test_a_pause_keeps_one_and_not_one_for_each_hour_of_it():
+    plan = Policy(newest=1, every_secs=10).plan(saved(1000, 1001, 1002), 0.0)
+    assert (plan.gone, plan.preserved_at) == (("at 1001",), 1000)
+
+
+def test_what_the_program_has_marked_to_stay_stays():
+    plan = Policy(newest=1, every_secs=10).plan(saved(math.inf, 1, 2), 0.0)
+    assert plan == Plan(kept=(("at 2", 2),), gone=("at 1",), preserved_at=0.0)

@@ -1,0 +1,134 @@
+"""Which files a Saver's checkpoints leave in a folder, over several runs."""
+
+import os
+import time
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+from estimator_runtime.checkpoint.series import Series
+from estimator_runtime.checkpoint.snapshot import Snapshot
+from estimator_runtime.checkpoint.state import read_state
+
+er.install()
+
+tf1 = tf.compat.v1
+train = tf1.train
+FOREIGN = [
+    "notes.txt",
+    "model.ckpt-1.notes",
+    "other.ckpt-1.index",
+    "model.ckpt-x.index",
+]
+
+
+def train_to(folder, last, **saver):
+    """Train on, saving every second step; give what the Saver says at the end."""
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        saver = train.Saver(save_relative_paths=True, **saver)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(folder),
+            save_checkpoint_steps=2,
+            scaffold=train.Scaffold(saver=saver),
+            hooks=[train.StopAtStepHook(last_step=last)],
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+        return [files.step_of(path) for path in saver.last_checkpoints]
+
+
+def steps_on_disk(folder):
+    return [each.step for each in files.find(folder) if each.problem() is None]
+
+
+def test_the_newest_are_kept_over_several_runs_and_foreign_files_stay(tmp_path):
+    folder = tmp_path / "model"
+    assert train_to(folder, 6, max_to_keep=2) == [4, 6]
+    assert steps_on_disk(folder) == [4, 6]
+    for name in FOREIGN:
+        (folder / name).write_text("mine")
+    assert train_to(folder, 9, max_to_keep=2) == [8, 9]
+    assert steps_on_disk(folder) == [8, 9]
+    assert [files.step_of(path) for path in read_state(folder).paths] == [8, 9]
+    assert [(folder / name).read_text() for name in FOREIGN] == ["mine"] * len(FOREIGN)
+
+
+def test_fewer_may_be_kept_than_in_the_run_before(tmp_path):
+    assert train_to(tmp_path, 8, max_to_keep=5) == [0, 2, 4, 6, 8]
+    assert train_to(tmp_path, 10, max_to_keep=2) == [8, 10]
+    assert steps_on_disk(tmp_path) == [8, 10]
+
+
+@pytest.mark.parametrize("every", [0, None])
+def test_all_may_be_kept(tmp_path, every):
+    assert train_to(tmp_path, 8, max_to_keep=every) == []
+    assert steps_on_disk(tmp_path) == [0, 2, 4, 6, 8]
+    assert read_state(tmp_path).paths == (str(tmp_path / "model.ckpt-8"),)
+
+
+def test_a_folder_can_be_moved_and_gone_on_with(tmp_path):
+    train_to(tmp_path / "a", 4, max_to_keep=2)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert train_to(tmp_path / "b", 6, max_to_keep=2) == [4, 6]
+    assert steps_on_disk(tmp_path / "b") == [4, 6]
+
+
+def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
+    tmp_path, monkeypatch
+):
+    minutes = [0]
+    monkeypatch.setattr(time, "time", lambda: 60.0 * minutes[0])
+    prefix = str(tmp_path / "model.ckpt")
+
+    def run(at_minutes, newest=None):
+        """Save at these minutes; step and time are one."""
+        minutes[0] = at_minutes[0]
+        with tf.Graph().as_default(), tf1.Session() as session:
+            tf1.get_variable("v", initializer=1.0)
+            saver = train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=1)
+            session.run(tf1.global_variables_initializer())
+            if newest is not None:
+                # What TensorFlow's SessionManager does, from the time of the files.
+                saver.set_last_checkpoints_with_time(
+                    [(f"{prefix}-{newest}", 60.0 * newest)]
+                )
+            snapshot = Snapshot(session, saver)
+            series = Series(saver, prefix, now=lambda: 60.0 * minutes[0])
+            bundles = BundleWriter(snapshot.saved)
+            values = snapshot.take()
+            for minutes[0] in at_minutes:
+                series.add(
+                    minutes[0], lambda path: bundles.write(path, values), values.bytes
+                )
+
+    run([0, 40, 80, 120])
+    # Not 0 and 40: less than an hour after the start. Not 120, if 150 comes.
+    assert steps_on_disk(tmp_path) == [80, 120]
+    assert read_state(tmp_path).last_preserved == 80 * 60
+    run([150, 200], newest=120)
+    assert steps_on_disk(tmp_path) == [80, 150, 200]
+    assert read_state(tmp_path).last_preserved == 150 * 60
+    state = train.get_checkpoint_state(str(tmp_path))
+    assert state.model_checkpoint_path == f"{prefix}-200"
+    assert list(state.all_model_checkpoint_timestamps) == [200 * 60]
+
+
+def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        saver = train.Saver(max_to_keep=3)
+        hook = train.CheckpointSaverHook(str(tmp_path), save_steps=2, saver=saver)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=1,
+            scaffold=train.Scaffold(saver=saver),
+            hooks=[hook, train.StopAtStepHook(last_step=20)],
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+    assert steps_on_disk(tmp_path) == [18, 19, 20]
+    assert [n for n in os.listdir(tmp_path) if n.startswith(".")] == []

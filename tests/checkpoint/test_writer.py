@@ -1,0 +1,147 @@
+"""The thread that writes checkpoints: its order, its queue of one, its errors."""
+
+import threading
+
+import pytest
+
+from estimator_runtime.checkpoint.writer import CheckpointWriter
+
+LONG_SECS = 60  # nothing here takes it, unless it hangs
+
+
+class Write:
+    """A write that begins, and ends when it may."""
+
+    def __init__(self, log, step, error=None):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self._log, self._step, self._error = log, step, error
+
+    def __call__(self):
+        self.begun.set()
+        assert self.may_end.wait(LONG_SECS)
+        if self._error is not None:
+            raise self._error
+        self._log.append(self._step)
+
+
+def in_thread(function):
+    """Run a function that may block; give the thread, and the event of its end."""
+    ended = threading.Event()
+
+    def run():
+        function()
+        ended.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return ended
+
+
+def test_writes_run_in_order_while_the_caller_goes_on():
+    log, writer = [], CheckpointWriter()
+    writes = [Write(log, step) for step in (1, 2)]
+    for step, write in enumerate(writes, 1):
+        writer.make_room(may_drop=False)
+        writer.submit(step, write)
+        assert writes[0].begun.wait(LONG_SECS)
+    assert (log, writer.last_step) == ([], None)
+    for write in writes:
+        write.may_end.set()
+    writer.close()
+    assert (log, writer.last_step) == ([1, 2], 2)
+
+
+def test_a_newer_write_takes_the_place_of_the_one_that_waits(caplog):
+    log, writer = [], CheckpointWriter()
+    writes = [Write(log, step) for step in (1, 2, 3, 4)]
+    for step, write in enumerate(writes, 1):
+        writer.make_room(may_drop=True)
+        writer.submit(step, write)
+        assert writes[0].begun.wait(LONG_SECS)
+    for write in writes:
+        write.may_end.set()
+    writer.close()
+    assert (log, writer.last_step) == ([1, 4], 4)
+    assert caplog.messages == [
+        f"The checkpoint of step {step} is left out: the one before is still being "
+        "written, and a newer one has come."
+        for step in (2, 3)
+    ]
+
+
+def test_where_none_may_be_dropped_the_caller_waits_for_room():
+    log, writer = [], CheckpointWriter()
+    writes = [Write(log, step) for step in (1, 2, 3)]
+    for step in (1, 2):
+        writer.submit(step, writes[step - 1])
+        assert writes[0].begun.wait(LONG_SECS)
+    has_room = in_thread(lambda: writer.make_room(may_drop=False))
+    assert not writes[1].begun.is_set()
+    writes[0].may_end.set()
+    assert writes[1].begun.wait(LONG_SECS)
+    assert has_room.wait(LONG_SECS)
+    writer.submit(3, writes[2])
+    writes[1].may_end.set()
+    writes[2].may_end.set()
+    writer.close()
+    assert log == [1, 2, 3]
+
+
+@pytest.mark.parametrize("call", ["make_room", "close"])
+def test_an_error_is_raised_once_in_the_training_thread_and_writes_go_on(call):
+    log, writer = [], CheckpointWriter()
+    bad = Write(log, 1, error=OSError("the disk"))
+    bad.may_end.set()
+    writer.submit(1, bad)
+    writer.wait()
+    assert str(writer.error) == "the disk"
+    with pytest.raises(OSError, match="the disk"):
+        writer.make_room(may_drop=True) if call == "make_room" else writer.close()
+    assert writer.error is None
+    good = Write(log, 2)
+    good.may_end.set()
+    writer.submit(2, good)
+    writer.close()
+    assert (log, writer.last_step) == ([2], 2)
+
+
+def test_the_first_of_two_errors_is_the_one_that_is_raised():
+    log, writer = [], CheckpointWriter()
+    writes = [Write(log, step, error=OSError(f"step {step}")) for step in (1, 2)]
+    for step, write in enumerate(writes, 1):
+        writer.submit(step, write)
+    for write in writes:
+        write.may_end.set()
+    with pytest.raises(OSError, match="step 1"):
+        writer.close()
+    writer.close()
+
+
+def test_no_thread_is_left_when_nothing_is_to_be_done():
+    writer, log = CheckpointWriter(), []
+    for step in range(50):
+        write = Write(log, step)
+        write.may_end.set()
+        writer.make_room(may_drop=False)
+        writer.submit(step, write)
+    writer.close()
+    assert log == list(range(50))
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint writer":
+            thread.join(LONG_SECS)  # its last line is after what `close` waits for
+            assert not thread.is_alive()
+
+
+def test_what_was_written_is_let_go_of():
+    class Values:
+        pass
+
+    import weakref
+
+    values = Values()
+    seen = weakref.ref(values)
+    writer = CheckpointWriter()
+    writer.submit(1, lambda values=values: None)
+    del values
+    writer.close()
+    assert seen() is None
