@@ -170,8 +170,8 @@ def _name(hook):
 
 
 def _deadline(hook):
-    if _name(hook) not in _SAVERS or hook._timer._every_secs is None:
+    timer: Any = getattr(hook, "_timer", None)
+    if _name(hook) not in _SAVERS or getattr(timer, "_every_secs", None) is None:
         return math.inf
-    timer = hook._timer
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs
