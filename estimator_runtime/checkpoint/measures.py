@@ -34,15 +34,16 @@ class Measures:
 
     def tell(self, summary_writer):
         """Write them to the log, and as scalars to an event file."""
-        since = "" if self.interval_secs is None else f", {self.interval_secs:.1f} s "
+        texts = [f"training waited {self.blocked_secs:.4f} s"]
+        if self.write_secs:
+            texts.append(f"the background wrote for {self.write_secs:.4f} s")
+        if self.interval_secs is not None:
+            texts.append(f"{self.interval_secs:.1f} s after the one before")
         _logger.info(
-            "Checkpoint of step %d: training waited %.4f s, the disk took %.4f s for "
-            "%d bytes%s",
+            "Checkpoint of step %d, %d bytes: %s",
             self.step,
-            self.blocked_secs,
-            self.write_secs,
             self.bytes,
-            f"{since}after the one before." if since else ".",
+            ", ".join(texts),
         )
         scalars = {
             "checkpoint/blocked_secs": self.blocked_secs,

@@ -78,9 +78,11 @@ class Series:
                 commit.move_in(folder, prefix)
                 gone = self._record(prefix, folder)
             except (OSError, tf.errors.OpError) as error:
-                message = self._message(prefix, error, needed_bytes + len(meta or b""))
                 self._give_up(prefix, folder, has_names)
-                raise CheckpointError(message) from error
+                needed_bytes += len(meta or b"")
+                raise CheckpointError(
+                    self._message(prefix, error, needed_bytes)
+                ) from error
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)

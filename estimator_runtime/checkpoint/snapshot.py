@@ -109,7 +109,8 @@ def _bytes(array):
 def _saved(session, saver):
     """Give what is saved, unless there is more to it than values."""
     if type(saver) is not tf1.train.Saver or "save" in vars(saver):
-        raise CannotSnapshot(f"their saver is of the program's own {type(saver)}")
+        name = type(saver).__name__
+        raise CannotSnapshot(f"their saver is the program's own, {name!r}")
     if type(saver._builder) not in _BUILDERS:
         raise CannotSnapshot("their saver has a builder of the program's own")
     if saver._write_version != tf1.train.SaverDef.V2:

@@ -167,7 +167,7 @@ def test_texts_scalars_and_all_types_come_as_the_arrays_that_they_are():
     ("make_saver", "reason"),
     [
         (lambda: train.Saver(write_version=train.SaverDef.V1), "of TensorFlow 0.x"),
-        (lambda: type("Mine", (train.Saver,), {})(), "of the program's own"),
+        (lambda: type("Mine", (train.Saver,), {})(), "is the program's own, 'Mine'"),
         (lambda: train.Saver(builder=type("Mine", (BulkSaverBuilder,), {})()),
          "a builder of the program's own"),
         (lambda: train.Saver([], allow_empty=True), "nothing to save"),
