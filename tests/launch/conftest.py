@@ -11,7 +11,9 @@ import uuid
 import pytest
 
 _MARKER = "ESTIMATOR_RUNTIME_TEST"
-_GONE_WITHIN_SECS = 5.0
+# Killed processes go when the disk and the other tests let them: this is about those
+# that would stay.
+_GONE_WITHIN_SECS = 30.0
 
 
 class Launch:
@@ -87,7 +89,7 @@ def processes_of(marker):
 
 
 def wait_until_gone(marker):
-    """Give the pids that are still there after a few seconds."""
+    """Give the pids that are still there after a while."""
     deadline = time.monotonic() + _GONE_WITHIN_SECS
     while True:
         left = processes_of(marker)

@@ -185,7 +185,7 @@ def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
     assert len(job.children()) == 5  # the parent, two tasks, and what each started
     job.process.kill()
     assert job.end() == -signal.SIGKILL
-    # The rest is the fixture's: all gone, within seconds.
+    # The rest is the fixture's: all gone.
 
 
 def test_what_a_task_started_ends_with_the_task(run):
