@@ -33,7 +33,7 @@ def measure(quick, announce):
     window = Window(warm_up=201, steps=8000, warm_up_calls=40)
     rounds = _ROUNDS
     if quick:
-        window, rounds = Window(warm_up=10, steps=20), 1
+        window, rounds = Window(warm_up=11, steps=20), 1
     ways = {}
     for name, (train, steps_per_run) in _WAYS.items():
         for every in (EVERY, None):

@@ -42,7 +42,7 @@ def measure(quick, announce):
     for name, model in MODELS.items():
         announce(f"{name}: {model.title}")
         if quick:
-            window, rounds = Window(warm_up=10, steps=20), 1
+            window, rounds = Window(warm_up=11, steps=20), 1
         else:
             window, rounds = _window(name), _ROUNDS
         ways = _contenders(model, window)

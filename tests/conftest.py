@@ -1,6 +1,9 @@
 """What all tests share. TensorFlow is not imported here: some tests are about that."""
 
 import json
+import pathlib
+import random
+import socket
 
 import pytest
 
@@ -27,3 +30,29 @@ def set_tf_config(monkeypatch):
         monkeypatch.setenv("TF_CONFIG", text)
 
     return set_tf_config
+
+
+@pytest.fixture
+def free_addresses():
+    """Give a function that gives so many addresses of 127.0.0.1 that nobody uses.
+
+    A port that the kernel chooses may be anyone's outgoing connection by the time the
+    task that was to listen there has started: these are below the range it chooses
+    from.
+    """
+    taken_from = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    lowest = int(taken_from.split()[0])
+    ports = iter(random.sample(range(lowest // 3, lowest), 500))
+
+    def free_addresses(count):
+        found = []
+        while len(found) < count:
+            port = next(ports)
+            try:
+                socket.create_server(("", port)).close()
+            except OSError:
+                continue
+            found.append(f"127.0.0.1:{port}")
+        return found
+
+    return free_addresses

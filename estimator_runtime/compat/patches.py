@@ -75,6 +75,12 @@ PATCHES = (
         apply=_late("strategies:skip_health_checks_of_evaluators"),
     ),
     Patch(
+        name="evaluator outside the cluster",
+        reason="a multi-worker strategy looks for its evaluator in the cluster",
+        after="tensorflow",
+        apply=_late("strategies:let_evaluators_be_alone"),
+    ),
+    Patch(
         name="ps of a multi-worker strategy",
         reason="a ps that has nothing to do fails for ever, and its job with it",
         after="tensorflow",

@@ -82,3 +82,23 @@ def refuse_parameter_servers(_module):
         return original(self, cluster_resolver)
 
     extended._initialize_multi_worker = initialize_multi_worker
+
+
+def let_evaluators_be_alone(_module):
+    """Let a MultiWorkerMirroredStrategy be made in an evaluator outside the cluster.
+
+    `multi_worker_util.validate_cluster_spec` lets the cluster leave its evaluator out,
+    as an Estimator's usually does, but the strategy then looks for it there. An
+    evaluator works by itself: its strategy is that of one machine.
+    """
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    original = extended._initialize_multi_worker
+
+    @functools.wraps(original)
+    def initialize_multi_worker(self, cluster_resolver):
+        listed = cluster_resolver.cluster_spec().as_dict()
+        if cluster_resolver.task_type == "evaluator" and "evaluator" not in listed:
+            return self._initialize_local(cluster_resolver)
+        return original(self, cluster_resolver)
+
+    extended._initialize_multi_worker = initialize_multi_worker

@@ -1,27 +1,23 @@
-"""Watches the tasks of a job: restarts, verdict, and an end in order.
+"""Watches the tasks of a job: what failed, the verdict, and an end in order.
 
 It knows tasks, not how they are started: see `task.Tasks`. It decides by the events in
 its queue, and by the time.
 """
 
 import dataclasses
-import os
 import queue
 import time
 
-from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.heartbeats import Heartbeats
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.restarts import Budget
 from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.starts import Starts
 from estimator_runtime.launch.status import Status
 from estimator_runtime.launch.task import Ended, Lost, Output, Reported
 from estimator_runtime.launch.watch import Watch
 from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
-from estimator_runtime.waits import LOCAL_WAITS
 
 _TICK_SECS = 0.2
 
@@ -38,23 +34,14 @@ class Supervisor:
         self._events: queue.Queue = queue.Queue()
         self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
         self._trainers = [self._watches[task] for task in job.trainers]
-        if job.is_gang:
-            gang = Budget(job.max_restarts)
-            for watch in self._trainers:
-                watch.budget = gang
         everyone = list(self._watches.values())
+        self._starts = Starts(job, tasks, everyone)
         self._record = Record([watch.log for watch in everyone], job.log_dir)
         self._shutdown = Shutdown(tasks, everyone, self._trainers, job.grace_secs)
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, console, self._shutdown
         )
         self._status = Status(everyone, self._record)
-        self._cluster = Cluster()
-        # Those of the user win.
-        self._waits = {
-            name: job.env.get(name, os.environ.get(name, value))
-            for name, value in LOCAL_WAITS.items()
-        }
         self._cancelled: tuple[int, str] | None = None  # set by another thread
         self._ending: Outcome | None = None  # once it is decided
         self._release_by: float | None = None
@@ -80,8 +67,7 @@ class Supervisor:
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
             if self._ending is None:
-                self._place()
-                self._start(*self._watches.values())
+                self._starts.first(self._clock())
                 self.state = "running"
             while not self._is_over():
                 self._step()
@@ -149,42 +135,9 @@ class Supervisor:
             return
         self._heartbeats.check(self._running(), now)
         self._console.status(self._status.line(now))
-        for watch in self._watches.values():
-            if watch.restart_at is not None and now >= watch.restart_at:
-                self._restart(watch)
+        self._starts.due(now)
 
-    # Starts and restarts.
-
-    def _place(self):
-        addressed = [
-            task
-            for task in self._job.tasks
-            # Multi-worker strategies look for their evaluator in the cluster.
-            if task.type != TaskType.EVALUATOR or self._job.is_gang
-        ]
-        self._cluster = self._tasks.place(tuple(addressed))
-
-    def _start(self, *watches):
-        for watch in watches:
-            task = watch.task
-            config = TFConfig(
-                cluster=self._cluster, task_type=task.type, task_index=task.index
-            )
-            run = watch.start(self._clock())
-            self._tasks.start(run, {**self._waits, "TF_CONFIG": config.to_json()})
-
-    def _restart(self, watch):
-        gang = self._gang(watch)
-        if len(gang) == 1:
-            self._start(watch)
-        elif not any(each.is_running for each in gang):  # those have been killed
-            self._place()
-            self._start(*gang)
-
-    def _gang(self, watch):
-        """Give those that fail together with a task."""
-        is_in_gang = self._job.is_gang and watch in self._trainers
-        return self._trainers if is_in_gang else [watch]
+    # Failures.
 
     def _handle_end(self, watch, status):
         watch.end(status)
@@ -206,9 +159,9 @@ class Supervisor:
         if refusal:
             self._fail(watch, refusal)
             return
-        delay = watch.budget.spend()
+        delay = self._starts.plan(watch, self._clock())
         self._record.restarts += 1
-        gang = self._gang(watch)
+        gang = self._starts.gang(watch)
         whom = "it" if len(gang) == 1 else "all trainers"
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
@@ -216,7 +169,6 @@ class Supervisor:
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
         for each in gang:
-            each.restart_at = self._clock() + delay
             if each.is_running:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
@@ -247,7 +199,7 @@ class Supervisor:
         # Only a leader that is not held up by the failure can save anything.
         politely = (
             self._trainers[0].is_running
-            and len(self._gang(watch)) == 1
+            and len(self._starts.gang(watch)) == 1
             and watch.task.type != TaskType.PS
         )
         self._stop(self._record.outcome(1, reason, watch), politely)

@@ -82,6 +82,16 @@ def every_step_hooks(hooks):
     )
 
 
+def is_known(hook):
+    """Tell whether it is known what a hook does at a step."""
+    return _kind(hook) is not None
+
+
+def is_passive(hook):
+    """Tell whether a hook does nothing at a step, such as one that only initializes."""
+    return _kind(hook) is _BY_CLASS[_PASSIVE]
+
+
 def _until_due(hook, global_step, loss):
     kind = _kind(hook)
     if kind is not None:
@@ -131,8 +141,10 @@ def _skip_to_next_step(hook, steps):
 
 
 def _skip_reads(hook, steps):
-    if hook._last_global_step is not None:
-        hook._last_global_step += steps
+    # What a step fetches may be from before it adds 1, or from after. One less than the
+    # most that it can be: to the hook, an equal one is a step that did not count.
+    if hook._last_global_step is not None and steps:
+        hook._last_global_step += steps - 1
 
 
 def _skip_iterations(hook, steps):

@@ -7,9 +7,13 @@ from tensorflow.python.distribute import values as distributed
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.training import training_util
 
+from estimator_runtime.loop import kernels
+from estimator_runtime.loop.part import READERS
 from estimator_runtime.loop.plan import Plan
 
 _VALUE = "value"
+# How the types of ops begin that change a variable.
+_WRITERS = ("Assign", "Resource")
 
 
 class GlobalStep:
@@ -52,8 +56,7 @@ def adds_one(step, variable):
     # Not a reference variable, nor a strategy's, which has one for each device.
     if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
         return False
-    handle = variable.handle
-    writers = [op for op in handle.consumers() if op.type.startswith("Assign")]
+    writers = [op for op in variable.handle.consumers() if _may_write(op)]
     adding = [op for op in writers if op.name in step.ops]
     others = [op for op in writers if op not in (*adding, variable.initializer)]
     return (
@@ -64,7 +67,19 @@ def adds_one(step, variable):
     )
 
 
+def _may_write(op):
+    """Tell whether an op that takes a variable may change it, itself or in a call."""
+    if op.type in READERS:
+        return False
+    functions = kernels.called_functions(op.graph, [op]).values()
+    # Which of its arguments a function changes is not looked at.
+    called = {node.op for f in functions for node in f.node_def} - set(READERS)
+    return not functions or any(kind.startswith(_WRITERS) for kind in called)
+
+
 def _restores(op):
+    if not op.type.startswith("Assign"):
+        return False
     source = op.inputs[1].op
     while source.type == "Identity":
         source = source.inputs[0].op

@@ -39,17 +39,22 @@ def have_own_state(graph):
     return any(f.attr["_noinline"].b for f in functions.values())
 
 
-def called_functions(graph):
-    """Give the functions that a step of `graph` may call, name to FunctionDef.
+def called_functions(graph, operations=None):
+    """Give the functions that ops of `graph` may call, name to FunctionDef.
 
     Those that datasets call are not among them: they have threads of their own, and
     their kernels belong to the iterator.
+
+    Args:
+        graph: The graph.
+        operations: The ops; None for all of the graph.
     """
+    operations = graph.get_operations() if operations is None else operations
     library = graph._functions
     found: dict = {}
-    pending = set(library) & {op.type for op in graph.get_operations()}
+    pending = set(library) & {op.type for op in operations}
     calling = {}  # type of ops to whether they name functions
-    for op in graph.get_operations():
+    for op in operations:
         if op.type not in calling:
             calling[op.type] = any("func" in attr.type for attr in op.op_def.attr)
         if calling[op.type]:

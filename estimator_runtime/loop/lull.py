@@ -8,7 +8,7 @@ the program has changed the global step, or a checkpoint's time has come, they a
 called for that step as for any other.
 
 Any other hook among them, a subclass or a timer of the program's own included, has to
-see every step; then so do all.
+see every step; then so do all. But one that only initializes has nothing to see.
 """
 
 import math
@@ -152,9 +152,11 @@ class Lull:
 
 
 def _can_wait(hook):
-    name = _name(hook)
-    if name not in _WAITING or not vars(hook).keys().isdisjoint(cadence.METHODS):
+    if not cadence.is_known(hook):
         return False
+    name = _name(hook)
+    if name not in _WAITING:
+        return cadence.is_passive(hook)
     if name == _NAN:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
@@ -168,8 +170,8 @@ def _name(hook):
 
 
 def _deadline(hook):
-    timer: Any = getattr(hook, "_timer", None)
-    if getattr(timer, "_every_secs", None) is None:
+    if _name(hook) not in _SAVERS or hook._timer._every_secs is None:
         return math.inf
+    timer = hook._timer
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs

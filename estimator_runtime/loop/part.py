@@ -22,7 +22,7 @@ _UNFUSABLE = {
 
 _OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 # What takes a resource and leaves it as it is.
-_READERS = (
+READERS = (
     "ReadVariableOp",
     "ResourceGather",
     "ResourceGatherNd",
@@ -89,7 +89,7 @@ class Part:
             name
             for name, handle in self.handles.items()
             if any(
-                op.name in self.ops and op.type not in _READERS
+                op.name in self.ops and op.type not in READERS
                 for op in handle.consumers()
             )
         }

@@ -8,9 +8,15 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
+import estimator_runtime
 from benchmarks import contenders
 from benchmarks.contenders import Stopwatch, Window
+from benchmarks.harness import Stamp
+from benchmarks.models import SIMPLE_MODELS
+
+estimator_runtime.install()
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _ALL = [
@@ -143,19 +149,15 @@ def test_stock_is_the_session_of_tensorflow_and_ours_that_of_the_runtime():
 
 
 @pytest.mark.parametrize("steps_per_run", [1, 3, 100])
-def test_the_stopwatch_stamps_two_steps_however_many_run_at_once(steps_per_run):
-    stopwatch, trained, stamped = Stopwatch(Window(warm_up=4, steps=5)), 0, []
-    while trained < 20:
-        if steps_per_run > 1:  # what the runtime asks before each run of steps
-            due = stopwatch.steps_until_due(trained)
-            steps = min(due or steps_per_run, steps_per_run)
-        else:
-            steps = 1
-        stamps = len(stopwatch.stamps)
-        stopwatch.before_run(None)
-        stamped += [trained] * (len(stopwatch.stamps) - stamps)
-        trained += steps
-    assert stamped == [4, 9]
+def test_the_stopwatch_stamps_two_steps_however_many_run_at_once(
+    steps_per_run, tmp_path, monkeypatch
+):
+    stopwatch, model = Stopwatch(Window(warm_up=5, steps=8)), SIMPLE_MODELS["linear"]
+    # It has counted the steps before the one that it is called after.
+    monkeypatch.setattr(Stamp, "now", lambda: stopwatch.hook._iter_count + 1)
+    config = tf.estimator.RunConfig(tmp_path, steps_per_run=steps_per_run)
+    model.estimator(config).train(model.input_fn, steps=20, hooks=[stopwatch.hook])
+    assert stopwatch.stamps == [5, 13]
 
 
 def test_fused_steps_are_measured_after_enough_calls_that_end_on_hooks_steps():

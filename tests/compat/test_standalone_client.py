@@ -1,7 +1,6 @@
 """One client trains through the servers of other processes (a "remote cluster")."""
 
 import os
-import socket
 import subprocess
 import sys
 
@@ -73,10 +72,10 @@ else:
     # (1 - 0.2) ** 20 from the goal, squared.
     [("train, then evaluate", "20 0.0001"), ("train_and_evaluate", "20")],
 )
-def test_a_standalone_client_trains_in_the_sessions_of_a_server(tmp_path, what, output):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
+def test_a_standalone_client_trains_in_the_sessions_of_a_server(
+    tmp_path, free_addresses, what, output
+):
+    [address] = free_addresses(1)
     for name, text in (("server.py", SERVER), ("client.py", CLIENT)):
         (tmp_path / name).write_text(text)
     python = [sys.executable, "-W", "ignore"]

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -151,12 +150,11 @@ tf.estimator.train_and_evaluate(
 """
 
 
-def test_worker_0_leads_a_cluster_with_a_ps_and_does_not_wait_for_worker_1(tmp_path):
-    ps_port, *worker_ports = _free_ports(3)
-    cluster = {
-        "ps": [f"localhost:{ps_port}"],
-        "worker": [f"localhost:{port}" for port in worker_ports],
-    }
+def test_worker_0_leads_a_cluster_with_a_ps_and_does_not_wait_for_worker_1(
+    tmp_path, free_addresses
+):
+    ps, *workers = free_addresses(3)
+    cluster = {"ps": [ps], "worker": workers}
     with (
         _started(cluster, "ps", tmp_path) as ps,
         _started(cluster, "worker", tmp_path) as worker,
@@ -188,11 +186,3 @@ def _started(cluster, task_type, model_dir):
     finally:
         process.kill()
         process.communicate()
-
-
-def _free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [each.getsockname()[1] for each in sockets]

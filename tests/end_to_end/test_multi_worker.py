@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 
@@ -40,21 +39,10 @@ print("weight", estimator.get_variable_value("weight"))
 """
 
 
-def free_ports(count):
-    """Ports of 127.0.0.1 that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path):
+def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addresses):
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+    cluster = {"worker": free_addresses(2)}
     inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
     workers = []
     for index in range(2):

@@ -36,11 +36,11 @@ def _steps(job, task="chief"):
     return [int(n) for n in re.findall(rf"^{task} *\| step (\d+)$", job.text, re.M)]
 
 
-def _kill_at_step(job, task, step, number=signal.SIGKILL):
-    """Send a signal to a task once the chief has come to `step`; give the last step."""
-    job.wait_for(rf"^chief *\| step {step}\d*$")
-    pid = _pid(job, task)
-    os.kill(pid, number)
+def _kill_at_gate(job, task, others=("chief",), number=signal.SIGKILL):
+    """Send a signal to a task when all are at the gate of step 40; give the step."""
+    for each in {*others, task} - {"ps 0"}:
+        job.wait_for(rf"^{each} *\| step [4-9]\d$")
+    os.kill(_pid(job, task), number)
     return max(_steps(job))
 
 
@@ -75,50 +75,55 @@ def test_a_job_ends_by_itself_with_the_last_step_saved(
 
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
 def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
-    job = train(_PS, "--steps", "400", "--step_secs", "0.02", "--save_steps", "1000")
-    before = _kill_at_step(job, task, 5)
+    job = train(
+        _PS,
+        *("--steps", "200", "--save_steps", "1000"),
+        *("--gate", "40:rejoin", "--gate", "100:end"),
+    )
+    before = _kill_at_gate(job, task, ("chief", "worker 0"))
     job.wait_for(rf"^launcher +\| {task} was killed by SIGKILL: restarting it now")
+    (tmp_path / "rejoin").touch()
+    job.wait_for(rf"^{task} *\| step 1\d\d$")
+    (tmp_path / "end").touch()
     assert job.end(90) == 0, job.text
     steps = _steps(job)
     assert steps == sorted(steps), "the global step fell"
     assert max(_steps(job, task)) > before
-    assert _saved_step(tmp_path) >= 400
+    assert _saved_step(tmp_path) >= 200
     if task == "chief":
         assert "the parameter servers are alive at step" in job.text
 
 
 def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_path):
-    job = train(_PS, "--steps", "300", "--step_secs", "0.02", "--save_steps", "20")
-    before = _kill_at_step(job, "ps 0", 1)
+    job = train(_PS, "--steps", "100", "--save_steps", "20", "--gate", "40:go_on")
+    before = _kill_at_gate(job, "ps 0", ("chief", "worker 0"))
+    (tmp_path / "go_on").touch()
     assert job.end(90) == 0, job.text
     assert "ps 0 was killed by SIGKILL: restarting it now (1 of 3)" in job.text
-    assert _saved_step(tmp_path) >= 300
+    assert _saved_step(tmp_path) >= 100
     steps = _steps(job)
     falls = [(a, b) for a, b in itertools.pairwise(steps) if b < a]
     # Two trainers may each be a step beyond the interval when it is saved.
-    assert all(b > a - 2 * 20 - 2 for a, b in falls) and before < 300
+    assert all(b > a - 2 * 20 - 2 for a, b in falls) and before < 100
 
 
 def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path):
-    job = train(
-        _MWMS,
-        *("--strategy", "mwms", "--steps", "150", "--step_secs", "0.02"),
-    )
-    _kill_at_step(job, "worker 0", 3)
+    job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
+    _kill_at_gate(job, "worker 0")
     job.wait_for(
         r"^launcher +\| worker 0 was killed by SIGKILL: restarting all trainers now"
     )
+    (tmp_path / "go_on").touch()
     assert job.end(90) == 0, job.text
-    assert _saved_step(tmp_path) == 150
+    assert _saved_step(tmp_path) == 100
     assert "(2 of 3)" not in job.text
 
 
 @pytest.mark.parametrize("task", ["chief", "ps 0"])
 def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path, task):
-    options = (*_PS, "--max-restarts", "0")
-    job = train(options, "--steps", "100000", "--step_secs", "0.02")
-    job.wait_for(r"^chief *\| step 4\d$")
-    _kill_at_step(job, task, 4)
+    job = train((*_PS, "--max-restarts", "0"), "--gate", "40:go_on")
+    _kill_at_gate(job, task)
+    (tmp_path / "go_on").touch()
     assert job.end(60) == 1
     saved = tf.train.latest_checkpoint(str(tmp_path / "model"))
     assert job.text[job.text.index("estimator-runtime: ") :].startswith(
@@ -130,14 +135,14 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
 
 
 def test_a_stopped_worker_is_named_then_killed_and_restarted(train, tmp_path):
-    options = (*_PS, "--heartbeat-timeout", "6")
-    job = train(options, "--steps", "700", "--step_secs", "0.02")
-    _kill_at_step(job, "worker 0", 5, signal.SIGSTOP)
+    job = train((*_PS, "--heartbeat-timeout", "6"), "--gate", "40:go_on")
+    _kill_at_gate(job, "worker 0", number=signal.SIGSTOP)
     job.wait_for(r"^launcher +\| worker 0 has given no sign of life for \d+ s \(is it")
     job.wait_for(r"^launcher +\| worker 0 gave no sign of life for \d+ s: killing it$")
     assert _pid(job, "worker 0", life=1)
+    (tmp_path / "go_on").touch()
     assert job.end(90) == 0, job.text
-    assert _saved_step(tmp_path) >= 700
+    assert _saved_step(tmp_path) >= 100
 
 
 def test_a_loss_that_is_nan_ends_the_job_without_a_restart(train, tmp_path):

@@ -16,14 +16,6 @@ import tensorflow as tf
 _PROGRAM = str(Path(__file__).parent / "programs" / "train.py")
 
 
-def _free_addresses(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
-
-
 class _Task:
     """A process with a TF_CONFIG."""
 
@@ -57,6 +49,17 @@ class _Task:
     def steps(self):
         return [int(step) for step in re.findall(r"^step (\d+)$", self.text, re.M)]
 
+    def wait_until_it_listens(self, address):
+        host, port = address.split(":")
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return socket.create_connection((host, int(port)), timeout=5).close()
+            except OSError:
+                assert self.process.poll() is None, self.text
+                assert time.monotonic() < deadline, self.text
+                time.sleep(0.1)
+
     def wait_for_step(self, step):
         deadline = time.monotonic() + 60
         while max(self.steps, default=-1) < step:
@@ -86,21 +89,29 @@ def start(tmp_path):
         task.process.wait()
 
 
-def _cluster(*task_types):
-    addresses = _free_addresses(len(task_types))
-    return {name: [a] for name, a in zip(task_types, addresses, strict=True)}
+@pytest.fixture
+def cluster_of(free_addresses):
+    """Give a function that gives a cluster with one task of each type."""
+
+    def cluster_of(*task_types):
+        addresses = free_addresses(len(task_types))
+        return {name: [a] for name, a in zip(task_types, addresses, strict=True)}
+
+    return cluster_of
 
 
 @pytest.mark.parametrize(
     "arguments", [["--strategy", "ps"], ["--steps", "5000", "--stop_at", "60"]]
 )
-def test_a_ps_and_an_evaluator_end_when_their_training_has(start, tmp_path, arguments):
+def test_a_ps_and_an_evaluator_end_when_their_training_has(
+    start, cluster_of, tmp_path, arguments
+):
     # The note of an earlier training in the same folder is not the end of this one.
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "training_finished.json").write_text(
         '{"step": 5, "id": "of an earlier training", "job": null}'
     )
-    cluster = _cluster("chief", "worker", "ps")
+    cluster = cluster_of("chief", "worker", "ps")
     types = ("ps", "evaluator", "worker", "chief")
     tasks = [start(cluster, task_type, *arguments) for task_type in types]
     assert [task.end() for task in tasks] == [0, 0, 0, 0], [t.text for t in tasks]
@@ -109,21 +120,35 @@ def test_a_ps_and_an_evaluator_end_when_their_training_has(start, tmp_path, argu
     assert reader.get_tensor("global_step") >= 60
 
 
-def test_a_chief_that_comes_back_adopts_the_live_ps(start, tmp_path):
-    cluster = _cluster("chief", "ps")
-    arguments = ("--steps", "300", "--step_secs", "0.01", "--save_steps", "10000")
+def test_an_evaluator_outside_the_cluster_of_a_mirrored_strategy_works(
+    start, cluster_of, tmp_path
+):
+    cluster = cluster_of("chief", "worker")
+    types = ("evaluator", "worker", "chief")
+    tasks = [start(cluster, each, "--strategy", "mwms") for each in types]
+    assert [task.end() for task in tasks] == [0, 0, 0], [t.text for t in tasks]
+    assert list(tmp_path.glob("model/eval/events.*"))
+    assert list(tmp_path.glob("model/export/last/*/saved_model.pb"))
+
+
+def test_a_chief_that_comes_back_adopts_the_live_ps(start, cluster_of, tmp_path):
+    cluster = cluster_of("chief", "ps")
+    arguments = ("--save_steps", "10000", "--gate", "40:go_on")
     ps = start(cluster, "ps", *arguments)
     first = start(cluster, "chief", *arguments)
     first.wait_for_step(40)
     first.process.send_signal(signal.SIGKILL)
     first.end()
+    (tmp_path / "go_on").touch()
     second = start(cluster, "chief", *arguments)
     assert (second.end(), ps.end()) == (0, 0), second.text
     assert min(second.steps) > max(first.steps) - 1
 
 
-def test_a_chief_that_comes_back_after_a_nan_restores_its_last_good_checkpoint(start):
-    cluster = _cluster("chief", "ps")
+def test_a_chief_that_comes_back_after_a_nan_restores_its_last_good_checkpoint(
+    start, cluster_of
+):
+    cluster = cluster_of("chief", "ps")
     ps = start(cluster, "ps")
     first = start(cluster, "chief", "--nan_at", "50")
     assert first.end() == 1
@@ -135,17 +160,15 @@ def test_a_chief_that_comes_back_after_a_nan_restores_its_last_good_checkpoint(s
 
 
 def test_a_second_job_on_the_ps_of_a_live_one_is_refused_and_the_other_goes_on(
-    start, tmp_path
+    start, cluster_of, tmp_path
 ):
-    cluster = _cluster("chief", "ps")
-    # Long enough for the other to come up while it runs, also on a busy machine.
-    arguments = ("--steps", "600", "--step_secs", "0.03", "--save_steps", "600")
+    cluster = cluster_of("chief", "ps")
+    arguments = ("--gate", "20:go_on")
     ps = start(cluster, "ps", *arguments)
     first = start(cluster, "chief", *arguments)
     first.wait_for_step(20)
-    [address] = _free_addresses(1)
     other = start(
-        {"chief": [address], "ps": cluster["ps"]}, "chief", "--model_dir", "other"
+        {**cluster_of("chief"), "ps": cluster["ps"]}, "chief", "--model_dir", "other"
     )
     assert other.end() == 1
     assert (
@@ -153,12 +176,13 @@ def test_a_second_job_on_the_ps_of_a_live_one_is_refused_and_the_other_goes_on(
         f"'{cluster['chief'][0]}' with the model_dir '{tmp_path}/model'; start parameter "
         "servers of your own, or end that training first\n"
     ) in other.text
-    assert (first.end(timeout_secs=120), ps.end()) == (0, 0), first.text
+    (tmp_path / "go_on").touch()
+    assert (first.end(), ps.end()) == (0, 0), first.text
     assert first.steps == sorted(first.steps)
 
 
-def test_a_ps_that_never_comes_is_named_at_the_deadline(start):
-    cluster = _cluster("chief", "worker", "ps")
+def test_a_ps_that_never_comes_is_named_at_the_deadline(start, cluster_of):
+    cluster = cluster_of("chief", "worker", "ps")
     task = start(cluster, "chief", "--timeout_secs", "3")
     assert task.end() == 1
     assert task.text.splitlines()[-1].endswith(
@@ -168,9 +192,9 @@ def test_a_ps_that_never_comes_is_named_at_the_deadline(start):
     )
 
 
-def test_a_chief_that_never_comes_is_named_at_the_deadline(start):
-    cluster = _cluster("chief", "worker", "ps")
-    start(cluster, "ps")
+def test_a_chief_that_never_comes_is_named_at_the_deadline(start, cluster_of):
+    cluster = cluster_of("chief", "worker", "ps")
+    start(cluster, "ps").wait_until_it_listens(*cluster["ps"])
     worker = start(cluster, "worker", "--timeout_secs", "4")
     assert worker.end() == 1
     assert worker.text.splitlines()[-1].endswith(
@@ -179,8 +203,8 @@ def test_a_chief_that_never_comes_is_named_at_the_deadline(start):
     )
 
 
-def test_a_ps_without_any_trainer_gives_up_at_the_deadline(start):
-    ps = start(_cluster("chief", "ps"), "ps", "--timeout_secs", "2")
+def test_a_ps_without_any_trainer_gives_up_at_the_deadline(start, cluster_of):
+    ps = start(cluster_of("chief", "ps"), "ps", "--timeout_secs", "2")
     assert ps.end() == 1
     assert ps.text.splitlines()[-1].endswith(
         "none of chief 0 has been there for 2 s (session_creation_timeout_secs), and "
@@ -188,11 +212,11 @@ def test_a_ps_without_any_trainer_gives_up_at_the_deadline(start):
     )
 
 
-def test_a_port_in_use_is_named(start):
+def test_a_port_in_use_is_named(start, cluster_of):
     with socket.create_server(("", 0)) as taken:
         cluster = {
             "chief": [f"127.0.0.1:{taken.getsockname()[1]}"],
-            "ps": _free_addresses(1),
+            **cluster_of("ps"),
         }
         chief = start(cluster, "chief")
         assert chief.end() == 1

@@ -15,6 +15,7 @@ import estimator_runtime as er
 from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.monitored import LoopSession
 
+er.install()
 tf1 = tf.compat.v1
 train = tf1.train
 
@@ -83,6 +84,24 @@ def test_the_runtimes_own_saver_is_called_where_it_is_due(calls, tmp_path, inter
     assert calls["CheckpointHook"] == (5 if "save_checkpoint_steps" in interval else 3)
 
 
+def test_an_estimator_calls_the_hooks_that_it_has_by_default_only_when_due(
+    calls, tmp_path
+):
+    def model_fn(features, labels, mode):
+        loss = tf.reduce_mean(tf1.layers.dense(features, 1) ** 2)
+        step = train.get_global_step()
+        train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    estimator.train(
+        lambda: tf.data.Dataset.from_tensors(tf.ones([2, 2])).repeat(), max_steps=250
+    )
+    # The first two, those due (101, 201, 250), and one after each; and a few more where
+    # what a step fetched of the global step was from after it.
+    assert 7 <= calls["NanTensorHook"] <= 20
+
+
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])
 def test_training_stops_at_its_last_step(monitored, last):
     step = step_op()
@@ -99,6 +118,48 @@ def test_hooks_see_that_the_program_has_changed_the_global_step(monitored):
         for _ in range(20):
             raw.run(step)
         assert steps_until_stop(session, step) == 20
+
+
+def test_a_global_step_that_a_branch_changes_too_is_looked_at_every_step(
+    monitored, info, tmp_path
+):
+    train.get_or_create_global_step()
+    global_step = train.get_global_step()
+    with tf.control_dependencies([global_step._graph_element]):
+        one = global_step.assign_add(1)
+    with tf.control_dependencies([one]):
+        now = global_step.read_value()
+    step = tf.cond(
+        tf.equal(now, 37),
+        lambda: tf.identity(global_step.assign_add(20)),
+        lambda: tf.identity(now),
+    ).op
+    hooks = [
+        train.CheckpointSaverHook(str(tmp_path / "model"), save_steps=40),
+        train.StopAtStepHook(last_step=100),
+    ]
+    with monitored(hooks=hooks) as session:
+        assert steps_until_stop(session, step) == 80
+    saved = [line.split()[3] for line in info.messages if line.startswith("Saving")]
+    assert saved == ["0", "57", "97", "100"]
+
+
+def test_a_hook_whose_class_the_program_has_patched_is_called_at_every_step(
+    monitored, monkeypatch
+):
+    seen = []
+    original = train.NanTensorHook.after_run
+
+    def after_run(self, run_context, run_values):
+        seen.append(run_values.results)
+        original(self, run_context, run_values)
+
+    monkeypatch.setattr(train.NanTensorHook, "after_run", after_run)
+    step = step_op()
+    hooks = [train.NanTensorHook(tf.constant(1.0)), train.StopAtStepHook(last_step=30)]
+    with monitored(hooks=hooks) as session:
+        steps_until_stop(session, step)
+    assert seen == [1.0] * 30
 
 
 @pytest.mark.parametrize("bad", [2, 3, 4, 20])

@@ -11,6 +11,7 @@ parser.add_argument("--model_dir", default="model")
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--save_steps", type=int, default=20)
 parser.add_argument("--step_secs", type=float, default=0.0)
+parser.add_argument("--gate", action="append", default=[], metavar="STEP:FILE")
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
 parser.add_argument("--timeout_secs", type=int, default=60)
 parser.add_argument("--nan_at", type=int)
@@ -41,6 +42,16 @@ def model_fn(features, labels, mode):
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
+def wait_at_gates(step):
+    """Let nobody go on from a gate's step until its file is there."""
+    for gate in args.gate:
+        at, file = gate.split(":")
+        deadline = time.monotonic() + 120
+        while step >= int(at) and not os.path.exists(file):
+            assert time.monotonic() < deadline, f"{file} was not made"
+            time.sleep(0.02)
+
+
 class Tell(tf.estimator.SessionRunHook):
     """Prints each step, which takes its time."""
 
@@ -51,6 +62,7 @@ class Tell(tf.estimator.SessionRunHook):
     def after_run(self, context, values):
         print("step", values.results, flush=True)
         time.sleep(args.step_secs)
+        wait_at_gates(values.results)
         if args.stop_at is not None and values.results >= args.stop_at:
             context.request_stop()
 

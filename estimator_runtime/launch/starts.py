@@ -1,0 +1,85 @@
+"""Starts the tasks of a job, and starts them again while their budget lasts."""
+
+import os
+
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.launch.restarts import Budget
+from estimator_runtime.role import TaskType
+from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.waits import LOCAL_WAITS
+
+
+class Starts:
+    """Starts tasks with a TF_CONFIG each; a gang is started again as a whole."""
+
+    def __init__(self, job, tasks, watches):
+        """Know the job and its tasks.
+
+        Args:
+            job: The `Job`.
+            tasks: The `Tasks` that can start them.
+            watches: The `Watch` of every task.
+        """
+        self._job, self._tasks, self._watches = job, tasks, watches
+        self._trainers = [watch for watch in watches if watch.task in job.trainers]
+        if job.is_gang:
+            shared = Budget(job.max_restarts)
+            for watch in self._trainers:
+                watch.budget = shared
+        self._cluster = Cluster()
+        # Those of the user win.
+        self._waits = {
+            name: job.env.get(name, os.environ.get(name, value))
+            for name, value in LOCAL_WAITS.items()
+        }
+
+    def first(self, now):
+        """Give every task its address, and start all."""
+        self._place()
+        self._start(self._watches, now)
+
+    def gang(self, watch):
+        """Give those that fail together with a task, itself among them."""
+        is_in_gang = self._job.is_gang and watch in self._trainers
+        return self._trainers if is_in_gang else [watch]
+
+    def plan(self, watch, now):
+        """Plan the restart of a task, and of its gang, for which there is budget.
+
+        Returns:
+            The seconds until then.
+        """
+        delay = watch.budget.spend()
+        for each in self.gang(watch):
+            each.restart_at = now + delay
+        return delay
+
+    def due(self, now):
+        """Start those again whose time has come."""
+        for watch in self._watches:
+            if watch.restart_at is None or now < watch.restart_at:
+                continue
+            gang = self.gang(watch)
+            if len(gang) == 1:
+                self._start(gang, now)
+            elif not any(each.is_running for each in gang):  # those have been killed
+                self._place()
+                self._start(gang, now)
+
+    def _place(self):
+        addressed = [
+            task
+            for task in self._job.tasks
+            # Multi-worker strategies look for their evaluator in the cluster.
+            if task.type != TaskType.EVALUATOR or self._job.is_gang
+        ]
+        self._cluster = self._tasks.place(tuple(addressed))
+
+    def _start(self, watches, now):
+        for watch in watches:
+            task = watch.task
+            config = TFConfig(
+                cluster=self._cluster, task_type=task.type, task_index=task.index
+            )
+            environ = {**self._waits, "TF_CONFIG": config.to_json()}
+            self._tasks.start(watch.start(now), environ)
