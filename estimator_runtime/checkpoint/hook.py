@@ -36,8 +36,9 @@ def asynchronous(hooks, creator):
         List of hooks, in the same order.
     """
     is_async = options.current().async_checkpoint
+    writer = CheckpointWriter()  # one for all: two may save to one folder
     return [
-        CheckpointHook(hook, creator, waits=not is_async)
+        CheckpointHook(hook, creator, writer, waits=not is_async)
         if _is_stock(hook) and (is_async or _follows_cost(hook))
         else hook
         for hook in hooks
@@ -72,6 +73,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         hook: The CheckpointSaverHook in whose place it is; it has its settings, its
             timer and its list of listeners, to which more may be added.
         creator: `VerifiedSessionCreator` that tells what it has restored.
+        writer: `CheckpointWriter` of the session.
         waits: Whether training waits for each checkpoint.
         clock: Gives seconds.
 
@@ -79,7 +81,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         measures: `Measures` of the newest checkpoint on the disk, or None.
     """
 
-    def __init__(self, hook, creator, waits=False, clock=time.monotonic):
+    def __init__(self, hook, creator, writer, waits=False, clock=time.monotonic):
         # Not the constructor of a hook that is there already: it logs that.
         self.__dict__.update(vars(hook))
         self._creator = creator
@@ -87,7 +89,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._clock = clock
         self._saved_at: float | None = None
         self.measures: Measures | None = None
-        self._writer = CheckpointWriter()
+        self._writer = writer
         self._restored: str | None = None
         self._target: Any = None  # where the checkpoints of this session go
         self._meta: bytes | None = None
@@ -125,7 +127,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
-        self._writer.make_room(may_drop=by_clock)
+        series_of_clock = self if by_clock else None
+        self._writer.make_room(instead_of=series_of_clock)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs
@@ -141,7 +144,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
-            self._write(session, step, waited_secs)
+            self._write(session, step, waited_secs, series_of_clock)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )
@@ -164,7 +167,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         prefix = series.prefix_of(saver, self._save_path, step)
         return os.path.abspath(prefix) == os.path.abspath(self._restored)
 
-    def _write(self, session, step, waited_secs):
+    def _write(self, session, step, waited_secs, series_of_clock):
         start = self._clock()
         since_secs = None if self._saved_at is None else start - self._saved_at
         self._saved_at = start
@@ -185,7 +188,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
             self._note(step, size, blocked_secs + waited, background, since_secs)
 
-        self._writer.submit(step, write_and_note)
+        self._writer.submit(step, write_and_note, series_of_clock)
         if waits:
             self._writer.close()
 

@@ -7,7 +7,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CheckpointWriter:
-    """Runs writes on one background thread, in the order submitted.
+    """Runs the writes of a session on one background thread, in the order submitted.
 
     At most one write waits behind the one under way. A write that fails is raised in
     the training thread, from the next `make_room` or from `close`. The thread ends
@@ -24,20 +24,20 @@ class CheckpointWriter:
         self._is_running = False
         self._error = None
 
-    def make_room(self, may_drop):
+    def make_room(self, instead_of=None):
         """Return as soon as a write can be submitted that need not wait for two.
 
         Args:
-            may_drop: Whether the write that waits may be dropped for it; else this
-                waits until that one is under way.
+            instead_of: The `series` of a write that is dropped if it waits; else this
+                waits until the one that waits is under way.
 
         Raises:
             Exception: What a write before has raised.
         """
         with self._changed:
             self._raise_error()
-            if self._waiting and may_drop:
-                step, _ = self._waiting
+            if self._waiting and instead_of and self._waiting[2] is instead_of:
+                step = self._waiting[0]
                 self._waiting = None
                 _logger.warning(
                     "The checkpoint of step %d is left out: the one before is still "
@@ -47,16 +47,17 @@ class CheckpointWriter:
             self._changed.wait_for(lambda: self._waiting is None)
             self._raise_error()
 
-    def submit(self, step, write):
+    def submit(self, step, write, series=None):
         """Run `write` on the background thread, after those submitted before.
 
         Args:
             step: The global step that it writes.
             write: Function without arguments.
+            series: What `make_room` knows it by, if it may be dropped.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is None)
-            self._waiting = step, write
+            self._waiting = step, write, series
             if not self._is_running:
                 self._is_running = True
                 # Not a daemon: what was submitted is written, however training ends.
@@ -94,7 +95,7 @@ class CheckpointWriter:
                     self._is_running = False
                     self._changed.notify_all()
                     return
-                step, write = self._waiting
+                step, write, _ = self._waiting
                 self._waiting = None
                 self._changed.notify_all()
             try:

@@ -41,7 +41,7 @@ def test_writes_run_in_order_while_the_caller_goes_on():
     log, writer = [], CheckpointWriter()
     writes = [Write(log, step) for step in (1, 2)]
     for step, write in enumerate(writes, 1):
-        writer.make_room(may_drop=False)
+        writer.make_room()
         writer.submit(step, write)
         assert writes[0].begun.wait(LONG_SECS)
     assert (log, writer.last_step) == ([], None)
@@ -55,8 +55,8 @@ def test_a_newer_write_takes_the_place_of_the_one_that_waits(caplog):
     log, writer = [], CheckpointWriter()
     writes = [Write(log, step) for step in (1, 2, 3, 4)]
     for step, write in enumerate(writes, 1):
-        writer.make_room(may_drop=True)
-        writer.submit(step, write)
+        writer.make_room(instead_of="mine")
+        writer.submit(step, write, "mine")
         assert writes[0].begun.wait(LONG_SECS)
     for write in writes:
         write.may_end.set()
@@ -69,13 +69,16 @@ def test_a_newer_write_takes_the_place_of_the_one_that_waits(caplog):
     ]
 
 
-def test_where_none_may_be_dropped_the_caller_waits_for_room():
+@pytest.mark.parametrize(
+    ("waiting", "instead_of"), [(None, None), (None, "mine"), ("mine", "another's")]
+)
+def test_where_none_may_be_dropped_the_caller_waits_for_room(waiting, instead_of):
     log, writer = [], CheckpointWriter()
     writes = [Write(log, step) for step in (1, 2, 3)]
     for step in (1, 2):
-        writer.submit(step, writes[step - 1])
+        writer.submit(step, writes[step - 1], waiting)
         assert writes[0].begun.wait(LONG_SECS)
-    has_room = in_thread(lambda: writer.make_room(may_drop=False))
+    has_room = in_thread(lambda: writer.make_room(instead_of))
     assert not writes[1].begun.is_set()
     writes[0].may_end.set()
     assert writes[1].begun.wait(LONG_SECS)
@@ -96,7 +99,7 @@ def test_an_error_is_raised_once_in_the_training_thread_and_writes_go_on(call):
     writer.wait()
     assert str(writer.error) == "the disk"
     with pytest.raises(OSError, match="the disk"):
-        writer.make_room(may_drop=True) if call == "make_room" else writer.close()
+        writer.make_room() if call == "make_room" else writer.close()
     assert writer.error is None
     good = Write(log, 2)
     good.may_end.set()
@@ -122,7 +125,7 @@ def test_no_thread_is_left_when_nothing_is_to_be_done():
     for step in range(50):
         write = Write(log, step)
         write.may_end.set()
-        writer.make_room(may_drop=False)
+        writer.make_room()
         writer.submit(step, write)
     writer.close()
     assert log == list(range(50))
