@@ -66,32 +66,42 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
     reads = reads_of(step.graph, global_step)
     beyond = Beyond(step, [each for each in extras if each.name not in reads])
     alone = tf1.placeholder(tf.int32, [], name="alone")
-    values = beyond.read()
-    with tf.control_dependencies(list(values.values())):
+    before = beyond.read()
+    with tf.control_dependencies(list(before.values())):
         when_read = tf.identity(alone)
     count = tf1.placeholder_with_default(when_read, [], name="count")
     carried = {**{t.name: t for t in tensors}, **beyond.from_step}
     kept = {t.name: _Kept(t) for t in tensors}
     left, done = _loop(step, targets, carried, count, loss, kept)
-    values.update(left)
-    values.update(beyond.compute(values, done))
+    extras = {**before, **beyond.compute({**before, **left}, done)}
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: from before its increment.
-        values.update(dict.fromkeys(reads, global_step.read_value() - 1))
-    values.update(dict.fromkeys(step.ops, done))
-    waiting = beyond.waiting
+        trained_before = global_step.read_value() - 1
+    of_step = {
+        **left,
+        **dict.fromkeys(reads, trained_before),
+        **dict.fromkeys(step.ops, done),
+    }
+    values = {**extras, **of_step}
+    zero = tf.zeros([])
     nothing = tf.no_op()
     return FusedSteps(
         steps=Substitute(
             feeds=(count.name,),
             target=done,
-            values={n: value for n, value in values.items() if n not in waiting},
+            values={n: v for n, v in values.items() if n not in beyond.waiting},
         ),
         last=Substitute(feeds=(alone.name,), target=done, values=values),
         but_last=Substitute(
             feeds=(count.name,),
             target=done,
-            values={**values, **dict.fromkeys(waiting, tf.zeros([]))},
+            values={
+                **{
+                    name: zero if isinstance(extra, tf.Tensor) else nothing
+                    for name, extra in extras.items()
+                },
+                **of_step,
+            },
         ),
         kept=Substitute(
             feeds=(),

@@ -48,7 +48,8 @@ class FusedSteps:
         steps: For all but what needs variables from before the last step.
         last: For everything; it reads those variables before the first step, so it
             is for one step.
-        but_last: For everything, with zeros in place of what needs those variables.
+        but_last: For everything, with zeros in place of what is not the step's own: it
+            may change something, so it is run with the last step only.
         kept: For what the caller asks for; runs nothing, and gives the values of the
             last complete step also when a run has failed.
     """

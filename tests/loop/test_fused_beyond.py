@@ -51,3 +51,36 @@ def test_a_variable_that_is_read_after_the_step_is_stocks_and_no_step_is_run_twi
     assert stock.error is None
     assert sum("step = " in line for line in stock.log) == 5
     assert sum(tag == "after" for _, tag, _ in stock.summaries) == 4
+
+
+def count_calls(loss):
+    calls = tf1.get_variable("calls", [], tf.int32, tf1.zeros_initializer())
+    return calls.assign_add(1).value()
+
+
+def average(loss):
+    return tf1.metrics.mean(loss)[1]
+
+
+def take_a_batch(loss):
+    batches = tf.data.Dataset.range(1000)
+    return tf1.data.make_one_shot_iterator(batches).get_next()
+
+
+def draw(loss):
+    return tf.random.uniform([])
+
+
+@pytest.mark.parametrize("steps_per_run", [3, 100])
+@pytest.mark.parametrize("make", [count_calls, average, take_a_batch, draw])
+def test_what_changes_something_beside_the_step_is_run_as_often_as_in_stock(
+    make, steps_per_run, train_in_a_loop
+):
+    def build():
+        _, before, loss, train_op = follow(tf.data.Dataset.range(23))
+        return [train_op, loss], [log_every_fifth(before=before, seen=make(loss))]
+
+    stock, last = train_in_a_loop(build)
+    assert train_in_a_loop(build, steps_per_run) == (stock, last)
+    assert stock.error is None
+    assert sum("seen = " in line for line in stock.log) == 5
