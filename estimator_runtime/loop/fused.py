@@ -42,7 +42,6 @@ class FusedSession(PlannedSession):
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
-        self._trained: int | None = None  # steps so far; None to ask the session
         self._is_single = False
         self._end_of_data: Exception | None = None
 
@@ -61,7 +60,6 @@ class FusedSession(PlannedSession):
         if self._steps is None:
             return super().run(fetches, feed_dict, options, run_metadata)
         if key != self._step_key:
-            self._trained = None
             self.run_singly("takes turns with other calls of the session")
             return super().run(fetches, feed_dict, options, run_metadata)
         if self._end_of_data is not None:
@@ -115,8 +113,8 @@ class FusedSession(PlannedSession):
         )
 
     def _run_steps(self, steps, fetches, is_single):
-        known, self._trained = self._trained, None
-        start = steps.trained() if known is None or is_single else known
+        # Asked each time: hooks and the program may have trained steps in between.
+        start = steps.trained()
         due = cadence.until_due(self._hooks, start, steps.loss)
         count = 1 if is_single else self._run_length.up_to(due)
         cadence.skip(self._hooks, count - 1)
@@ -151,8 +149,6 @@ class FusedSession(PlannedSession):
                 context, {CALLER: fetches}, None, config_pb2.RunOptions()
             )
         self._call_after_run(context, outputs, options, run_metadata)
-        if completed != due:  # else a hook has acted, which may change the step
-            self._trained = start + completed
         return outputs[CALLER]
 
     def _call(self, plan, count, is_rest=False):

@@ -2,6 +2,10 @@
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -283,3 +287,49 @@ def test_a_hook_with_a_cadence_that_feeds_is_an_error_that_says_so(training):
         "ConfigError: a hook that does not see every step feeds 'scale:0'; take away "
         "its `steps_until_due`"
     )
+
+
+def raw_steps_in_between(train_op, raw_session):
+    step = train.get_global_step()
+
+    def train_two():
+        if raw_session().run(step) <= 20:
+            raw_session().run(train_op)
+            raw_session().run(train_op)
+
+    return [], train_two
+
+
+def a_hook_that_trains(train_op, raw_session):
+    class Trains(Watcher):
+        def steps_until_due(self, global_step):
+            return None
+
+        def after_run(self, run_context, run_values):
+            if run_values.results[0] <= 20:
+                run_context.session.run(train_op)
+
+    return [Trains()], lambda: None
+
+
+@pytest.mark.parametrize("use", [raw_steps_in_between, a_hook_that_trains])
+def test_steps_that_are_trained_between_runs_count(use):
+    def trained(make_session):
+        with tf.Graph().as_default():
+            step = train.get_or_create_global_step()
+            with tf.control_dependencies([step._graph_element]):
+                train_op = step.assign_add(1).op
+            hooks, between = use(train_op, lambda: raw)
+            hooks = [*hooks, train.StopAtStepHook(last_step=30)]
+            with make_session(hooks=hooks) as session:
+                raw = session._tf_sess()
+                while not session.should_stop():
+                    session.run(train_op)
+                    between()
+                return raw.run(step)
+
+    stock = trained(monitored_session.MonitoredTrainingSession)
+    for steps_per_run in (4, 7, 100):
+        with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
+            assert trained(er.MonitoredTrainingSession) == stock
+    assert stock == 30
