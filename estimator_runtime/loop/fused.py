@@ -15,7 +15,7 @@ from estimator_runtime.loop import body, cadence
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, parts
 from estimator_runtime.loop.plan import CannotPlan, structure
-from estimator_runtime.loop.steps import GLOBAL_STEP, Steps
+from estimator_runtime.loop.steps import Steps
 
 _logger = logging.getLogger(__name__)
 
@@ -130,10 +130,10 @@ class FusedSession(PlannedSession):
                 "take away its `steps_until_due`"
             )
         try:
-            outputs = steps.run(wanted, count, options, run_metadata)
+            completed, outputs = steps.run(wanted, count, options, run_metadata)
         except tf.errors.OpError as error:
-            # A step that fails may have been counted; it was the last one at most.
-            completed = min(steps.trained() - start, count - 1)
+            # The global step does not tell: a step may count itself, and then fail.
+            completed = min(steps.completed(), count - 1)
             cadence.skip(self._hooks, completed - (count - 1))
             if not completed or not isinstance(error, tf.errors.OutOfRangeError):
                 raise
@@ -141,7 +141,6 @@ class FusedSession(PlannedSession):
             # and none of them was one that a hook had to see; the next call ends.
             self._end_of_data = error
             return steps.kept(CALLER, fetches)
-        completed = int(outputs[GLOBAL_STEP]) + 1 - start
         if completed < count:
             # The loss has become NaN: not the step that hooks have prepared for.
             cadence.skip(self._hooks, completed - count)

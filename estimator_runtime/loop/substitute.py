@@ -52,9 +52,16 @@ class FusedSteps:
             may change something, so it is run with the last step only.
         kept: For what the caller asks for; runs nothing, and gives the values of the
             last complete step also when a run has failed.
+        ran: A tensor with the number of steps run, to be asked of the first three.
+        total: A tensor with the number of complete steps of all runs; to be asked of
+            the session itself.
+        reset: The op that sets it to 0, to be run before all else.
     """
 
     steps: Substitute
     last: Substitute
     but_last: Substitute
     kept: Substitute
+    ran: tf.Tensor
+    total: tf.Tensor
+    reset: tf.Operation

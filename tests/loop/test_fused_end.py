@@ -66,6 +66,29 @@ def test_a_step_that_is_counted_without_its_data_ends_the_training_too(
     assert outcome.log[-1] == stock.log[-1]
 
 
+@pytest.mark.parametrize("batches", [1, 6, 7, 10, 11])
+def test_a_step_that_counts_itself_and_then_lacks_data_has_no_result(batches):
+    def losses(make_session):
+        with tf.Graph().as_default():
+            with tf.control_dependencies([train.get_or_create_global_step()]):
+                counted = train.get_global_step().assign_add(1)
+            numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(batches))
+            with tf.control_dependencies([counted]):
+                loss = tf.cast(numbers.get_next(), tf.float32)
+            seen = []
+            with make_session() as session:
+                while not session.should_stop():
+                    seen.append(float(session.run([counted, loss])[1]))
+            return seen
+
+    stock = losses(monitored_session.MonitoredTrainingSession)
+    assert stock == [*range(batches)]
+    with options.use(options.TrainingOptions(steps_per_run=5)):
+        ours = losses(er.MonitoredTrainingSession)
+    # Of the first step, then of each fifth, and of the last that has its data.
+    assert ours == sorted({0, *range(0, batches, 5), batches - 1})
+
+
 def test_a_program_that_starts_its_data_again_goes_on():
     def losses(steps_per_run):
         with tf.Graph().as_default():
