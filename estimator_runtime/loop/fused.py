@@ -117,21 +117,25 @@ class FusedSession(PlannedSession):
         start = steps.trained()
         due = cadence.until_due(self._hooks, start, steps.loss)
         count = 1 if is_single else self._run_length.up_to(due)
-        cadence.skip(self._hooks, count - 1)
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches), self._sess
         )
         wanted = {CALLER: fetches, **steps.always}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        feeds = self._call_hook_before_run(context, wanted, None, options)
-        if feeds:
-            raise ConfigError(
-                f"a hook that does not see every step feeds {next(iter(feeds))!r}; "
-                "take away its `steps_until_due`"
-            )
+        cadence.skip(self._hooks, count - 1)
+        try:
+            feeds = self._call_hook_before_run(context, wanted, None, options)
+            if feeds:
+                raise ConfigError(
+                    "a hook that does not see every step feeds "
+                    f"{next(iter(feeds))!r}; take away its `steps_until_due`"
+                )
+        except BaseException:
+            cadence.skip(self._hooks, 1 - count)  # none has been run
+            raise
         try:
             completed, outputs = steps.run(wanted, count, options, run_metadata)
-        except tf.errors.OpError as error:
+        except BaseException as error:
             # The global step does not tell: a step may count itself, and then fail.
             completed = min(steps.completed(), count - 1)
             cadence.skip(self._hooks, completed - (count - 1))

@@ -231,3 +231,49 @@ def test_a_program_goes_on_after_an_error_as_with_single_steps():
         *({"loss": 20}, {"loss": 26}, "bad record"),
         *({"loss": 33}, "bad record", {"loss": 40}),
     ]
+
+
+class GivesUp(Exception):
+    """What a hook of the test raises."""
+
+
+@pytest.mark.parametrize("error", [GivesUp, KeyboardInterrupt])
+def test_steps_that_a_hook_prevents_are_not_counted_by_the_others(error):
+    def logged(make_session):
+        class RaisesOnce(train.SessionRunHook):
+            has_raised = False
+
+            def steps_until_due(self, global_step):
+                return None
+
+            def before_run(self, run_context):
+                trained = run_context.session.run(train.get_global_step())
+                if trained > 10 and not self.has_raised:
+                    self.has_raised = True
+                    raise error
+
+        log = []
+        with tf.Graph().as_default():
+            train_op = train.get_or_create_global_step().assign_add(1)
+            hooks = [
+                train.LoggingTensorHook(
+                    {"after": train_op}, 10, formatter=lambda v: log.append(v) or ""
+                ),
+                RaisesOnce(),
+                train.StopAtStepHook(last_step=32),
+            ]
+            with make_session(hooks=hooks) as session:
+                while not session.should_stop():
+                    try:
+                        session.run(train_op)
+                    except error:
+                        log.append("gave up")
+            return log
+
+    stock = logged(monitored_session.MonitoredTrainingSession)
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        assert logged(er.MonitoredTrainingSession) == stock
+    assert stock == [
+        *({"after": 1}, {"after": 11}, "gave up"),
+        *({"after": 21}, {"after": 31}),
+    ]
