@@ -1,6 +1,7 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -44,6 +45,12 @@ class FusedSession(PlannedSession):
         self._steps: Any = None  # None if the step cannot be fused
         self._is_single = False
         self._end_of_data: Exception | None = None
+        self._thread = threading.get_ident()  # of the first call
+        self._is_shared = False  # by threads
+        self._building = threading.RLock()
+        # Held by a run of steps. A thread's own step waits for its end: together they
+        # would go past the step at which a hook must act.
+        self._running = threading.RLock()
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run up to `run_length` steps with the hooks; give the last one's values."""
@@ -51,23 +58,39 @@ class FusedSession(PlannedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
         key = _key(fetches) if is_plain else None
-        is_first = self._step_key is None
-        if is_first:
-            self._step_key = key or object()
-            self._steps = self._build(fetches, key)
-            if self._steps is not None:
-                self._lull.forbid()  # runs of steps take its place
+        with self._building:
+            is_first = self._step_key is None
+            if is_first:
+                self._thread = threading.get_ident()
+                self._step_key = key or object()
+                self._steps = self._build(fetches, key)
+                if self._steps is not None:
+                    self._lull.forbid()  # runs of steps take its place
         if self._steps is None:
             return super().run(fetches, feed_dict, options, run_metadata)
+        if threading.get_ident() != self._thread:
+            self._share(fetches)
         if key != self._step_key:
             self.run_singly("takes turns with other calls of the session")
             return super().run(fetches, feed_dict, options, run_metadata)
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
             raise error
-        # Calls that take turns show in the second one, before several steps are run.
-        is_single = is_first or self._is_single
-        return self._run_steps(self._steps, fetches, is_single)
+        with self._running:
+            if not self._is_shared:
+                # Calls that take turns show in the second one, before several steps
+                # are run.
+                is_single = is_first or self._is_single
+                return self._run_steps(self._steps, fetches, is_single)
+        return super().run(fetches)
+
+    def _share(self, fetches):
+        """Take note that several threads run steps; wait for a run to end, for one."""
+        self._is_shared = True
+        self.run_singly("is run by several threads")
+        if self._is_step(fetches):  # else a run of steps may wait for it
+            with self._running:
+                pass
 
     def run_singly(self, reason):
         """Run steps one by one from here on; the log says once that the step ..."""
