@@ -333,3 +333,15 @@ def test_steps_that_are_trained_between_runs_count(use):
         with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
             assert trained(er.MonitoredTrainingSession) == stock
     assert stock == 30
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.0, "4", True])
+def test_a_hook_that_names_no_number_of_steps_is_an_error_that_says_so(steps, training):
+    class Vague(EveryFourth):
+        def steps_until_due(self, global_step):
+            return steps
+
+    assert training.replace(hooks=lambda loss: [Vague()]).ours(7).error == (
+        f"ConfigError: Vague.steps_until_due(0) is {steps!r}; use 1 for the next step, "
+        "2 for the one after, ..., or None if any will do"
+    )
