@@ -54,9 +54,14 @@ def until_due(hooks, global_step, loss=None):
     Raises:
         ConfigError: If a hook's `steps_until_due` gives no number of steps.
     """
+    due = until_each_due(hooks, global_step, loss)
+    return min((steps for steps in due if steps is not None), default=None)
+
+
+def until_each_due(hooks, global_step, loss=None):
+    """Give for each of `hooks` what `until_due` gives for all."""
     due = [_until_due(hook, global_step, loss) for hook in hooks]
-    known = [max(1, steps) for steps in due if steps is not None]
-    return min(known) if known else None
+    return [None if steps is None else max(1, steps) for steps in due]
 
 
 def skip(hooks, steps):

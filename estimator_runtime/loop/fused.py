@@ -16,6 +16,7 @@ from estimator_runtime.loop import body, cadence, kernels
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, Part, parts
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
+from estimator_runtime.loop.run_length import Shortening
 from estimator_runtime.loop.steps import Steps
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class FusedSession(PlannedSession):
     def __init__(self, sess, hooks, run_length, clock=time.perf_counter):
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
+        self._shortening = Shortening(hooks, run_length.asked_for)
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
@@ -169,8 +171,8 @@ class FusedSession(PlannedSession):
     def _run_steps(self, steps, fetches, is_single):
         # Asked each time: hooks and the program may have trained steps in between.
         start = steps.trained()
-        due = cadence.until_due(self._hooks, start, steps.loss)
-        count = 1 if is_single else self._run_length.up_to(due)
+        due = cadence.until_each_due(self._hooks, start, steps.loss)
+        count = 1 if is_single else self._up_to(due)
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches), self._sess
         )
@@ -205,8 +207,15 @@ class FusedSession(PlannedSession):
             self._call_hook_before_run(
                 context, {CALLER: fetches}, None, config_pb2.RunOptions()
             )
+        self._shortening.end(completed, due)
         self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
+
+    def _up_to(self, due):
+        """Give the length of a run, of the steps until each hook is due."""
+        self._shortening.begin(due)
+        known = [steps for steps in due if steps is not None]
+        return self._run_length.up_to(min(known, default=None))
 
     def _call(self, plan, count, is_rest=False):
         if is_rest:  # tells nothing about the time that a step takes

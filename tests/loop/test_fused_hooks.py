@@ -1,5 +1,7 @@
 """Hooks act at the steps at which they act in stock, with any number of steps a run."""
 
+import logging
+
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
@@ -126,6 +128,28 @@ def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
         "steps_per_run=7: steps are run one by one, because the step must be seen by "
         "Watcher"
     ]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "hook", "every"),
+    [
+        ({"log_step_count_steps": 6}, "LoggingTensorHook", "6 steps"),
+        ({"save_summary_steps": 4}, "SummarySaverHook", "4 steps"),
+        ({"save_checkpoints_steps": 1}, "CheckpointSaverHook", "1 step"),
+    ],
+)
+def test_the_log_says_which_of_the_hooks_that_each_estimator_has_keeps_runs_short(
+    intervals, hook, every, training, caplog
+):
+    this = training.replace(config=intervals)
+    with caplog.at_level(logging.INFO, "estimator_runtime"):
+        assert [this.ours(k).error for k in (1, 4, "auto", 20)] == [None] * 4
+    told = [r.getMessage() for r in caplog.records if " at most " in r.getMessage()]
+    assert told[-1] == (
+        f"steps_per_run=20: runs have at most {every}, because {hook} must see a step "
+        "that often"
+    )
+    assert len(told) == (2 if every == "1 step" else 1)
 
 
 def test_a_hook_is_called_once_for_each_run_of_steps(training):
