@@ -113,6 +113,7 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
                 **{name: each.read() for name, each in kept.items()},
             },
         ),
+        extras=frozenset(extras),
         ran=ran,
         total=total.read(),
         reset=total.keep(tf.zeros([], tf.int64)),

@@ -10,7 +10,8 @@ unless it says otherwise. It may have
 where `global_step` is the number of steps trained so far. It is then called once for
 each run of steps, after the last of them, which is at the latest the one it named. It
 may fetch what the caller fetches, the global step, and the tensors that its attribute
-`fused_fetches` lists; it may feed nothing.
+`fused_fetches` lists; it may feed nothing. If a NaN ends a run before its last step, it
+is called only if it asks again for the same, and all of that belongs to the step.
 """
 
 import dataclasses
@@ -91,6 +92,11 @@ def every_step_hooks(hooks):
             if _kind(hook) is None and not hasattr(hook, "steps_until_due")
         }
     )
+
+
+def has_its_own(hook):
+    """Tell whether only the hook itself knows what it does at a step."""
+    return _kind(hook) is None
 
 
 def is_passive(hook):

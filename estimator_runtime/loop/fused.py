@@ -201,14 +201,20 @@ class FusedSession(PlannedSession):
             # and none of them was one that a hook had to see; the next call ends.
             self._end_of_data = error
             return steps.kept(CALLER, fetches)
+        unless = []
         if completed < count:
             # The loss has become NaN: not the step that hooks have prepared for.
             cadence.skip(self._hooks, completed - count)
-            self._call_hook_before_run(
-                context, {CALLER: fetches}, None, config_pb2.RunOptions()
-            )
+            again = {CALLER: fetches}
+            self._call_hook_before_run(context, again, None, config_pb2.RunOptions())
+            unless = [
+                hook
+                for hook in self._hooks
+                if cadence.has_its_own(hook)
+                and (hook in steps.lacking or _differ(wanted, again, hook))
+            ]
         self._shortening.end(completed, due)
-        self._call_after_run(context, outputs, options, run_metadata)
+        self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
 
     def _up_to(self, due):
@@ -227,6 +233,10 @@ class FusedSession(PlannedSession):
         )
         self._run_length.took(self._clock() - start, count)
         return values
+
+
+def _differ(wanted, again, hook):
+    return _key(wanted.get(hook, ())) != _key(again.get(hook, ()))
 
 
 def _key(fetches):

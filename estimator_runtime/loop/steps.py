@@ -25,6 +25,8 @@ class Steps:
 
     Attributes:
         always: What every run is asked for, beside the rest: consumer to fetches.
+        lacking: Consumers that the last run gave something that it did not compute,
+            because a NaN ended it before its last step.
         loss: As given.
         trained: Gives the number of steps trained so far.
     """
@@ -40,6 +42,7 @@ class Steps:
         self.always = {_RAN: fused.ran}
         if loss is not None:
             self.always[_LOSS] = loss
+        self.lacking = []
         self._total = self._total_before = 0
         session.run(fused.reset)
 
@@ -59,6 +62,7 @@ class Steps:
             ConfigError: If a hook asks for what the fused steps do not give it.
         """
         self._total_before = self._total
+        self.lacking = []
         plan, but_last = self._plans(wanted)
         is_traced = bool(options.ByteSize())
         is_cut = count > 1 and (but_last is not None or is_traced)
@@ -69,6 +73,7 @@ class Steps:
             results = but_last.results(self._call(but_last, count - 1))
             ran = self._count(results)
             if np.any(np.isnan(results.get(_LOSS, 0.0))):
+                self.lacking = self._lacking(wanted)
                 return ran, results
             count = 1
         if is_traced:
@@ -87,6 +92,10 @@ class Steps:
         """Give a caller's values of the last complete step, without running any."""
         plan = self._plan(self._fused.kept, {consumer: fetches})
         return plan.results(plan.on_pool())[consumer]
+
+    def _lacking(self, wanted):
+        plans = {c: self._plan(self._fused.but_last, {c: f}) for c, f in wanted.items()}
+        return [c for c, plan in plans.items() if plan.places_of(self._fused.extras)]
 
     def _count(self, results):
         ran = int(results[_RAN])

@@ -52,6 +52,7 @@ class FusedSteps:
             may change something, so it is run with the last step only.
         kept: For what the caller asks for; runs nothing, and gives the values of the
             last complete step also when a run has failed.
+        extras: Names of what is not the step's own.
         ran: A tensor with the number of steps run, to be asked of the first three.
         total: A tensor with the number of complete steps of all runs; to be asked of
             the session itself.
@@ -62,6 +63,7 @@ class FusedSteps:
     last: Substitute
     but_last: Substitute
     kept: Substitute
+    extras: frozenset[str]
     ran: tf.Tensor
     total: tf.Tensor
     reset: tf.Operation

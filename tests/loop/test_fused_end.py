@@ -277,3 +277,66 @@ def test_steps_that_a_hook_prevents_are_not_counted_by_the_others(error):
         *({"after": 1}, {"after": 11}, "gave up"),
         *({"after": 21}, {"after": 31}),
     ]
+
+
+class Reports(train.SessionRunHook):
+    """Is due after each fifth step; writes down what it gets, of every call."""
+
+    def __init__(self, *tensors):
+        self.fused_fetches = tensors
+        self.seen = []
+
+    def begin(self):
+        self._step = train.get_global_step()
+
+    def steps_until_due(self, global_step):
+        return 5 - global_step % 5
+
+    def before_run(self, run_context):
+        trained = run_context.session.run(self._step)
+        return train.SessionRunArgs(self.requests(trained))
+
+    def requests(self, trained):
+        return [self._step, *self.fused_fetches]
+
+    def after_run(self, run_context, run_values):
+        self.seen.append([float(value) for value in run_values.results])
+
+
+class ReportsWhenDue(Reports):
+    def requests(self, trained):
+        return super().requests(trained) if trained == 10 else [self._step]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fetches", "steps"),
+    [
+        (Reports, lambda loss, weight: [loss], [0, 4, 9, 12]),
+        (Reports, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
+        (ReportsWhenDue, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
+    ],
+    ids=["the step's own", "more than that", "more at times"],
+)
+def test_a_nan_inside_a_run_shows_a_hook_only_what_was_computed_for_it(
+    kind, fetches, steps, training, train_in_a_loop
+):
+    hooks = []
+
+    def build():
+        step = train.get_or_create_global_step()
+        features, labels = training._input_fn()
+        loss = tf.reduce_mean(tf.square(becomes_nan(features) - labels))
+        hooks[:] = [
+            kind(*fetches(loss, tf1.trainable_variables()[0][0, 0])),
+            train.NanTensorHook(loss, fail_on_nan_loss=False),
+        ]
+        return [train.AdamOptimizer(0.1).minimize(loss, step), loss], hooks
+
+    train_in_a_loop(build)
+    stock = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
+    assert list(stock) == [*range(13)]
+    train_in_a_loop(build, 20)
+    ours = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
+    assert list(ours) == steps
+    if kind is Reports:  # the other asks at other calls
+        assert ours.items() <= stock.items()
