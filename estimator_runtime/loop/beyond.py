@@ -2,12 +2,13 @@
 
 Single steps compute it in the same run as the step. With fused steps it is computed
 after the loop, from the values that the last step left; except that variables which the
-step changes are read before the last step, as a single step's hooks find them.
+step changes are read before the last step, as a single step's hooks find them, unless
+the program itself has their read wait for some op of the step.
 """
 
 import tensorflow as tf
 
-from estimator_runtime.loop.part import Part
+from estimator_runtime.loop.part import CannotFuse, Part
 
 
 class Beyond:
@@ -20,6 +21,9 @@ class Beyond:
     Attributes:
         from_step: Tensors of the step that are needed, by name.
         waiting: Names of the wanted that need what `read` gives.
+
+    Raises:
+        CannotFuse: If an op of the step would have to be run before the step.
     """
 
     def __init__(self, step, wanted):
@@ -35,9 +39,15 @@ class Beyond:
         # Of those, the ones that can be run before the step.
         parts = [Part(step.graph, [op], without=step.ops) for op in reads]
         first = {
-            n: op for part in parts if not part.inputs for n, op in part.ops.items()
+            name: op
+            for part in parts
+            if not part.inputs and not part.waits_for(step)
+            for name, op in part.ops.items()
         }
         self._before = Part(step.graph, first.values())
+        inside = sorted(step.ops.keys() & self._before.ops.keys())
+        if inside:  # it would be run twice
+            raise CannotFuse(f"has {inside[0]!r}, which hooks ask for before it")
         self._after = Part(
             step.graph, operations.values(), without={**step.ops, **first}
         )

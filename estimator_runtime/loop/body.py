@@ -66,32 +66,44 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
     reads = reads_of(step.graph, global_step)
     beyond = Beyond(step, [each for each in extras if each.name not in reads])
     alone = tf1.placeholder(tf.int32, [], name="alone")
-    values = beyond.read()
-    with tf.control_dependencies(list(values.values())):
+    before = beyond.read()
+    with tf.control_dependencies(list(before.values())):
         when_read = tf.identity(alone)
     count = tf1.placeholder_with_default(when_read, [], name="count")
     carried = {**{t.name: t for t in tensors}, **beyond.from_step}
-    kept = {t.name: _Kept(t) for t in tensors}
-    left, done = _loop(step, targets, carried, count, loss, kept)
-    values.update(left)
-    values.update(beyond.compute(values, done))
+    kept = {t.name: _Kept(t.dtype, t.shape) for t in tensors}
+    total = _Kept(tf.int64, [])
+    left, ran, done = _loop(step, targets, carried, count, loss, kept, total)
+    extras = {**before, **beyond.compute({**before, **left}, done)}
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: from before its increment.
-        values.update(dict.fromkeys(reads, global_step.read_value() - 1))
-    values.update(dict.fromkeys(step.ops, done))
-    waiting = beyond.waiting
+        trained_before = global_step.read_value() - 1
+    of_step = {
+        **left,
+        **dict.fromkeys(reads, trained_before),
+        **dict.fromkeys(step.ops, done),
+        ran.name: ran,
+    }
+    values = {**extras, **of_step}
+    zero = tf.zeros([])
     nothing = tf.no_op()
     return FusedSteps(
         steps=Substitute(
             feeds=(count.name,),
             target=done,
-            values={n: value for n, value in values.items() if n not in waiting},
+            values={n: v for n, v in values.items() if n not in beyond.waiting},
         ),
         last=Substitute(feeds=(alone.name,), target=done, values=values),
         but_last=Substitute(
             feeds=(count.name,),
             target=done,
-            values={**values, **dict.fromkeys(waiting, tf.zeros([]))},
+            values={
+                **{
+                    name: zero if isinstance(extra, tf.Tensor) else nothing
+                    for name, extra in extras.items()
+                },
+                **of_step,
+            },
         ),
         kept=Substitute(
             feeds=(),
@@ -101,27 +113,38 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
                 **{name: each.read() for name, each in kept.items()},
             },
         ),
+        extras=frozenset(extras),
+        ran=ran,
+        total=total.read(),
+        reset=total.keep(tf.zeros([], tf.int64)),
     )
 
 
 class _Kept:
-    """A variable with the value of a tensor at the last complete step."""
+    """A variable that the loop writes, and that is there also when a run has failed."""
 
-    def __init__(self, tensor):
-        self._dtype = tensor.dtype
+    def __init__(self, dtype, shape):
+        self._dtype = dtype
         with tf1.device("/cpu:0"):
             self._handle = gen_resource_variable_ops.var_handle_op(
-                dtype=tensor.dtype,
-                shape=tensor.shape,
-                shared_name=tensor.graph.unique_name("fused_steps_kept"),
+                dtype=dtype,
+                shape=shape,
+                shared_name=ops.get_default_graph().unique_name("fused_steps_kept"),
             )
 
     def keep(self, value):
-        handle = ops.get_default_graph().capture(self._handle)
-        return gen_resource_variable_ops.assign_variable_op(handle, value)
+        return gen_resource_variable_ops.assign_variable_op(self._here(), value)
+
+    def add(self, value):
+        return gen_resource_variable_ops.assign_add_variable_op(self._here(), value)
 
     def read(self):
         return gen_resource_variable_ops.read_variable_op(self._handle, self._dtype)
+
+    def _here(self):
+        graph = ops.get_default_graph()
+        is_outside = graph is self._handle.graph
+        return self._handle if is_outside else graph.capture(self._handle)
 
 
 def _check_small(tensor):
@@ -130,8 +153,21 @@ def _check_small(tensor):
         raise CannotFuse(f"is asked for {tensor.name!r}, which is not small")
 
 
-def _loop(step, targets, carried, count, loss, kept):
-    """Build the loop; give the carried tensors' last values by name, and its op."""
+def _loop(step, targets, carried, count, loss, kept, total):
+    """Build the loop.
+
+    Args:
+        step: `Part` of the graph that is the step.
+        targets: Ops that make up a step.
+        carried: Tensors of the step whose last values are wanted, by name.
+        count: The number of steps to run.
+        loss: The one of `carried` at whose NaN the loop ends, or None.
+        kept: What keeps the values of some of `carried`, by name.
+        total: What counts the complete steps of all runs.
+
+    Returns:
+        The last values of `carried` by name, the steps run, and the loop's op.
+    """
     graph_def = step.graph_def()
     names = list(carried)
 
@@ -156,7 +192,12 @@ def _loop(step, targets, carried, count, loss, kept):
         with tf.control_dependencies(done):
             keep = [each.keep(values[names.index(n)]) for n, each in kept.items()]
         with tf.control_dependencies([*done, *keep]):
-            return [i + 1, *map(tf.identity, values)]
+            values = [tf.identity(value) for value in values]
+        # Not before all else of the step is done: it may fail.
+        with tf.control_dependencies([*done, *keep, *values]):
+            counted = total.add(tf.ones([], tf.int64))
+        with tf.control_dependencies([counted]):
+            return [i + 1, *values]
 
     initial = [tf.zeros([d or 0 for d in _dims(t)], t.dtype) for t in carried.values()]
     results = while_v2.while_loop(
@@ -166,7 +207,7 @@ def _loop(step, targets, carried, count, loss, kept):
         shape_invariants=[tf.TensorShape([]), *(t.shape for t in carried.values())],
         parallel_iterations=1,
     )
-    return dict(zip(names, results[1:], strict=True)), results[0].op
+    return dict(zip(names, results[1:], strict=True)), results[0], results[0].op
 
 
 def _dims(tensor):

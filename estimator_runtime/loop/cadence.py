@@ -10,13 +10,17 @@ unless it says otherwise. It may have
 where `global_step` is the number of steps trained so far. It is then called once for
 each run of steps, after the last of them, which is at the latest the one it named. It
 may fetch what the caller fetches, the global step, and the tensors that its attribute
-`fused_fetches` lists; it may feed nothing.
+`fused_fetches` lists; it may feed nothing. If a NaN ends a run before its last step, it
+is called only if it asks again for the same, and all of that belongs to the step.
 """
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 
 from tensorflow.python.training import basic_session_run_hooks
+
+from estimator_runtime.errors import ConfigError
 
 # What a hook is called by at each step; one that has its own is of no known kind.
 METHODS = {"before_run", "after_run"}
@@ -47,10 +51,18 @@ def until_due(hooks, global_step, loss=None):
 
     Returns:
         1 if the next step is such a step; None if no hook must see any.
+
+    Raises:
+        ConfigError: If a hook's `steps_until_due` gives no number of steps.
     """
+    due = until_each_due(hooks, global_step, loss)
+    return min((steps for steps in due if steps is not None), default=None)
+
+
+def until_each_due(hooks, global_step, loss=None):
+    """Give for each of `hooks` what `until_due` gives for all."""
     due = [_until_due(hook, global_step, loss) for hook in hooks]
-    known = [max(1, steps) for steps in due if steps is not None]
-    return min(known) if known else None
+    return [None if steps is None else max(1, steps) for steps in due]
 
 
 def skip(hooks, steps):
@@ -99,7 +111,16 @@ def _until_due(hook, global_step, loss):
             return None
         return kind.until_due(hook, global_step)
     declared = getattr(hook, "steps_until_due", None)
-    return declared(global_step) if declared else 1
+    if declared is None:
+        return 1
+    steps = declared(global_step)
+    is_count = isinstance(steps, numbers.Integral) and not isinstance(steps, bool)
+    if steps is None or (is_count and steps >= 1):
+        return steps
+    raise ConfigError(
+        f"{type(hook).__name__}.steps_until_due({global_step}) is {steps!r}; use 1 for "
+        "the next step, 2 for the one after, ..., or None if any will do"
+    )
 
 
 def _kind(hook):

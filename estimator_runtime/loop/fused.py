@@ -1,6 +1,7 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -8,14 +9,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as session_lib
-from tensorflow.python.training import session_run_hook
+from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import body, cadence
+from estimator_runtime.loop import body, cadence, kernels
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
-from estimator_runtime.loop.part import CannotFuse, parts
-from estimator_runtime.loop.plan import CannotPlan, structure
-from estimator_runtime.loop.steps import GLOBAL_STEP, Steps
+from estimator_runtime.loop.part import CannotFuse, Part, parts
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
+from estimator_runtime.loop.run_length import Shortening
+from estimator_runtime.loop.steps import Steps
 
 _logger = logging.getLogger(__name__)
 
@@ -39,12 +41,20 @@ class FusedSession(PlannedSession):
     def __init__(self, sess, hooks, run_length, clock=time.perf_counter):
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
+        self._shortening = Shortening(hooks, run_length.asked_for)
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
-        self._trained: int | None = None  # steps so far; None to ask the session
         self._is_single = False
+        self._random: list[str] = []  # ops of the loop, until the log has named one
+        self._beside: dict = {}  # requests that have none of them, by key
         self._end_of_data: Exception | None = None
+        self._thread = threading.get_ident()  # of the first call
+        self._is_shared = False  # by threads
+        self._building = threading.RLock()
+        # Held by a run of steps. A thread's own step waits for its end: together they
+        # would go past the step at which a hook must act.
+        self._running = threading.RLock()
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Run up to `run_length` steps with the hooks; give the last one's values."""
@@ -52,24 +62,41 @@ class FusedSession(PlannedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
         key = _key(fetches) if is_plain else None
-        is_first = self._step_key is None
-        if is_first:
-            self._step_key = key or object()
-            self._steps = self._build(fetches, key)
-            if self._steps is not None:
-                self._lull.forbid()  # runs of steps take its place
+        with self._building:
+            is_first = self._step_key is None
+            if is_first:
+                self._thread = threading.get_ident()
+                self._step_key = key or object()
+                self._steps = self._build(fetches, key)
+                if self._steps is not None:
+                    self._lull.forbid()  # runs of steps take its place
         if self._steps is None:
             return super().run(fetches, feed_dict, options, run_metadata)
+        if threading.get_ident() != self._thread:
+            self._share(fetches)
         if key != self._step_key:
-            self._trained = None
             self.run_singly("takes turns with other calls of the session")
+            self._tell_of_randomness(fetches)
             return super().run(fetches, feed_dict, options, run_metadata)
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
             raise error
-        # Calls that take turns show in the second one, before several steps are run.
-        is_single = is_first or self._is_single
-        return self._run_steps(self._steps, fetches, is_single)
+        with self._running:
+            if not self._is_shared:
+                # Calls that take turns show in the second one, before several steps
+                # are run.
+                is_single = is_first or self._is_single
+                return self._run_steps(self._steps, fetches, is_single)
+        self._tell_of_randomness(fetches)
+        return super().run(fetches)
+
+    def _share(self, fetches):
+        """Take note that several threads run steps; wait for a run to end, for one."""
+        self._is_shared = True
+        self.run_singly("is run by several threads")
+        if self._is_step(fetches):  # else a run of steps may wait for it
+            with self._running:
+                pass
 
     def run_singly(self, reason):
         """Run steps one by one from here on; the log says once that the step ..."""
@@ -79,6 +106,25 @@ class FusedSession(PlannedSession):
                 "steps_per_run=%s: steps are run one by one, because the step %s",
                 self._run_length,
                 reason,
+            )
+
+    def _tell_of_randomness(self, fetches):
+        """Warn, once, of ops of the step that the loop has run and a call runs too."""
+        key = _key(fetches)
+        if not self._random or key in self._beside or len(self._beside) == MAX_PLANS:
+            return
+        self._beside[key] = fetches  # on whose identity the key relies
+        graph = self._sess.graph
+        asked = session_lib._FetchHandler(graph, fetches, {})
+        roots = [*(tensor.op for tensor in asked.fetches()), *asked.targets()]
+        both = sorted(Part(graph, roots).ops.keys() & set(self._random))
+        if both:
+            self._random = []
+            _logger.warning(
+                "steps_per_run=%s: random numbers, and so losses, are not those of "
+                "steps_per_run=1, because %r is run by different calls of the session",
+                self._run_length,
+                both[0],
             )
 
     def _build(self, fetches, key):
@@ -105,37 +151,49 @@ class FusedSession(PlannedSession):
         watched = [getattr(hook, "_loss_tensor", None) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
+        step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
+        random = kernels.with_own_randomness(graph, step.ops.values())
+        final = basic_session_run_hooks.FinalOpsHook
+        if random and any(isinstance(hook, final) for hook in self._hooks):
+            raise CannotFuse(
+                f"draws random numbers, {random[0]!r}, that a FinalOpsHook may draw too"
+            )
         asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
         extras = [*asked.fetches(), *asked.targets()]
         fused = body.fuse(
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
+        self._random = random
         return Steps(
             self._sess, fused, self._global_step, loss, self._flush, self._call
         )
 
     def _run_steps(self, steps, fetches, is_single):
-        known, self._trained = self._trained, None
-        start = steps.trained() if known is None or is_single else known
-        due = cadence.until_due(self._hooks, start, steps.loss)
-        count = 1 if is_single else self._run_length.up_to(due)
-        cadence.skip(self._hooks, count - 1)
+        # Asked each time: hooks and the program may have trained steps in between.
+        start = steps.trained()
+        due = cadence.until_each_due(self._hooks, start, steps.loss)
+        count = 1 if is_single else self._up_to(due)
         context = session_run_hook.SessionRunContext(
             session_run_hook.SessionRunArgs(fetches), self._sess
         )
         wanted = {CALLER: fetches, **steps.always}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        feeds = self._call_hook_before_run(context, wanted, None, options)
-        if feeds:
-            raise ConfigError(
-                f"a hook that does not see every step feeds {next(iter(feeds))!r}; "
-                "take away its `steps_until_due`"
-            )
+        cadence.skip(self._hooks, count - 1)
         try:
-            outputs = steps.run(wanted, count, options, run_metadata)
-        except tf.errors.OpError as error:
-            # A step that fails may have been counted; it was the last one at most.
-            completed = min(steps.trained() - start, count - 1)
+            feeds = self._call_hook_before_run(context, wanted, None, options)
+            if feeds:
+                raise ConfigError(
+                    "a hook that does not see every step feeds "
+                    f"{next(iter(feeds))!r}; take away its `steps_until_due`"
+                )
+        except BaseException:
+            cadence.skip(self._hooks, 1 - count)  # none has been run
+            raise
+        try:
+            completed, outputs = steps.run(wanted, count, options, run_metadata)
+        except BaseException as error:
+            # The global step does not tell: a step may count itself, and then fail.
+            completed = min(steps.completed(), count - 1)
             cadence.skip(self._hooks, completed - (count - 1))
             if not completed or not isinstance(error, tf.errors.OutOfRangeError):
                 raise
@@ -143,17 +201,27 @@ class FusedSession(PlannedSession):
             # and none of them was one that a hook had to see; the next call ends.
             self._end_of_data = error
             return steps.kept(CALLER, fetches)
-        completed = int(outputs[GLOBAL_STEP]) + 1 - start
+        unless = []
         if completed < count:
             # The loss has become NaN: not the step that hooks have prepared for.
             cadence.skip(self._hooks, completed - count)
-            self._call_hook_before_run(
-                context, {CALLER: fetches}, None, config_pb2.RunOptions()
-            )
-        self._call_after_run(context, outputs, options, run_metadata)
-        if completed != due:  # else a hook has acted, which may change the step
-            self._trained = start + completed
+            again = {CALLER: fetches}
+            self._call_hook_before_run(context, again, None, config_pb2.RunOptions())
+            unless = [
+                hook
+                for hook in self._hooks
+                if not cadence.is_known(hook)
+                and (hook in steps.lacking or _differ(wanted, again, hook))
+            ]
+        self._shortening.end(completed, due)
+        self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
+
+    def _up_to(self, due):
+        """Give the length of a run, of the steps until each hook is due."""
+        self._shortening.begin(due)
+        known = [steps for steps in due if steps is not None]
+        return self._run_length.up_to(min(known, default=None))
 
     def _call(self, plan, count, is_rest=False):
         if is_rest:  # tells nothing about the time that a step takes
@@ -165,6 +233,10 @@ class FusedSession(PlannedSession):
         )
         self._run_length.took(self._clock() - start, count)
         return values
+
+
+def _differ(wanted, again, hook):
+    return _key(wanted.get(hook, ())) != _key(again.get(hook, ()))
 
 
 def _key(fetches):

@@ -141,8 +141,10 @@ class PlannedSession(monitored_session._HookedSession):
             self._are_steps[key] = adds_one(step, self._global_step.variable), fetches
         return self._are_steps[key][0]
 
-    def _call_after_run(self, context, outputs, options, run_metadata):
+    def _call_after_run(self, context, outputs, options, run_metadata, unless=()):
         for hook in self._hooks:
+            if hook in unless:
+                continue
             values = session_run_hook.SessionRunValues(
                 outputs.get(hook), options, run_metadata
             )

@@ -1,4 +1,8 @@
-"""What some kernels ask of the way that their step is run."""
+"""What some kernels ask of the way that their step is run, and what they keep."""
+
+import functools
+
+from tensorflow.python.framework import op_def_registry
 
 # Python would see the default graph and session of the calling thread, where on
 # TensorFlow's threads there are none; and what waits for another kernel of its step
@@ -39,8 +43,35 @@ def have_own_state(graph):
     return any(f.attr["_noinline"].b for f in functions.values())
 
 
+def with_own_randomness(graph, operations):
+    """Give the names of the ops whose kernels draw from a generator of their own.
+
+    A copy of such an op, with the same seeds, starts its random numbers anew. Ops that
+    keep their state in a variable, and stateless ones, are not among them.
+    """
+    return sorted(op.name for op in operations if _draws(graph, op))
+
+
+def _draws(graph, op):
+    functions = called_functions(graph, [op])
+    return _is_seeded(op.type) or any(
+        _is_seeded(node.op) for f in functions.values() for node in f.node_def
+    )
+
+
+@functools.cache
+def _is_seeded(kind):
+    """Tell ops that TensorFlow seeds, by the graph's seed and the op's own."""
+    definition = op_def_registry.get(kind)  # None for a function
+    return (
+        definition is not None
+        and definition.is_stateful
+        and any(attribute.name == "seed2" for attribute in definition.attr)
+    )
+
+
 def called_functions(graph, operations=None):
-    """Give the functions that ops of `graph` may call, name to FunctionDef.
+    """Give the functions that a step of `graph` may call, name to FunctionDef.
 
     Those that datasets call are not among them: they have threads of their own, and
     their kernels belong to the iterator.

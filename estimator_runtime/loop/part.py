@@ -83,6 +83,14 @@ class Part:
     def _all_inputs(self):
         return (tensor for op in self.ops.values() for tensor in op.inputs)
 
+    def waits_for(self, other):
+        """Tell whether some op has a control dependency on one of another part."""
+        return any(
+            before.name in other.ops
+            for op in self.ops.values()
+            for before in op.control_inputs
+        )
+
     def changed_handles(self):
         """Give the names of the handles whose resources the ops may change."""
         return {

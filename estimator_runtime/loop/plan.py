@@ -190,17 +190,15 @@ class Planner:
     Args:
         session: What the hooked session runs its steps on.
         flush: `DenormalFlush` for the calling thread, or None.
-        substitute: What its plans run and fetch instead (see `body`), or None.
 
     Attributes:
         obstacle: Why this session cannot have plans, as the end of "because the step
             ..."; None for a plain local one.
     """
 
-    def __init__(self, session, flush, substitute=None):
+    def __init__(self, session, flush):
         self._session = session
         self._flush = flush
-        self._substitute = substitute
         self._plans = {}
         self.obstacle = _obstacle(session)
 
@@ -214,9 +212,7 @@ class Planner:
             )
             plan = self._plans.get(key)
             if plan is None and len(self._plans) < MAX_PLANS:
-                plan = self._plans[key] = Plan(
-                    self._session, wanted, self._flush, self._substitute
-                )
+                plan = self._plans[key] = Plan(self._session, wanted, self._flush)
         except CannotPlan:
             return None
         return plan

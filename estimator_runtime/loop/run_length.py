@@ -1,11 +1,15 @@
 """How many steps one call of the session runs."""
 
+import logging
+
 # A run should be long enough to drown the cost of starting it, and short enough that a
 # stop request, which waits for its end, does not wait long.
 _SHORT_SECS = 0.05
 _LONG_SECS = 0.2
 _MOST_STEPS = 10_000
 _MOST_COUNTED = 2**31 - 1  # by the loop, in 32 bits
+
+_logger = logging.getLogger(__name__)
 
 
 class RunLength:
@@ -14,11 +18,15 @@ class RunLength:
     Args:
         steps_per_run: 1 or more, or "auto": runs grow until they take about a tenth
             of a second.
+
+    Attributes:
+        asked_for: The number that was given; None for "auto".
     """
 
     def __init__(self, steps_per_run):
         self._is_auto = steps_per_run == "auto"
         self._steps = 1 if self._is_auto else min(steps_per_run, _MOST_COUNTED)
+        self.asked_for = None if self._is_auto else self._steps
 
     def __str__(self):
         return "auto" if self._is_auto else str(self._steps)
@@ -35,3 +43,47 @@ class RunLength:
             self._steps = min(2 * self._steps, _MOST_STEPS)
         elif secs > _LONG_SECS:
             self._steps = max(1, self._steps // 2)
+
+
+class Shortening:
+    """Says in the log, once, which hook keeps runs shorter than was asked for.
+
+    The steps between two that one and the same hook must see tell. What is left until
+    its first one, or after another hook's, may be few by chance.
+
+    Args:
+        hooks: The hooks of a session.
+        asked_for: The number of steps in one run; None to say nothing.
+    """
+
+    def __init__(self, hooks, asked_for):
+        self._hooks = hooks
+        self._asked_for = asked_for
+        self._acted: list = []  # hooks, at the end of the last run
+
+    def begin(self, due):
+        """Look at a run that begins, with the steps until each hook is due, or None."""
+        acted, self._acted = self._acted, []
+        if self._asked_for is None:
+            return
+        short = [
+            (steps, type(hook).__name__)
+            for hook, steps in zip(self._hooks, due, strict=True)
+            if hook in acted and steps is not None and steps < self._asked_for
+        ]
+        if short:
+            steps, name = min(short)
+            _logger.info(
+                "steps_per_run=%s: runs have at most %s, because %s must see a step "
+                "that often",
+                self._asked_for,
+                "1 step" if steps == 1 else f"{steps} steps",
+                name,
+            )
+            self._asked_for = None
+
+    def end(self, steps, due):
+        """Take note that a run had so many steps, with `due` as it began."""
+        self._acted = [
+            hook for hook, each in zip(self._hooks, due, strict=True) if each == steps
+        ]

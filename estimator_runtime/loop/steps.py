@@ -7,8 +7,8 @@ import numpy as np
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
 
-GLOBAL_STEP = "global step"
-LOSS = "loss"
+_RAN = "steps run"
+_LOSS = "loss"
 
 
 class Steps:
@@ -25,6 +25,8 @@ class Steps:
 
     Attributes:
         always: What every run is asked for, beside the rest: consumer to fetches.
+        lacking: Consumers that the last run gave something that it did not compute,
+            because a NaN ended it before its last step.
         loss: As given.
         trained: Gives the number of steps trained so far.
     """
@@ -37,9 +39,12 @@ class Steps:
         self._known = {}
         self.loss = loss
         self.trained = global_step.trained
-        self.always = {GLOBAL_STEP: global_step.variable}
+        self.always = {_RAN: fused.ran}
         if loss is not None:
-            self.always[LOSS] = loss
+            self.always[_LOSS] = loss
+        self.lacking = []
+        self._total = self._total_before = 0
+        session.run(fused.reset)
 
     def run(self, wanted, count, options, run_metadata):
         """Run `count` steps, or fewer if the loss becomes NaN.
@@ -51,31 +56,51 @@ class Steps:
             run_metadata: Receives what the last step tells.
 
         Returns:
-            Consumer to results, of the last step that was run.
+            The number of steps run, and consumer to results, of the last one.
 
         Raises:
             ConfigError: If a hook asks for what the fused steps do not give it.
         """
+        self._total_before = self._total
+        self.lacking = []
         plan, but_last = self._plans(wanted)
         is_traced = bool(options.ByteSize())
         is_cut = count > 1 and (but_last is not None or is_traced)
+        ran = 0
         if is_cut:
             if but_last is None:
                 but_last = self._plan(self._fused.but_last, wanted)
             results = but_last.results(self._call(but_last, count - 1))
-            if np.any(np.isnan(results.get(LOSS, 0.0))):
-                return results
+            ran = self._count(results)
+            if np.any(np.isnan(results.get(_LOSS, 0.0))):
+                self.lacking = self._lacking(wanted)
+                return ran, results
             count = 1
         if is_traced:
             values = plan.traced(self._session, [count], options, run_metadata)
         else:
             values = self._call(plan, count, is_rest=is_cut)
-        return plan.results(values)
+        results = plan.results(values)
+        return ran + self._count(results), results
+
+    def completed(self):
+        """Give the number of complete steps of a run that has failed."""
+        self._total = int(self._session.run(self._fused.total))
+        return self._total - self._total_before
 
     def kept(self, consumer, fetches):
         """Give a caller's values of the last complete step, without running any."""
         plan = self._plan(self._fused.kept, {consumer: fetches})
         return plan.results(plan.on_pool())[consumer]
+
+    def _lacking(self, wanted):
+        plans = {c: self._plan(self._fused.but_last, {c: f}) for c, f in wanted.items()}
+        return [c for c, plan in plans.items() if plan.places_of(self._fused.extras)]
+
+    def _count(self, results):
+        ran = int(results[_RAN])
+        self._total += ran
+        return ran
 
     def _plans(self, wanted):
         """Give the plan for `wanted`, and one for the steps before if it is for one."""

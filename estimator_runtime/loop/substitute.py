@@ -48,12 +48,22 @@ class FusedSteps:
         steps: For all but what needs variables from before the last step.
         last: For everything; it reads those variables before the first step, so it
             is for one step.
-        but_last: For everything, with zeros in place of what needs those variables.
+        but_last: For everything, with zeros in place of what is not the step's own: it
+            may change something, so it is run with the last step only.
         kept: For what the caller asks for; runs nothing, and gives the values of the
             last complete step also when a run has failed.
+        extras: Names of what is not the step's own.
+        ran: A tensor with the number of steps run, to be asked of the first three.
+        total: A tensor with the number of complete steps of all runs; to be asked of
+            the session itself.
+        reset: The op that sets it to 0, to be run before all else.
     """
 
     steps: Substitute
     last: Substitute
     but_last: Substitute
     kept: Substitute
+    extras: frozenset[str]
+    ran: tf.Tensor
+    total: tf.Tensor
+    reset: tf.Operation

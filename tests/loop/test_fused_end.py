@@ -66,6 +66,29 @@ def test_a_step_that_is_counted_without_its_data_ends_the_training_too(
     assert outcome.log[-1] == stock.log[-1]
 
 
+@pytest.mark.parametrize("batches", [1, 6, 7, 10, 11])
+def test_a_step_that_counts_itself_and_then_lacks_data_has_no_result(batches):
+    def losses(make_session):
+        with tf.Graph().as_default():
+            with tf.control_dependencies([train.get_or_create_global_step()]):
+                counted = train.get_global_step().assign_add(1)
+            numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(batches))
+            with tf.control_dependencies([counted]):
+                loss = tf.cast(numbers.get_next(), tf.float32)
+            seen = []
+            with make_session() as session:
+                while not session.should_stop():
+                    seen.append(float(session.run([counted, loss])[1]))
+            return seen
+
+    stock = losses(monitored_session.MonitoredTrainingSession)
+    assert stock == [*range(batches)]
+    with options.use(options.TrainingOptions(steps_per_run=5)):
+        ours = losses(er.MonitoredTrainingSession)
+    # Of the first step, then of each fifth, and of the last that has its data.
+    assert ours == sorted({0, *range(0, batches, 5), batches - 1})
+
+
 def test_a_program_that_starts_its_data_again_goes_on():
     def losses(steps_per_run):
         with tf.Graph().as_default():
@@ -208,3 +231,112 @@ def test_a_program_goes_on_after_an_error_as_with_single_steps():
         *({"loss": 20}, {"loss": 26}, "bad record"),
         *({"loss": 33}, "bad record", {"loss": 40}),
     ]
+
+
+class GivesUp(Exception):
+    """What a hook of the test raises."""
+
+
+@pytest.mark.parametrize("error", [GivesUp, KeyboardInterrupt])
+def test_steps_that_a_hook_prevents_are_not_counted_by_the_others(error):
+    def logged(make_session):
+        class RaisesOnce(train.SessionRunHook):
+            has_raised = False
+
+            def steps_until_due(self, global_step):
+                return None
+
+            def before_run(self, run_context):
+                trained = run_context.session.run(train.get_global_step())
+                if trained > 10 and not self.has_raised:
+                    self.has_raised = True
+                    raise error
+
+        log = []
+        with tf.Graph().as_default():
+            train_op = train.get_or_create_global_step().assign_add(1)
+            hooks = [
+                train.LoggingTensorHook(
+                    {"after": train_op}, 10, formatter=lambda v: log.append(v) or ""
+                ),
+                RaisesOnce(),
+                train.StopAtStepHook(last_step=32),
+            ]
+            with make_session(hooks=hooks) as session:
+                while not session.should_stop():
+                    try:
+                        session.run(train_op)
+                    except error:
+                        log.append("gave up")
+            return log
+
+    stock = logged(monitored_session.MonitoredTrainingSession)
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        assert logged(er.MonitoredTrainingSession) == stock
+    assert stock == [
+        *({"after": 1}, {"after": 11}, "gave up"),
+        *({"after": 21}, {"after": 31}),
+    ]
+
+
+class Reports(train.SessionRunHook):
+    """Is due after each fifth step; writes down what it gets, of every call."""
+
+    def __init__(self, *tensors):
+        self.fused_fetches = tensors
+        self.seen = []
+
+    def begin(self):
+        self._step = train.get_global_step()
+
+    def steps_until_due(self, global_step):
+        return 5 - global_step % 5
+
+    def before_run(self, run_context):
+        trained = run_context.session.run(self._step)
+        return train.SessionRunArgs(self.requests(trained))
+
+    def requests(self, trained):
+        return [self._step, *self.fused_fetches]
+
+    def after_run(self, run_context, run_values):
+        self.seen.append([float(value) for value in run_values.results])
+
+
+class ReportsWhenDue(Reports):
+    def requests(self, trained):
+        return super().requests(trained) if trained == 10 else [self._step]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fetches", "steps"),
+    [
+        (Reports, lambda loss, weight: [loss], [0, 4, 9, 12]),
+        (Reports, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
+        (ReportsWhenDue, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
+    ],
+    ids=["the step's own", "more than that", "more at times"],
+)
+def test_a_nan_inside_a_run_shows_a_hook_only_what_was_computed_for_it(
+    kind, fetches, steps, training, train_in_a_loop
+):
+    hooks = []
+
+    def build():
+        step = train.get_or_create_global_step()
+        features, labels = training._input_fn()
+        loss = tf.reduce_mean(tf.square(becomes_nan(features) - labels))
+        hooks[:] = [
+            kind(*fetches(loss, tf1.trainable_variables()[0][0, 0])),
+            train.NanTensorHook(loss, fail_on_nan_loss=False),
+        ]
+        return [train.AdamOptimizer(0.1).minimize(loss, step), loss], hooks
+
+    train_in_a_loop(build)
+    stock = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
+    assert list(stock) == [*range(13)]
+    train_in_a_loop(build, 20)
+    ours = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
+    assert list(ours) == steps
+    if kind is Reports:  # the other asks at other calls
+        assert ours.items() <= stock.items()

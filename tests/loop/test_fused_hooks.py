@@ -1,7 +1,13 @@
 """Hooks act at the steps at which they act in stock, with any number of steps a run."""
 
+import logging
+
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -122,6 +128,28 @@ def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
         "steps_per_run=7: steps are run one by one, because the step must be seen by "
         "Watcher"
     ]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "hook", "every"),
+    [
+        ({"log_step_count_steps": 6}, "LoggingTensorHook", "6 steps"),
+        ({"save_summary_steps": 4}, "SummarySaverHook", "4 steps"),
+        ({"save_checkpoints_steps": 1}, "CheckpointSaverHook", "1 step"),
+    ],
+)
+def test_the_log_says_which_of_the_hooks_that_each_estimator_has_keeps_runs_short(
+    intervals, hook, every, training, caplog
+):
+    this = training.replace(config=intervals)
+    with caplog.at_level(logging.INFO, "estimator_runtime"):
+        assert [this.ours(k).error for k in (1, 4, "auto", 20)] == [None] * 4
+    told = [r.getMessage() for r in caplog.records if " at most " in r.getMessage()]
+    assert told[-1] == (
+        f"steps_per_run=20: runs have at most {every}, because {hook} must see a step "
+        "that often"
+    )
+    assert len(told) == (2 if every == "1 step" else 1)
 
 
 def test_a_hook_is_called_once_for_each_run_of_steps(training):
@@ -282,4 +310,62 @@ def test_a_hook_with_a_cadence_that_feeds_is_an_error_that_says_so(training):
     assert this.ours(7).error == (
         "ConfigError: a hook that does not see every step feeds 'scale:0'; take away "
         "its `steps_until_due`"
+    )
+
+
+def raw_steps_in_between(train_op, raw_session):
+    step = train.get_global_step()
+
+    def train_two():
+        if raw_session().run(step) <= 20:
+            raw_session().run(train_op)
+            raw_session().run(train_op)
+
+    return [], train_two
+
+
+def a_hook_that_trains(train_op, raw_session):
+    class Trains(Watcher):
+        def steps_until_due(self, global_step):
+            return None
+
+        def after_run(self, run_context, run_values):
+            if run_values.results[0] <= 20:
+                run_context.session.run(train_op)
+
+    return [Trains()], lambda: None
+
+
+@pytest.mark.parametrize("use", [raw_steps_in_between, a_hook_that_trains])
+def test_steps_that_are_trained_between_runs_count(use):
+    def trained(make_session):
+        with tf.Graph().as_default():
+            step = train.get_or_create_global_step()
+            with tf.control_dependencies([step._graph_element]):
+                train_op = step.assign_add(1).op
+            hooks, between = use(train_op, lambda: raw)
+            hooks = [*hooks, train.StopAtStepHook(last_step=30)]
+            with make_session(hooks=hooks) as session:
+                raw = session._tf_sess()
+                while not session.should_stop():
+                    session.run(train_op)
+                    between()
+                return raw.run(step)
+
+    stock = trained(monitored_session.MonitoredTrainingSession)
+    for steps_per_run in (4, 7, 100):
+        with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
+            assert trained(er.MonitoredTrainingSession) == stock
+    assert stock == 30
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.0, "4", True])
+def test_a_hook_that_names_no_number_of_steps_is_an_error_that_says_so(steps, training):
+    class Vague(EveryFourth):
+        def steps_until_due(self, global_step):
+            return steps
+
+    assert training.replace(hooks=lambda loss: [Vague()]).ours(7).error == (
+        f"ConfigError: Vague.steps_until_due(0) is {steps!r}; use 1 for the next step, "
+        "2 for the one after, ..., or None if any will do"
     )

@@ -164,3 +164,40 @@ def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
         assert numbers(session) == stock
     assert kernels.have_own_state(graph) is own
     assert len(set(stock)) > 40  # else it would say nothing about random numbers
+
+
+def generator(x):
+    state = tf.Variable([0, 1, 2], dtype=tf.int64)
+    return x + tf.random.Generator.from_state(state, "philox").normal([])
+
+
+def random_in_a_loop(x):
+    return tf.while_loop(lambda x: x < 3, lambda x: [x + tf.random.uniform([])], [x])
+
+
+def sample_candidates(x):
+    labels = tf.constant([[1]], tf.int64)
+    return tf.random.uniform_candidate_sampler(labels, 1, 1, True, 9)[2]
+
+
+@pytest.mark.parametrize(
+    ("build", "types"),
+    [
+        (lambda x: x * 2, []),
+        (lambda x: tf.nn.dropout(x, 0.5), ["RandomUniform"]),
+        (lambda x: tf.random.normal([]) + x, ["RandomStandardNormal"]),
+        (lambda x: tf.random.truncated_normal([]) + x, ["TruncatedNormal"]),
+        (lambda x: tf.random.shuffle([x, 2 * x]), ["RandomShuffle"]),
+        (lambda x: tf.random.categorical([[x]], 1), ["Multinomial"]),
+        (sample_candidates, ["UniformCandidateSampler"]),
+        (inlined, ["StatefulPartitionedCall"]),
+        (random_in_a_loop, ["While"]),
+        (lambda x: tf.random.stateless_uniform([], [1, 2]) + x, []),
+        (generator, []),
+    ],
+)
+def test_ops_that_draw_from_a_generator_of_their_own_are_found(build, types):
+    graph = tf1.get_default_graph()
+    build(tf.constant(0.0))
+    found = kernels.with_own_randomness(graph, graph.get_operations())
+    assert [graph.get_operation_by_name(name).type for name in found] == types

@@ -1,8 +1,10 @@
 """How many steps one run has, with the time that runs take passed in."""
 
+import logging
+
 import pytest
 
-from estimator_runtime.loop.run_length import RunLength
+from estimator_runtime.loop.run_length import RunLength, Shortening
 
 
 def lengths(length, secs_per_step, runs, due=None):
@@ -67,3 +69,64 @@ def test_the_log_names_the_length_as_the_user_gave_it():
     auto = RunLength("auto")
     lengths(auto, 0.001, 8)
     assert (str(RunLength(7)), str(auto)) == ("7", "auto")
+
+
+class Often:
+    """A hook that must see every fourth step."""
+
+
+class Rarely:
+    """A hook that must see every tenth step."""
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "said"),
+    [
+        (3, []),
+        (4, []),
+        (5, ["5: runs have at most 4 steps, because Often must see a step that often"]),
+        (
+            100,
+            [
+                "100: runs have at most 4 steps, because Often must see a step that often"
+            ],
+        ),
+    ],
+)
+def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
+    hooks = [Rarely(), object(), Often()]
+    shortening = Shortening(hooks, asked_for)
+    length = RunLength(asked_for)
+    step = 0
+    with caplog.at_level(logging.INFO):
+        while step < 40:
+            due = [10 - step % 10, None, 4 - step % 4]
+            shortening.begin(due)
+            steps = length.up_to(min(due[0], due[2]))
+            shortening.end(steps, due)
+            step += steps
+    assert [record.getMessage() for record in caplog.records] == [
+        f"steps_per_run={line}" for line in said
+    ]
+
+
+def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplog):
+    shortening = Shortening([Rarely()], 10)
+    with caplog.at_level(logging.INFO):
+        for step, end in [(0, 10), (10, None), (13, 20), (20, 30)]:
+            due = [10 - step % 10]
+            shortening.begin(due)
+            if end is not None:
+                shortening.end(end - step, due)
+    assert caplog.records == []
+
+
+def test_the_log_says_nothing_of_automatic_runs(caplog):
+    assert RunLength(7).asked_for == 7
+    assert RunLength("auto").asked_for is None
+    shortening = Shortening([Often()], RunLength("auto").asked_for)
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            shortening.begin([1])
+            shortening.end(1, [1])
+    assert caplog.records == []

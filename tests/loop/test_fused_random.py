@@ -1,0 +1,94 @@
+"""Random numbers are stock's as long as nothing but the step runs the step's ops."""
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
+
+tf1 = tf.compat.v1
+train = tf1.train
+START = "steps_per_run=7: steps are run one by one, because the step "
+TURNS = f"{START}takes turns with other calls of the session"
+
+
+def said(caplog):
+    logger = "estimator_runtime.loop.fused"
+    return [r.getMessage() for r in caplog.records if r.name == logger]
+
+
+def build():
+    """Build a model with dropout; give its loss, train op and weights."""
+    tf1.set_random_seed(3)
+    weights = tf1.get_variable("weights", [8], initializer=tf1.ones_initializer())
+    kept = tf.nn.dropout(weights, rate=0.5, name="drop")
+    loss = tf.reduce_sum(tf.square(kept), name="loss")
+    step = train.get_or_create_global_step()
+    train_op = train.GradientDescentOptimizer(0.01).minimize(loss, step)
+    return loss, train_op, weights
+
+
+DRAWN_TWICE = (
+    "steps_per_run=7: random numbers, and so losses, are not those of steps_per_run=1, "
+    "because 'drop/random_uniform/RandomUniform' is run by different calls of the "
+    "session"
+)
+
+
+def test_the_log_says_once_that_a_second_request_draws_other_numbers(caplog):
+    with tf.Graph().as_default():
+        loss, train_op, weights = build()
+        total = tf.reduce_sum(weights)
+        chosen = options.TrainingOptions(steps_per_run=7)
+        with options.use(chosen), er.MonitoredTrainingSession() as session:
+            session.run([train_op, loss])
+            session.run(total)
+            assert said(caplog) == [TURNS]  # nothing is drawn by that
+            session.run([train_op, loss, total])
+            session.run([train_op, loss])
+            session.run([train_op, total])
+            assert said(caplog) == [TURNS, DRAWN_TWICE]
+
+
+@pytest.mark.parametrize("steps_per_run", [1, 7])
+def test_a_second_request_that_draws_nothing_changes_no_losses(steps_per_run, caplog):
+    def losses(make_session):
+        with tf.Graph().as_default():
+            loss, train_op, weights = build()
+            total = tf.reduce_sum(weights)
+            with make_session() as session:
+                seen = [session.run([train_op, loss])[1]]
+                for _ in range(9):
+                    session.run(total)
+                    seen.append(session.run([train_op, loss])[1])
+                return [float(each) for each in seen]
+
+    stock = losses(monitored_session.MonitoredTrainingSession)
+    with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
+        assert losses(er.MonitoredTrainingSession) == stock
+    assert said(caplog) == ([TURNS] if steps_per_run == 7 else [])
+
+
+def final_ops(steps_per_run=None):
+    """Give the final ops' value of a training of 20 steps."""
+    with tf.Graph().as_default():
+        loss, train_op, _ = build()
+        final = train.FinalOpsHook(loss)
+        hooks = [final, train.StopAtStepHook(last_step=20)]
+        make = monitored_session.MonitoredTrainingSession
+        if steps_per_run is not None:
+            make = er.MonitoredTrainingSession
+        chosen = options.TrainingOptions(steps_per_run=steps_per_run or 1)
+        with options.use(chosen), make(hooks=hooks) as session:
+            while not session.should_stop():
+                session.run(train_op)
+        return float(final.final_ops_values)
+
+
+def test_final_ops_go_on_with_the_random_numbers_of_the_steps(caplog):
+    assert final_ops(7) == final_ops()
+    assert said(caplog) == [
+        f"{START}draws random numbers, 'drop/random_uniform/RandomUniform', that a "
+        "FinalOpsHook may draw too"
+    ]
