@@ -23,6 +23,7 @@ _UNFUSABLE = {
 _OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 # What takes a resource and leaves it as it is.
 READERS = (
+    "DisableCopyOnRead",
     "ReadVariableOp",
     "ResourceGather",
     "ResourceGatherNd",

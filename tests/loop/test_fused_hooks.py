@@ -135,7 +135,7 @@ def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
     [
         ({"log_step_count_steps": 6}, "LoggingTensorHook", "6 steps"),
         ({"save_summary_steps": 4}, "SummarySaverHook", "4 steps"),
-        ({"save_checkpoints_steps": 1}, "CheckpointSaverHook", "1 step"),
+        ({"save_checkpoints_steps": 1}, "CheckpointHook", "1 step"),
     ],
 )
 def test_the_log_says_which_of_the_hooks_that_each_estimator_has_keeps_runs_short(
