@@ -51,6 +51,11 @@ class Beyond:
         self._after = Part(
             step.graph, operations.values(), without={**step.ops, **first}
         )
+        self._waiting_for_step = [
+            op
+            for op in self._after.ops.values()
+            if any(before.name in step.ops for before in op.control_inputs)
+        ]
         used = {**self._wanted, **everything.inputs, **self._after.inputs}
         self._used_before = [
             each for n, each in used.items() if _op(each).name in first
@@ -86,7 +91,11 @@ class Beyond:
             handles = {n: tf.identity(t) for n, t in self._after.handles.items()}
         inputs = {name: values[name] for name in self._after.inputs}
         wanted = [e for e in self._wanted.values() if _op(e).name in self._after.ops]
-        return _add(self._after, {**handles, **inputs}, wanted, "after")
+        ordered = self._waiting_for_step
+        found = _add(self._after, {**handles, **inputs}, [*wanted, *ordered], "after")
+        for op in ordered:
+            found[op.name]._add_control_input(done)
+        return found
 
 
 def _op(fetched):

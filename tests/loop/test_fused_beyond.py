@@ -84,3 +84,30 @@ def test_what_changes_something_beside_the_step_is_run_as_often_as_in_stock(
     assert train_in_a_loop(build, steps_per_run) == (stock, last)
     assert stock.error is None
     assert sum("seen = " in line for line in stock.log) == 5
+
+
+def test_what_waits_for_the_step_is_run_after_it(train_in_a_loop, tmp_path):
+    def lines(*steps_per_run):
+        folder = tmp_path / str(steps_per_run)
+
+        def build():
+            number = tf1.data.make_one_shot_iterator(
+                tf.data.Dataset.range(12)
+            ).get_next()
+            out = f"file://{folder}"
+            with tf.control_dependencies([tf.print("step", number, output_stream=out)]):
+                train_op = train.get_or_create_global_step().assign_add(1).op
+            with tf.control_dependencies([train_op]):
+                said = tf.print("said", output_stream=out)
+            with tf.control_dependencies([said]):
+                seen = tf.identity(1.0)
+            return train_op, [log_every_fifth(seen=seen)]
+
+        outcome, _ = train_in_a_loop(build, *steps_per_run)
+        assert outcome.error is None
+        return folder.read_text().splitlines()
+
+    expected = [f"step {number}" for number in range(12)]
+    for place in (1, 7, 13):
+        expected.insert(place, "said")
+    assert [lines(), lines(3), lines(100)] == [expected] * 3
