@@ -1,6 +1,7 @@
 """Hooks act at the steps at which they act in stock, with any number of steps a run."""
 
 import logging
+import re
 
 import pytest
 import tensorflow as tf
@@ -8,6 +9,7 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime import options
+from estimator_runtime.errors import ConfigError
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -360,12 +362,21 @@ def test_steps_that_are_trained_between_runs_count(use):
 
 
 @pytest.mark.parametrize("steps", [0, -3, 2.0, "4", True])
-def test_a_hook_that_names_no_number_of_steps_is_an_error_that_says_so(steps, training):
+def test_a_hook_that_names_no_number_of_steps_is_an_error_that_says_so(steps):
     class Vague(EveryFourth):
         def steps_until_due(self, global_step):
             return steps
 
-    assert training.replace(hooks=lambda loss: [Vague()]).ours(7).error == (
-        f"ConfigError: Vague.steps_until_due(0) is {steps!r}; use 1 for the next step, "
-        "2 for the one after, ..., or None if any will do"
+    message = (
+        f"Vague.steps_until_due(0) is {steps!r}; use 1 for the next step, 2 for the "
+        "one after, ..., or None if any will do"
     )
+    with tf.Graph().as_default():
+        train_op = train.get_or_create_global_step().assign_add(1)
+        chosen = options.TrainingOptions(steps_per_run=7)
+        with (
+            options.use(chosen),
+            er.MonitoredTrainingSession(hooks=[Vague()]) as session,
+            pytest.raises(ConfigError, match=f"^{re.escape(message)}$"),
+        ):
+            session.run(train_op)
