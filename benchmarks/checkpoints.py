@@ -24,7 +24,7 @@ _QUICK_CADENCES = {1: (5,), 2: (5, 10)}
 _SAVES = 4
 _ROUNDS = 5
 _VARIABLES = 10
-_WARM_UP = 40  # the runtime chooses its threads in the first 38 steps
+_WARM_UP = 60  # the runtime chooses its threads in the first 56 steps
 BASELINE = "none"
 _MAKERS = {
     "stock": monitored_session.MonitoredTrainingSession,

@@ -12,8 +12,8 @@ MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
 _STEPS = {"linear": 2000, "dnn": 1500, "cnn": 500, "wide_and_deep": 1000}
 _ROUNDS = 5
 _WARM_UP = 201
-# The runtime chooses its threads in the first 38.
-_WARM_UP_CALLS = 40
+# The runtime chooses its threads in the first 56.
+_WARM_UP_CALLS = 60
 # Longest run of fused steps: the default hooks act at every hundredth.
 _LONGEST_RUN = 100
 BASELINE = "stock"

@@ -1,5 +1,7 @@
 """A step runs on the thread that is faster, unless the program says which."""
 
+import itertools
+
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
@@ -43,8 +45,9 @@ def decision(choice, pool, caller, runs, steps=1):
     return found[1:]
 
 
-# Of each way: a first run that compiles, 4 to warm up, and 15 that count.
-ALL = 2 * (1 + 4 + 15)
+# Of each way, in turn: a block to warm up, and three that count.
+BLOCK = 7
+ALL = 2 * 4 * BLOCK
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_the_faster_way_is_chosen(pool_secs, caller_secs, is_caller):
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", pool_secs), clock.run("caller", caller_secs)
     assert decision(choice, pool, caller, 100) == [(ALL, is_caller)]
-    assert clock.ways[:ALL] == ["pool", "caller"] * (ALL // 2)
+    assert clock.ways[:ALL] == (["pool"] * BLOCK + ["caller"] * BLOCK) * 4
     assert set(clock.ways[ALL:]) == {"caller" if is_caller else "pool"}
 
 
@@ -73,7 +76,7 @@ def test_runs_of_many_steps_are_compared_by_the_step():
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 1e-2), clock.run("caller", 2e-4)
     for i in range(ALL):
-        is_pool = i % 2 == 0  # its runs are longer, and do more
+        is_pool = i // BLOCK % 2 == 0  # its runs are longer, and do more
         choice.run(pool, caller, steps=100 if is_pool else 1)
     assert choice.is_caller is False
 
@@ -82,8 +85,8 @@ def test_a_run_that_is_long_stays_on_the_pool():
     clock = Clock()
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 0.03), clock.run("caller", 0.021)
-    # Told by the first run of the caller's that is not for warming up.
-    assert decision(choice, pool, caller, 100) == [(2 * (1 + 4 + 1), False)]
+    # Told by the first run of the caller's that counts.
+    assert decision(choice, pool, caller, 100) == [(3 * BLOCK + 2 + 1, False)]
 
 
 def test_slow_runs_at_the_start_decide_nothing():
@@ -91,9 +94,21 @@ def test_slow_runs_at_the_start_decide_nothing():
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
     slow_pool, slow_caller = clock.run("pool", 5.0), clock.run("caller", 5.0)
-    for _ in range(2 * (1 + 4)):
+    for _ in range(2 * BLOCK):
         choice.run(slow_pool, slow_caller)
-    assert decision(choice, pool, caller, 100) == [(2 * (1 + 15), True)]
+    assert decision(choice, pool, caller, 100) == [(ALL - 2 * BLOCK, True)]
+
+
+def test_runs_that_wake_the_threads_of_a_pool_decide_nothing():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    times = itertools.cycle([9e-4, 9e-4, *[1e-4] * (BLOCK - 2)])
+
+    def pool():
+        clock.now += next(times)
+
+    decision(choice, pool, clock.run("caller", 2e-4), ALL)
+    assert choice.is_caller is False
 
 
 def test_the_time_that_compiling_takes_decides_nothing():
@@ -101,8 +116,8 @@ def test_the_time_that_compiling_takes_decides_nothing():
     choice = ThreadChoice(clock)
     every = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
     late = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
-    for i in range(ALL + 2):
-        choice.run(*(late if i in (20, 21) else every))
+    for i in range(ALL + 2 * BLOCK):
+        choice.run(*(late if i in (2 * BLOCK + 3, 3 * BLOCK + 3) else every))
     assert choice.is_caller is True
 
 
