@@ -1,5 +1,6 @@
 """The runtime's MonitoredTrainingSession: what every Estimator trains through."""
 
+import logging
 import os
 
 import tensorflow as tf
@@ -17,6 +18,7 @@ from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.loop.monitored import LoopSession
 from estimator_runtime.session_checks import is_on
 
+_logger = logging.getLogger(__name__)
 _USE_DEFAULT = object()
 _train = tf.compat.v1.train
 
@@ -117,6 +119,7 @@ def MonitoredTrainingSession(
         hooks = [*(hooks or ()), ProgressHook()]
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
+        _say_what_is_left_out(options.current(), checkpoint_dir)
         interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
         common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
         # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
@@ -151,6 +154,22 @@ def MonitoredTrainingSession(
         hooks=all_hooks,
         stop_grace_period_secs=stop_grace_period_secs,
     )
+
+
+def _say_what_is_left_out(chosen, checkpoint_dir):
+    """Log which options have no effect in TensorFlow's own session."""
+    if chosen.steps_per_run != 1:
+        _logger.warning(
+            "steps_per_run=%s: steps are run one by one, because the step is that of a "
+            "multi-worker strategy",
+            chosen.steps_per_run,
+        )
+    if chosen.async_checkpoint and checkpoint_dir:
+        _logger.info(
+            "Training waits for each checkpoint in %s, because a multi-worker strategy "
+            "saves by TensorFlow's own hook.",
+            checkpoint_dir,
+        )
 
 
 def _interval(first, second, default):

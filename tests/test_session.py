@@ -9,6 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.training import basic_session_run_hooks, monitored_session
 
 import estimator_runtime as er
+from estimator_runtime import options
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
 from estimator_runtime.errors import ConfigError, ConfigTypeError
@@ -223,6 +224,29 @@ def test_under_a_coordinator_the_task_decides_who_saves(task, tmp_path):
         stock = made_by(STOCK, arguments, tmp_path / "stock")
     assert ours == stock
     assert ours.count("Mine") == {"chief": 3, "worker": 1}[task[0]]
+
+
+def test_under_a_coordinator_the_log_says_what_has_no_effect(tmp_path, caplog):
+    cluster = tf.train.ClusterSpec({"chief": ["h0:1"], "worker": ["h1:1"]})
+
+    class HereNotThere(distribute_coordinator._WorkerContext):
+        def _get_master_target(self):
+            return ""  # no servers in this test
+
+    caplog.set_level("INFO", logger="estimator_runtime.session")
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with (
+        HereNotThere(strategy, cluster, "chief", 0, tf.compat.v1.ConfigProto()),
+        options.use(options.TrainingOptions(steps_per_run=7)),
+    ):
+        made_by(er.MonitoredTrainingSession, IN_FOLDER, tmp_path / "model")
+    said = [r.getMessage() for r in caplog.records if r.name.endswith(".session")]
+    assert said == [
+        "steps_per_run=7: steps are run one by one, because the step is that of a "
+        "multi-worker strategy",
+        f"Training waits for each checkpoint in {tmp_path}/model, because a multi-worker "
+        "strategy saves by TensorFlow's own hook.",
+    ]
 
 
 def test_a_scaffold_of_your_own_is_used():

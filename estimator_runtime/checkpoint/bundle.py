@@ -4,12 +4,15 @@ import dataclasses
 import os
 import struct
 
-from estimator_runtime.checkpoint.table import TableError, read_table, varint
+from estimator_runtime.checkpoint.message import (
+    NUM_SHARDS,
+    OFFSET,
+    SHARD_ID,
+    SIZE,
+    fields,
+)
+from estimator_runtime.checkpoint.table import TableError, read_table
 
-# Field numbers of TensorFlow's tensor_bundle.proto.
-_NUM_SHARDS = 1
-_SHARD_ID, _OFFSET, _SIZE = 3, 4, 5
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_SHARDS = 100_000  # five digits in a file's name
 
 
@@ -81,34 +84,16 @@ def problem(prefix):
 
 
 def _bundle(entries):
-    count = _fields(entries[0][1]).get(_NUM_SHARDS, 0)
+    count = dict(fields(entries[0][1])).get(NUM_SHARDS, 0)
     if not 0 < count < _MOST_SHARDS:
         raise TableError(f"speaks of {count} .data files")
     sizes = [0] * count
     for _, value in entries[1:]:
-        fields = _fields(value)
-        shard = fields.get(_SHARD_ID, 0)
+        entry = dict(fields(value))
+        shard = entry.get(SHARD_ID, 0)
         if shard >= count:
             raise TableError(f"speaks of .data file {shard} of {count}")
-        end = fields.get(_OFFSET, 0) + fields.get(_SIZE, 0)
+        end = entry.get(OFFSET, 0) + entry.get(SIZE, 0)
         sizes[shard] = max(sizes[shard], end)
     names = tuple(name for name, _ in entries[1:])
     return Bundle(names=names, shard_bytes=tuple(sizes))
-
-
-def _fields(message):
-    """Give the numbers of a protocol buffer, by field; other fields are left out."""
-    found, position = {}, 0
-    while position < len(message):
-        tag, position = varint(message, position)
-        field, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            found[field], position = varint(message, position)
-        elif kind == _BYTES:
-            size, position = varint(message, position)
-            position += size
-        elif kind in (_FIXED32, _FIXED64):
-            position += 4 if kind == _FIXED32 else 8
-        else:
-            raise TableError(f"has a field of unknown kind {kind}")
-    return found

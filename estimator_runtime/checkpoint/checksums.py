@@ -9,16 +9,31 @@ import functools
 import os
 
 from estimator_runtime.checkpoint import bundle
-from estimator_runtime.checkpoint.table import TableError, crc32c, read_table, varint
+from estimator_runtime.checkpoint.message import (
+    CRC32C,
+    DTYPE,
+    NUM_SHARDS,
+    OFFSET,
+    SHAPE,
+    SHARD_ID,
+    SIZE,
+    fields,
+)
+from estimator_runtime.checkpoint.table import (
+    CRC_TABLE,
+    POLYNOMIAL,
+    TableError,
+    crc32c,
+    masked,
+    read_table,
+    varint,
+)
 
-_DTYPE, _SHAPE, _SHARD_ID, _OFFSET, _SIZE, _CRC = 1, 2, 3, 4, 5, 6
-_NUM_SHARDS, _DIM, _DIM_SIZE = 1, 2, 1
+_DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
 _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
 _SMALL_BYTES = 4096
 _PIECE_BYTES = 256
 _CHUNK_BYTES = 16 << 20
-_POLYNOMIAL = 0x82F63B78
-_MASK_DELTA = 0xA282EAD8
 
 
 def problem(prefix):
@@ -35,9 +50,9 @@ def problem(prefix):
     try:
         with open(f"{prefix}.index", "rb") as file:
             header, *entries = read_table(file.read())
-        count = _fields(header[1]).get(_NUM_SHARDS, 1)
+        count = dict(fields(header[1])).get(NUM_SHARDS, 1)
         for key, value in entries:
-            reason = _problem(prefix, count, key, _fields(value))
+            reason = _problem(prefix, count, key, dict(fields(value)))
             if reason is not None:
                 return reason
     except (OSError, TableError, IndexError) as error:
@@ -46,16 +61,16 @@ def problem(prefix):
 
 
 def _problem(prefix, count, key, entry):
-    size = entry.get(_SIZE, 0)
-    dtype = entry.get(_DTYPE, 0)
+    size = entry.get(SIZE, 0)
+    dtype = entry.get(DTYPE, 0)
     if not size or dtype == _VARIANT:
         return None
-    path = bundle.shard_path(prefix, entry.get(_SHARD_ID, 0), count)
+    path = bundle.shard_path(prefix, entry.get(SHARD_ID, 0), count)
     checksum = 0
     with open(path, "rb") as file:
-        file.seek(entry.get(_OFFSET, 0))
+        file.seek(entry.get(OFFSET, 0))
         if dtype == _STRING:
-            checksum = _of_strings(file.read(size), _elements(entry.get(_SHAPE, b"")))
+            checksum = _of_strings(file.read(size), _elements(entry.get(SHAPE, b"")))
         else:
             while size:
                 chunk = file.read(min(size, _CHUNK_BYTES))
@@ -63,8 +78,7 @@ def _problem(prefix, count, key, entry):
                     return f"{os.path.basename(path)} ends too early"
                 size -= len(chunk)
                 checksum = extend(checksum, chunk)
-    masked = ((checksum >> 15 | checksum << 17) + _MASK_DELTA) & 0xFFFFFFFF
-    if masked == entry.get(_CRC, 0):
+    if masked(checksum) == entry.get(CRC32C, 0):
         return None
     name = (
         key.decode(errors="replace") if key.isascii() and b"\0" not in key else "slice"
@@ -88,24 +102,17 @@ def _of_strings(data, count):
 
 
 def _elements(shape):
-    count, position = 1, 0
-    while position < len(shape):
-        tag, position = varint(shape, position)
-        if tag & 7 != 2:
-            _, position = varint(shape, position)
-            continue
-        size, position = varint(shape, position)
-        if tag >> 3 == _DIM:
-            dim = _fields(shape[position : position + size])
-            count *= dim.get(_DIM_SIZE, 0)
-        position += size
+    count = 1
+    for number, dim in fields(shape):
+        if number == _DIM:
+            count *= dict(fields(dim)).get(_DIM_SIZE, 0)
     return count
 
 
 def _of_many(data):
     import numpy as np
 
-    table = np.array([_table_entry(byte) for byte in range(256)], np.uint32)
+    table = np.array(CRC_TABLE, np.uint32)
     pieces = len(data) // _PIECE_BYTES
     body = np.frombuffer(data, np.uint8, pieces * _PIECE_BYTES)
     columns = np.ascontiguousarray(body.reshape(pieces, _PIECE_BYTES).T)
@@ -128,16 +135,10 @@ def _of_many(data):
     return _apply(_zeros(tail_bytes), int(sums[0])) ^ tail
 
 
-def _table_entry(byte):
-    for _ in range(8):
-        byte = (byte >> 1) ^ (_POLYNOMIAL if byte & 1 else 0)
-    return byte
-
-
 @functools.lru_cache(maxsize=256)
 def _zeros(count):
     """Give what `count` bytes of 0 do to a checksum: where each of its bits goes."""
-    power = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # of one bit of 0
+    power = [POLYNOMIAL, *(1 << bit for bit in range(31))]  # of one bit of 0
     for _ in range(3):
         power = [_apply(power, each) for each in power]
     result = [1 << bit for bit in range(32)]
@@ -157,23 +158,3 @@ def _apply(operator, checksum):
         checksum >>= 1
         bit += 1
     return result
-
-
-def _fields(message):
-    """Give the fields of a protocol buffer, by number; of several the last one."""
-    found: dict = {}
-    position = 0
-    while position < len(message):
-        tag, position = varint(message, position)
-        kind = tag & 7
-        if kind == 0:
-            value, position = varint(message, position)
-        elif kind == 2:
-            size, position = varint(message, position)
-            value, position = message[position : position + size], position + size
-        else:
-            size = 4 if kind == 5 else 8
-            value = int.from_bytes(message[position : position + size], "little")
-            position += size
-        found[tag >> 3] = value
-    return found

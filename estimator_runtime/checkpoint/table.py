@@ -11,7 +11,7 @@ import struct
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5  # the type of the block, and its checksum
-_POLYNOMIAL = 0x82F63B78  # of crc32c, bits reversed
+POLYNOMIAL = 0x82F63B78  # of crc32c, bits reversed
 
 
 class TableError(ValueError):
@@ -69,7 +69,7 @@ def crc32c(data):
     """Give the Castagnoli checksum of `data`; slow, for small blocks."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
+        crc = (crc >> 8) ^ CRC_TABLE[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
 
 
@@ -77,16 +77,16 @@ def _crc_table():
     table = []
     for byte in range(256):
         for _ in range(8):
-            byte = (byte >> 1) ^ (_POLYNOMIAL if byte & 1 else 0)
+            byte = (byte >> 1) ^ (POLYNOMIAL if byte & 1 else 0)
         table.append(byte)
     return table
 
 
-_CRC_TABLE = _crc_table()
+CRC_TABLE = _crc_table()
 
 
-def _masked(crc):
-    # As stored: the checksum of data that holds checksums would be a bad one.
+def masked(crc):
+    """Give a checksum as it is stored: one of data with checksums would be bad."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -101,7 +101,7 @@ def _block(content, offset, size):
     if end > len(content) - _FOOTER_BYTES:
         raise TableError("is shorter than it says")
     [stored] = struct.unpack_from("<I", content, offset + size + 1)
-    if _masked(crc32c(content[offset : offset + size + 1])) != stored:
+    if masked(crc32c(content[offset : offset + size + 1])) != stored:
         raise TableError(f"has a wrong checksum at byte {offset}")
     if content[offset + size] != 0:
         raise TableError("is compressed, as no checkpoint's index is")

@@ -4,6 +4,9 @@ import logging
 import threading
 
 _logger = logging.getLogger(__name__)
+# A disk that hangs is named this often. What was trained is not given up for it: the
+# checkpoint cannot be written elsewhere, and a signal can end the process.
+_NAMED_EVERY_SECS = 30.0
 
 
 class CheckpointWriter:
@@ -17,8 +20,10 @@ class CheckpointWriter:
         last_step: Global step of the newest write that was completed, or None.
     """
 
-    def __init__(self):
+    def __init__(self, named_every_secs=_NAMED_EVERY_SECS):
         self.last_step = None
+        self._named_every_secs = named_every_secs
+        self._writing_step = None
         self._changed = threading.Condition()
         self._waiting = None
         self._is_running = False
@@ -44,7 +49,7 @@ class CheckpointWriter:
                     "being written, and a newer one has come.",
                     step,
                 )
-            self._changed.wait_for(lambda: self._waiting is None)
+            self._wait_until(lambda: self._waiting is None)
             self._raise_error()
 
     def submit(self, step, write, series=None):
@@ -56,7 +61,7 @@ class CheckpointWriter:
             series: What `make_room` knows it by, if it may be dropped.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting is None)
+            self._wait_until(lambda: self._waiting is None)
             self._waiting = step, write, series
             if not self._is_running:
                 self._is_running = True
@@ -66,7 +71,7 @@ class CheckpointWriter:
     def wait(self):
         """Wait until all writes are completed or have failed."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_running)
+            self._wait_until(lambda: not self._is_running)
 
     def close(self):
         """Wait for all writes.
@@ -83,6 +88,17 @@ class CheckpointWriter:
         """What a write has raised, and nobody has been told yet, or None."""
         return self._error
 
+    def _wait_until(self, is_so):
+        waited_secs = 0.0
+        while not self._changed.wait_for(is_so, self._named_every_secs):
+            waited_secs += self._named_every_secs
+            _logger.warning(
+                "Training has waited %g s for the checkpoint of step %s to be written; "
+                "does its disk answer?",
+                waited_secs,
+                self._writing_step,
+            )
+
     def _raise_error(self):
         error, self._error = self._error, None
         if error is not None:
@@ -95,12 +111,12 @@ class CheckpointWriter:
                     self._is_running = False
                     self._changed.notify_all()
                     return
-                step, write, _ = self._waiting
+                self._writing_step, write, _ = self._waiting
                 self._waiting = None
                 self._changed.notify_all()
             try:
                 write()
-                self.last_step = step
+                self.last_step = self._writing_step
             except BaseException as error:  # noqa: BLE001 (for the training thread)
                 self._error = self._error or error
             # Lets go of the values before the next ones are taken.

@@ -6,7 +6,7 @@ import threading
 
 import tensorflow as tf
 
-from estimator_runtime import preemption
+from estimator_runtime import preemption, waits
 from estimator_runtime.compat import agreement
 
 _logger = logging.getLogger(__name__)
@@ -64,7 +64,17 @@ class AgreedStopHook(tf.compat.v1.train.SessionRunHook):
             # The number tells the others how to end.
             self._has_proposed = True
             self._board.post(f"{self._steps + 1} {preemption.requested()}")
-            self._all_know.wait()
+            limit_secs = waits.stop_grace_secs()
+            if not self._all_know.wait(limit_secs):
+                names = ", ".join(f"{job} {index}" for job, index in self._peers)
+                _logger.error(
+                    "not all of %s have agreed to stop within %g s (%s): ending at "
+                    "once, without a checkpoint of this step",
+                    names,
+                    limit_secs,
+                    waits.STOP_GRACE_VARIABLE,
+                )
+                preemption.give_up()
         if self._stop_at is not None and self._steps >= self._stop_at:
             run_context.request_stop()
 

@@ -2,10 +2,7 @@
 
 import importlib.util
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -44,25 +41,10 @@ def test_the_loop_is_held_against_one_that_saves_nothing_in_the_same_round():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, run_benchmark):
     """The folder that a quick run has written."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    # The checkout last, so that the runtime is the one that is installed.
-    program = (
-        "import sys, runpy\n"
-        f"sys.path.append({str(_ROOT)!r})\n"
-        "sys.argv = ['benchmarks', 'checkpoints', '--quick', '--output', 'out']\n"
-        "runpy.run_module('benchmarks', run_name='__main__')\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert result.returncode == 0, result.stderr
+    run_benchmark("checkpoints", "--quick", "--output", "out", cwd=folder)
     return folder / "out"
 
 

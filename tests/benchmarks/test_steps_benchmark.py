@@ -2,10 +2,7 @@
 
 import importlib.util
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -34,31 +31,11 @@ _ALL = [
 _SOME = ["stock", "fused 10", "Keras 10"]
 
 
-def _run(*arguments, cwd):
-    # The checkout last, so that the runtime is the one that is installed.
-    program = (
-        "import sys, runpy\n"
-        f"sys.path.append({str(_ROOT)!r})\n"
-        f"sys.argv = ['benchmarks', *{arguments!r}]\n"
-        "runpy.run_module('benchmarks', run_name='__main__')\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=cwd,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, run_benchmark):
     """The folder that a quick run has written."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    _run("steps", "--quick", "--output", "out", cwd=folder)
+    run_benchmark("steps", "--quick", "--output", "out", cwd=folder)
     return folder / "out"
 
 
@@ -123,10 +100,10 @@ def test_the_machine_is_named(report):
     assert report["machine"]["packages"]["tensorflow-estimator"] == "2.15.0"
 
 
-def test_the_table_is_written_and_can_be_printed_again(folder, tmp_path):
+def test_the_table_is_written_and_can_be_printed_again(folder, tmp_path, run_benchmark):
     written = (folder / "steps.md").read_text()
     assert written.startswith("## steps (quick: the figures mean nothing)\n")
-    assert _run("table", str(folder / "steps.json"), cwd=tmp_path) == written
+    assert run_benchmark("table", str(folder / "steps.json"), cwd=tmp_path) == written
 
 
 def test_the_plot_is_drawn_where_matplotlib_is_installed(folder):

@@ -1,5 +1,6 @@
 """The thread that writes checkpoints: its order, its queue of one, its errors."""
 
+import logging
 import threading
 
 import pytest
@@ -148,3 +149,27 @@ def test_what_was_written_is_let_go_of():
     del values
     writer.close()
     assert seen() is None
+
+
+def test_whoever_waits_for_the_disk_says_so(caplog):
+    writer, log = CheckpointWriter(named_every_secs=0.01), []
+    write = Write(log, 7)
+
+    class Seen(logging.Handler):
+        def emit(self, record):
+            write.may_end.set()  # only now: the wait cannot end before it is named
+
+    logger = logging.getLogger("estimator_runtime.checkpoint.writer")
+    handler = Seen()
+    logger.addHandler(handler)
+    try:
+        writer.submit(7, write)
+        assert write.begun.wait(LONG_SECS)
+        writer.close()
+    finally:
+        logger.removeHandler(handler)
+    assert log == [7]
+    assert caplog.messages[0] == (
+        "Training has waited 0.01 s for the checkpoint of step 7 to be written; does "
+        "its disk answer?"
+    )
