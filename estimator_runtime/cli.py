@@ -17,19 +17,12 @@ from estimator_runtime import (
     listing,
     reporting,
     script,
+    training_flags,
 )
 from estimator_runtime.activation import VARIABLE, Activation
 from estimator_runtime.compat import versions
 from estimator_runtime.compat.report import report
-from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
-from estimator_runtime.options import (
-    ASYNC_CHECKPOINT_VARIABLE,
-    CHECKPOINT_OVERHEAD_VARIABLE,
-    STEPS_PER_RUN_VARIABLE,
-    TrainingOptions,
-    parse_checkpoint_overhead,
-    parse_steps_per_run,
-)
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -125,25 +118,7 @@ def _add_run(commands):
         dest="is_module",
         help="what follows is the name of a module or package, found as python -m does",
     )
-    parser.add_argument(
-        "--steps-per-run",
-        metavar="K",
-        type=_option(parse_steps_per_run),
-        help="train up to K steps (or: auto) in one call of the session, with the same "
-        "results; hooks act at the same steps",
-    )
-    parser.add_argument(
-        "--async-checkpoint",
-        action=argparse.BooleanOptionalAction,
-        help="train on while a checkpoint is written, as by default, or wait for each",
-    )
-    parser.add_argument(
-        "--checkpoint-overhead",
-        metavar="PART",
-        type=_option(parse_checkpoint_overhead),
-        help="let the interval of checkpoints follow their cost, so that they take at "
-        "most this part of the time, such as 0.01",
-    )
+    training_flags.add_options(parser)
     launching.add_options(parser)
     # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
     # what looks like an option of ours included, and does not swallow those before.
@@ -156,16 +131,6 @@ def _add_run(commands):
     parser.set_defaults(command=_run)
 
 
-def _option(parse):
-    def parsed(text):
-        try:
-            return parse(text, "it")
-        except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parsed
-
-
 def _run(options):
     # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
     if options.program[0] == "--" and len(options.program) > 1:
@@ -176,14 +141,7 @@ def _run(options):
     else:
         check, run = script.check_script, script.run_script
     check(program)
-    # Where the script's sessions, and those of its children, find them.
-    if options.steps_per_run is not None:
-        os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
-    if options.async_checkpoint is not None:
-        os.environ[ASYNC_CHECKPOINT_VARIABLE] = str(int(options.async_checkpoint))
-    if options.checkpoint_overhead is not None:
-        os.environ[CHECKPOINT_OVERHEAD_VARIABLE] = str(options.checkpoint_overhead)
-    TrainingOptions.from_environ(os.environ)
+    training_flags.put(options, os.environ)
     if launching.is_wanted(options):
         return launching.launch(options)
     reporting.start(os.environ)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from estimator_runtime import creators, peers, reporting, waits
 from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.evaluator import Evaluator, numbers
 from estimator_runtime.finish import Finish
 from estimator_runtime.role import TaskType
 
@@ -25,6 +26,8 @@ _PRESENCE_SECS = 10.0
 @seam.replaces("tensorflow_estimator.python.estimator.training")
 class _TrainingExecutor(frozen.StockTrainingExecutor):
     """Runs the task of this process; see `train_and_evaluate`."""
+
+    _Evaluator = Evaluator
 
     def run_ps(self):
         """Serve variables until the training has ended and all trainers have left.
@@ -95,7 +98,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 return
             result, _ = evaluator.evaluate_and_export()
             if result.metrics:
-                reporting.progress(metrics=_numbers(result.metrics))
+                reporting.progress(metrics=numbers(result.metrics))
             if not self._continuous_eval_listener.after_eval(result):
                 return
             if self._is_last(result, last_step):
@@ -175,7 +178,3 @@ def _pause(secs, finish):
     until = time.monotonic() + secs
     while time.monotonic() < until and finish.step() is None:
         time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))
-
-
-def _numbers(metrics):
-    return {name: float(v) for name, v in metrics.items() if getattr(v, "ndim", 0) == 0}

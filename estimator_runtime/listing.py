@@ -1,8 +1,10 @@
 """`estimator-runtime checkpoints`: a model directory's inventory, as text or JSON."""
 
+import argparse
 import json
+import math
 
-from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint import inventory, measured
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -19,6 +21,25 @@ def add_options(parser):
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of a table"
     )
+    parser.add_argument(
+        "--mtbf-hours",
+        metavar="HOURS",
+        type=_hours,
+        help="advise how often to save, where a training fails once in so many hours "
+        "on average, by what its checkpoints have cost so far",
+    )
+
+
+def _hours(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"it is {text!r}; give the mean time between failures in hours, such as 24"
+        )
+    return value
 
 
 def describe(options, now):
@@ -41,10 +62,17 @@ def describe(options, now):
 
         problem = checksums.problem
     found = inventory.take(options.model_dir, problem)
+    costs = None if options.mtbf_hours is None else measured.read(options.model_dir)
     if options.json:
-        text = json.dumps(_as_json(found, now), indent=2)
+        shown = _as_json(found, now)
+        if costs is not None:
+            shown["advice"] = _advice_as_json(costs, options.mtbf_hours)
+        text = json.dumps(shown, indent=2)
     else:
-        text = "\n".join(_as_text(found, now))
+        lines = [*_as_text(found, now)]
+        if costs is not None:
+            lines += _advice_as_text(costs, options.mtbf_hours)
+        text = "\n".join(lines)
     return text, 0 if found.is_sound else 1
 
 
@@ -85,6 +113,41 @@ def _as_text(found, now):
         yield "no checkpoint can be used: a restart would stop with an error"
     elif not found.is_sound:
         yield f"a restart would not go on from the newest, of step {found.newest.step}"
+
+
+def _advice_as_json(costs, mtbf_hours):
+    mtbf_secs = mtbf_hours * 3600
+    advised = costs.best_interval_secs(mtbf_secs)
+    return {
+        "mtbf_secs": mtbf_secs,
+        "checkpoints_measured": costs.count,
+        "blocked_secs": costs.blocked_secs,
+        "write_secs": costs.write_secs,
+        "interval_secs": costs.interval_secs,
+        "advised_interval_secs": advised,
+        "advised_lost_part": costs.lost_part(advised, mtbf_secs),
+    }
+
+
+def _advice_as_text(costs, mtbf_hours):
+    mtbf_secs = mtbf_hours * 3600
+    advised = costs.best_interval_secs(mtbf_secs)
+    yield (
+        f"a checkpoint costs {costs.cost_secs:.3g} s: training waits "
+        f"{costs.blocked_secs:.3g} s, the background writes {costs.write_secs:.3g} s "
+        f"(medians of {costs.count})"
+    )
+    if costs.interval_secs:
+        lost = costs.lost_part(costs.interval_secs, mtbf_secs)
+        yield (
+            f"saved every {costs.interval_secs:.3g} s, with a failure every "
+            f"{mtbf_hours:g} h, {lost:.2%} of the time is lost, to checkpoints and to "
+            "work done again"
+        )
+    yield (
+        f"the least, {costs.lost_part(advised, mtbf_secs):.2%}, is lost with "
+        f"RunConfig(save_checkpoints_secs={max(1, round(advised))})"
+    )
 
 
 def _size(count):

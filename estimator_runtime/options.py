@@ -9,11 +9,15 @@ import contextvars
 import dataclasses
 import os
 
-from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime import option_values
+from estimator_runtime.errors import ConfigError
 
 STEPS_PER_RUN_VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
 ASYNC_CHECKPOINT_VARIABLE = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
 CHECKPOINT_OVERHEAD_VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
+KEEP_BEST_VARIABLE = "ESTIMATOR_RUNTIME_KEEP_BEST"
+BEST_METRIC_VARIABLE = "ESTIMATOR_RUNTIME_BEST_METRIC"
+BEST_MODE_VARIABLE = "ESTIMATOR_RUNTIME_BEST_MODE"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,16 +30,31 @@ class TrainingOptions:
         async_checkpoint: Whether checkpoints are written while training goes on.
         checkpoint_overhead: Part of the wall time that checkpoints may take, where no
             interval is given; None leaves the interval as it is.
+        keep_best: How many of the best checkpoints to keep beside the newest; 0 for
+            none.
+        best_metric: Metric of the evaluation that says which are the best, or None.
+        best_mode: "max" if more of it is better, "min" if less is; None for "min" if
+            its name has "loss" or "error" in it.
     """
 
     steps_per_run: int | str = 1
     async_checkpoint: bool = True
     checkpoint_overhead: float | None = None
+    keep_best: int = 0
+    best_metric: str | None = None
+    best_mode: str | None = None
 
     def __post_init__(self):
         """Check the values."""
         for name, check in CHECKS.items():
             check(getattr(self, name), name)
+        if self.keep_best and self.best_metric is None:
+            raise ConfigError(
+                f"keep_best is {self.keep_best}, but best_metric is not given; name "
+                "the metric of the evaluation that says which checkpoints are the best"
+            )
+        if self.keep_best:
+            option_values.best_mode_of(self.best_metric, self.best_mode)
 
     @classmethod
     def from_environ(cls, environ=os.environ, **given):
@@ -50,110 +69,48 @@ class TrainingOptions:
         """
         found = {
             name: parse(environ[variable], variable)
-            for variable, (name, parse) in _VARIABLES.items()
+            for name, (variable, _, parse) in _OPTIONS.items()
             if variable in environ and name not in given
         }
         return cls(**found, **given)
 
 
-def parse_steps_per_run(text, source):
-    """Read a number of steps, or "auto", given as text.
-
-    Raises:
-        ConfigError: If it is neither; the message names `source`.
-    """
-    value = int(text) if text.strip().isascii() and text.strip().isdigit() else text
-    check_steps_per_run(value, source)
-    return value
-
-
-def check_steps_per_run(value, source):
-    """Check a number of steps, or "auto".
-
-    Raises:
-        ConfigError: If it is out of range or not a whole number.
-        ConfigTypeError: If it is of another type.
-    """
-    if value == "auto":
-        return
-    remedy = 'give a whole number of steps, 1 or more, or "auto"'
-    if isinstance(value, str):
-        raise ConfigError(f"{source} is {value!r}; {remedy}")
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigTypeError(
-            f"{source} is {value!r} ({type(value).__name__}); {remedy}"
-        )
-    if value < 1:
-        raise ConfigError(f"{source} is {value}; {remedy}")
-
-
-def check_async_checkpoint(value, source):
-    """Check whether checkpoints are written while training goes on.
-
-    Raises:
-        ConfigTypeError: If it is neither True nor False.
-    """
-    if not isinstance(value, bool):
-        raise ConfigTypeError(
-            f"{source} is {value!r} ({type(value).__name__}); give True to write "
-            "checkpoints while training goes on, or False"
-        )
-
-
-def _parse_async_checkpoint(text, source):
-    if text not in ("0", "1"):
-        raise ConfigError(
-            f"{source} is {text!r}; give 1 to write checkpoints while training goes "
-            "on, or 0"
-        )
-    return text == "1"
-
-
-def parse_checkpoint_overhead(text, source):
-    """Read a part of the wall time, given as text.
-
-    Raises:
-        ConfigError: If it is none; the message names `source`.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = text
-    check_checkpoint_overhead(value, source)
-    return value
-
-
-def check_checkpoint_overhead(value, source):
-    """Check the part of the wall time that checkpoints may take.
-
-    Raises:
-        ConfigError: If it is out of range.
-        ConfigTypeError: If it is no number.
-    """
-    if value is None:
-        return
-    remedy = "give the part of the time that checkpoints may take, such as 0.01"
-    if isinstance(value, str):
-        raise ConfigError(f"{source} is {value!r}; {remedy}")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigTypeError(
-            f"{source} is {value!r} ({type(value).__name__}); {remedy}"
-        )
-    if not 0 < value < 1:
-        raise ConfigError(f"{source} is {value!r}, not between 0 and 1; {remedy}")
-
-
-# Name of each option to its check, of (value, source); the message names the source.
-CHECKS = {
-    "steps_per_run": check_steps_per_run,
-    "async_checkpoint": check_async_checkpoint,
-    "checkpoint_overhead": check_checkpoint_overhead,
+# Name of each option to its variable, and to what checks a value and reads a text, both
+# of (value, source); the message of an error names the source.
+_OPTIONS = {
+    "steps_per_run": (
+        STEPS_PER_RUN_VARIABLE,
+        option_values.check_steps_per_run,
+        option_values.parse_steps_per_run,
+    ),
+    "async_checkpoint": (
+        ASYNC_CHECKPOINT_VARIABLE,
+        option_values.check_async_checkpoint,
+        option_values.parse_async_checkpoint,
+    ),
+    "checkpoint_overhead": (
+        CHECKPOINT_OVERHEAD_VARIABLE,
+        option_values.check_checkpoint_overhead,
+        option_values.parse_checkpoint_overhead,
+    ),
+    "keep_best": (
+        KEEP_BEST_VARIABLE,
+        option_values.check_keep_best,
+        option_values.parse_keep_best,
+    ),
+    "best_metric": (
+        BEST_METRIC_VARIABLE,
+        option_values.check_best_metric,
+        option_values.parsed_by(option_values.check_best_metric),
+    ),
+    "best_mode": (
+        BEST_MODE_VARIABLE,
+        option_values.check_best_mode,
+        option_values.parsed_by(option_values.check_best_mode),
+    ),
 }
-_VARIABLES = {
-    STEPS_PER_RUN_VARIABLE: ("steps_per_run", parse_steps_per_run),
-    ASYNC_CHECKPOINT_VARIABLE: ("async_checkpoint", _parse_async_checkpoint),
-    CHECKPOINT_OVERHEAD_VARIABLE: ("checkpoint_overhead", parse_checkpoint_overhead),
-}
+CHECKS = {name: check for name, (_, check, _) in _OPTIONS.items()}
+
 
 _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(
     "estimator_runtime_training_options", default=None

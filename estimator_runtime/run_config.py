@@ -8,14 +8,15 @@ from estimator_runtime import session_arguments, settings
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import seam, strategies
 from estimator_runtime.compat.frozen import StockRunConfig
-from estimator_runtime.options import CHECKS, TrainingOptions
+from estimator_runtime.options import CHECKS
+from estimator_runtime.own_options import OwnOptions
 from estimator_runtime.tf_config import TFConfig
 
 _USE_DEFAULT = object()
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.run_config")
-class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
+class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
     """Configuration of an Estimator's training, evaluation and prediction.
 
     A subclass of the frozen package's RunConfig that every Estimator accepts: same
@@ -75,14 +76,18 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             as 0.01, in place of an interval: it follows what they cost, from 10 seconds
             to half an hour. None takes, if no interval is given, the command's
             `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
+        keep_best: How many of the checkpoints that `train_and_evaluate` evaluates to
+            keep in the folder `best` of the model directory. None takes the command's
+            `--keep-best`, else ESTIMATOR_RUNTIME_KEEP_BEST, else 0.
+        best_metric: Metric of the evaluation that says which are the best; likewise.
+        best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
+            if its name has "loss" or "error" in it.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
         TypeError: If an argument has a type that cannot be compared with its range
             or TF_CONFIG's `service` is not an object.
     """
-
-    _own_options: dict = {}  # noqa: RUF012 (never changed: each config gets its own)
 
     def __init__(
         self,
@@ -107,6 +112,9 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         steps_per_run=None,
         async_checkpoint=None,
         checkpoint_overhead=None,
+        keep_best=None,
+        best_metric=None,
+        best_mode=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -147,37 +155,20 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         with settings.errors_of_frozen_class():
             super().__init__(**arguments)
         self._set_options(
-            {"steps_per_run": steps_per_run, "async_checkpoint": async_checkpoint}
+            {
+                "steps_per_run": steps_per_run,
+                "async_checkpoint": async_checkpoint,
+                "keep_best": keep_best,
+                "best_metric": best_metric,
+                "best_mode": best_mode,
+            }
         )
         strategies.adapt(self.train_distribute, self.eval_distribute)
-
-    @property
-    def training_options(self):
-        """`TrainingOptions` of the sessions that train with this config."""
-        return TrainingOptions.from_environ(**self._own_options)
-
-    @property
-    def steps_per_run(self):
-        """Training steps in one call of the session: 1 or more, or "auto"."""
-        return self.training_options.steps_per_run
-
-    @property
-    def async_checkpoint(self):
-        """Whether training goes on while a checkpoint is written."""
-        return self.training_options.async_checkpoint
 
     @property
     def checkpoint_overhead(self):
         """The part of the wall time that checkpoints may take, or None."""
         return getattr(self.save_checkpoints_secs, "overhead", None)
-
-    def _set_options(self, options):
-        """Set options by name; None leaves one to the command and the environment."""
-        for name, value in options.items():
-            if value is not None:
-                CHECKS[name](value, f"RunConfig: {name}")
-        merged = {**self._own_options, **options}
-        self._own_options = {n: v for n, v in merged.items() if v is not None}
 
     def replace(self, **kwargs):
         """Give a copy with some properties changed.

@@ -340,3 +340,21 @@ def test_a_script_without_run_before_it_is_told_what_to_type(folder):
     assert run(["train.py", "--flag"], folder) == refusal(
         2, "'train.py' is no command; to run it: estimator-runtime run train.py"
     )
+
+
+def test_the_flags_of_the_best_checkpoints_reach_the_script(tmp_path):
+    (tmp_path / "show.py").write_text(
+        "import os\n"
+        "names = ('KEEP_BEST', 'BEST_METRIC', 'BEST_MODE')\n"
+        "print(*[os.environ.get(f'ESTIMATOR_RUNTIME_{name}') for name in names])\n"
+    )
+    flags = ["--keep-best", "3", "--best-metric", "auc", "--best-mode", "max"]
+    assert run(["run", *flags, "show.py"], tmp_path) == (0, "3 auc max\n", "")
+
+
+def test_best_checkpoints_without_a_metric_are_refused_before_the_script_runs(folder):
+    assert run(["run", "--keep-best", "3", "train.py"], folder) == refusal(
+        1,
+        "keep_best is 3, but best_metric is not given; name the metric of the "
+        "evaluation that says which checkpoints are the best",
+    )

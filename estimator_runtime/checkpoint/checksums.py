@@ -1,12 +1,12 @@
 """Whether the bytes of each value in a checkpoint are those that were written.
 
 TensorFlow stores a crc32c with each value, and checks it when the value is read. Here
-it is checked without TensorFlow: many pieces of a value are worked through side by side
-by numpy, and their checksums put together as zlib's `crc32_combine` does.
+it is checked without TensorFlow, whose import takes longer.
 """
 
-import functools
 import os
+
+from crc32c import crc32c
 
 from estimator_runtime.checkpoint import bundle
 from estimator_runtime.checkpoint.message import (
@@ -19,20 +19,10 @@ from estimator_runtime.checkpoint.message import (
     SIZE,
     fields,
 )
-from estimator_runtime.checkpoint.table import (
-    CRC_TABLE,
-    POLYNOMIAL,
-    TableError,
-    crc32c,
-    masked,
-    read_table,
-    varint,
-)
+from estimator_runtime.checkpoint.table import TableError, masked, read_table, varint
 
 _DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
 _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
-_SMALL_BYTES = 4096
-_PIECE_BYTES = 256
 _CHUNK_BYTES = 16 << 20
 
 
@@ -77,7 +67,7 @@ def _problem(prefix, count, key, entry):
                 if not chunk:
                     return f"{os.path.basename(path)} ends too early"
                 size -= len(chunk)
-                checksum = extend(checksum, chunk)
+                checksum = crc32c(chunk, checksum)
     if masked(checksum) == entry.get(CRC32C, 0):
         return None
     name = (
@@ -86,19 +76,13 @@ def _problem(prefix, count, key, entry):
     return f"{os.path.basename(path)} has a wrong checksum for {name!r}"
 
 
-def extend(checksum, data):
-    """Give the crc32c of some bytes that `checksum` is of, followed by `data`."""
-    own = crc32c(data) if len(data) < _SMALL_BYTES else _of_many(data)
-    return _apply(_zeros(len(data)), checksum) ^ own
-
-
 def _of_strings(data, count):
     """Give the checksum of strings: of their lengths, 32 bits each, then the rest."""
     position, lengths = 0, []
     for _ in range(count):
         length, position = varint(data, position)
         lengths.append(length.to_bytes(4 if length < 1 << 32 else 8, "little"))
-    return extend(crc32c(b"".join(lengths)), data[position:])
+    return crc32c(data[position:], crc32c(b"".join(lengths)))
 
 
 def _elements(shape):
@@ -107,54 +91,3 @@ def _elements(shape):
         if number == _DIM:
             count *= dict(fields(dim)).get(_DIM_SIZE, 0)
     return count
-
-
-def _of_many(data):
-    import numpy as np
-
-    table = np.array(CRC_TABLE, np.uint32)
-    pieces = len(data) // _PIECE_BYTES
-    body = np.frombuffer(data, np.uint8, pieces * _PIECE_BYTES)
-    columns = np.ascontiguousarray(body.reshape(pieces, _PIECE_BYTES).T)
-    sums = np.full(pieces, 0xFFFFFFFF, np.uint32)
-    for column in columns:
-        sums = table[(sums.astype(np.uint8)) ^ column] ^ (sums >> np.uint32(8))
-    sums ^= np.uint32(0xFFFFFFFF)
-    tail = crc32c(data[pieces * _PIECE_BYTES :])
-    tail_bytes, length = len(data) - pieces * _PIECE_BYTES, _PIECE_BYTES
-    while len(sums) > 1:
-        if len(sums) % 2:  # the last one goes in front of the tail
-            tail ^= _apply(_zeros(tail_bytes), int(sums[-1]))
-            tail_bytes += length
-            sums = sums[:-1]
-        operator, left, moved = _zeros(length), sums[0::2], np.zeros_like(sums[0::2])
-        for bit in range(32):
-            is_set = (left >> np.uint32(bit)) & np.uint32(1)
-            moved ^= is_set * np.uint32(operator[bit])
-        sums, length = moved ^ sums[1::2], 2 * length
-    return _apply(_zeros(tail_bytes), int(sums[0])) ^ tail
-
-
-@functools.lru_cache(maxsize=256)
-def _zeros(count):
-    """Give what `count` bytes of 0 do to a checksum: where each of its bits goes."""
-    power = [POLYNOMIAL, *(1 << bit for bit in range(31))]  # of one bit of 0
-    for _ in range(3):
-        power = [_apply(power, each) for each in power]
-    result = [1 << bit for bit in range(32)]
-    while count:
-        if count & 1:
-            result = [_apply(power, each) for each in result]
-        power = [_apply(power, each) for each in power]
-        count >>= 1
-    return result
-
-
-def _apply(operator, checksum):
-    result, bit = 0, 0
-    while checksum:
-        if checksum & 1:
-            result ^= operator[bit]
-        checksum >>= 1
-        bit += 1
-    return result

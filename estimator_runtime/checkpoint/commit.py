@@ -14,7 +14,7 @@ import shutil
 import socket
 import time
 
-from estimator_runtime.checkpoint import durable, files
+from estimator_runtime.checkpoint import durable, files, lease
 from estimator_runtime.checkpoint.state import (
     State,
     StateError,
@@ -162,8 +162,9 @@ def _delete_noted(hidden, prefix):
         with open(os.path.join(hidden, _NOTE)) as file:
             gone = json.load(file)
         for path in gone:
-            if path not in named:
-                files.delete(files.at(path))
+            with lease.deleting(path) as is_free:
+                if path not in named and is_free:
+                    files.delete(files.at(path))
 
 
 def adopt(folder, checkpoint, state):

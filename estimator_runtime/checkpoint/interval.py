@@ -4,7 +4,7 @@ CheckFreq (Mohan et al., FAST'21) bounds what checkpoints may cost and lets the 
 follow; so does this, with the cost of the last one.
 """
 
-from estimator_runtime import options
+from estimator_runtime import option_values, options
 from estimator_runtime.errors import ConfigError
 
 LEAST_SECS = 10.0
@@ -71,7 +71,7 @@ def of_run_config(arguments, overhead):
             overhead = options.TrainingOptions.from_environ().checkpoint_overhead
         if overhead is None:
             return {}
-    options.check_checkpoint_overhead(overhead, "RunConfig: checkpoint_overhead")
+    option_values.check_checkpoint_overhead(overhead, "RunConfig: checkpoint_overhead")
     given = [name for name in names if arguments.get(name) is not None]
     if given:
         raise ConfigError(

@@ -34,29 +34,33 @@ class Policy:
     newest: int
     every_secs: float
 
-    def plan(self, saved, preserved_at):
+    def plan(self, saved, preserved_at, may_go=lambda path: True):
         """Plan what becomes of checkpoints, of which the last one is new.
 
         Args:
             saved: (path, seconds since 1970) of each, oldest first. A time of
                 infinity, which a program may set, keeps one for good.
             preserved_at: As `Plan` has it.
+            may_go: Tells, of a path, whether it may be deleted now; if not, it stays
+                in view, and goes when a later plan finds that it may.
 
         Returns:
             `Plan`.
         """
         if not self.newest:
             return Plan(kept=(), gone=(), preserved_at=preserved_at)
-        gone = []
+        gone, late = [], []
         for path, at in saved[: -self.newest]:
             if at == math.inf:
                 continue
             if at - preserved_at > self.every_secs:
                 preserved_at = at
-            else:
+            elif may_go(path):
                 gone.append(path)
+            else:
+                late.append((path, at))
         return Plan(
-            kept=tuple(saved[-self.newest :]),
+            kept=(*late, *saved[-self.newest :]),
             gone=tuple(gone),
             preserved_at=preserved_at,
         )

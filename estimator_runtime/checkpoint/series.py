@@ -9,7 +9,7 @@ import time
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import commit, durable, files, retention
+from estimator_runtime.checkpoint import commit, durable, files, lease, retention
 from estimator_runtime.checkpoint.state import (
     State,
     StateError,
@@ -66,7 +66,7 @@ class Series:
             CheckpointError: If it cannot be written; the others are as they were.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with _one_at_a_time:
+        with _one_at_a_time, contextlib.ExitStack() as unread:
             folder, has_names = None, False
             try:
                 folder = commit.start(prefix)
@@ -76,7 +76,7 @@ class Series:
                     self._put_meta(os.path.join(folder, f"{name}.meta"), meta)
                 has_names = True  # or some of its files have
                 commit.move_in(folder, prefix)
-                gone = self._record(prefix, folder)
+                gone = self._record(prefix, folder, unread)
             except (OSError, tf.errors.OpError) as error:
                 self._give_up(prefix, folder, has_names)
                 needed_bytes += len(meta or b"")
@@ -97,10 +97,17 @@ class Series:
         with open(path, "wb") as file:
             file.write(content)
 
-    def _record(self, prefix, folder):
-        """Name a checkpoint in the state file; give the paths of those to delete."""
+    def _record(self, prefix, folder, unread):
+        """Name a checkpoint in the state file; give the paths of those to delete.
+
+        Nobody can begin to read those until `unread` is left.
+        """
         kept = [each for each in self._saver._last_checkpoints if each[0] != prefix]
-        plan = self._policy.plan([*kept, (prefix, self._now())], self._preserved_at)
+        plan = self._policy.plan(
+            [*kept, (prefix, self._now())],
+            self._preserved_at,
+            may_go=lambda path: unread.enter_context(lease.deleting(path)),
+        )
         named = plan.kept or ((prefix, self._now()),)
         commit.leave_note(folder, plan.gone)
         state = State(

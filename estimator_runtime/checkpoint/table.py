@@ -8,10 +8,11 @@ read, so that damage is found here and not in the middle of a restore.
 
 import struct
 
-_MAGIC = 0xDB4775248B80FB57
+from crc32c import crc32c
+
+MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5  # the type of the block, and its checksum
-POLYNOMIAL = 0x82F63B78  # of crc32c, bits reversed
 
 
 class TableError(ValueError):
@@ -35,7 +36,7 @@ def read_table(content):
     if len(content) < _FOOTER_BYTES:
         raise TableError(f"has {len(content)} bytes, too few for a checkpoint's index")
     footer = content[-_FOOTER_BYTES:]
-    if struct.unpack("<Q", footer[-8:])[0] != _MAGIC:
+    if struct.unpack("<Q", footer[-8:])[0] != MAGIC:
         raise TableError("does not end as a checkpoint's index does")
     try:
         _, _, position = _handle(footer, 0)  # of an index that is not used here
@@ -63,26 +64,6 @@ def varint(data, position):
         if byte < 128:
             return value, position
         shift += 7
-
-
-def crc32c(data):
-    """Give the Castagnoli checksum of `data`; slow, for small blocks."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = (crc >> 8) ^ CRC_TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _crc_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (POLYNOMIAL if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-CRC_TABLE = _crc_table()
 
 
 def masked(crc):

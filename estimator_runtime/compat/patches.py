@@ -124,6 +124,12 @@ PATCHES = (
         apply=_late("verified:patch_estimator"),
     ),
     Patch(
+        name="checkpoints that are being read",
+        reason="a Saver deletes a checkpoint while it is evaluated or exported",
+        after="tensorflow_estimator",
+        apply=_late("being_read:patch_estimator"),
+    ),
+    Patch(
         name="recovery wait",
         reason="a worker looks only every 30 s whether the chief is ready",
         after="tensorflow_estimator",

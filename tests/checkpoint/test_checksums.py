@@ -5,22 +5,6 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import checksums
-from estimator_runtime.checkpoint.table import crc32c
-
-
-@pytest.mark.parametrize(
-    "size", [0, 1, 4095, 4096, 4097, 8 * 256, 9 * 256 + 5, 100_003]
-)
-def test_a_checksum_of_pieces_is_that_of_the_whole(size):
-    data = np.random.default_rng(size).bytes(size)
-    assert checksums.extend(0, data) == crc32c(data)
-    before, after = data[: size // 3], data[size // 3 :]
-    assert checksums.extend(crc32c(before), after) == crc32c(data)
-
-
-def test_the_checksum_of_a_known_text():
-    assert checksums.extend(0, b"123456789") == 0xE3069283  # of RFC 3720
-
 
 VALUES = {
     "large": np.arange(300_000, dtype=np.float64),

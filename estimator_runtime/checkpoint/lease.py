@@ -1,0 +1,112 @@
+"""Who reads a checkpoint keeps it from being deleted meanwhile.
+
+A reader locks the index, shared with other readers; whoever would delete the checkpoint
+needs the lock for itself. The kernel lets go of the lock of a process that dies, so
+nothing is ever left to be cleaned up.
+"""
+
+import contextlib
+import contextvars
+import fcntl
+import os
+
+_scope: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar(
+    "estimator_runtime_leases", default=None
+)
+
+
+@contextlib.contextmanager
+def together():
+    """Let what `hold` takes in this context stay until its end; inside, they add up."""
+    if _scope.get() is not None:
+        yield
+        return
+    with contextlib.ExitStack() as leases:
+        token = _scope.set(leases)
+        try:
+            yield
+        finally:
+            _scope.reset(token)
+
+
+def is_together():
+    """Tell whether there is a `together` around this."""
+    return _scope.get() is not None
+
+
+def hold(prefix):
+    """Keep a checkpoint until the end of the `together` around this.
+
+    Args:
+        prefix: Its path without suffix.
+
+    Returns:
+        Whether it is there; see `reading`.
+    """
+    leases = _scope.get()
+    if leases is None:
+        raise RuntimeError("there is no `together` that would end the lease")
+    return leases.enter_context(reading(prefix))
+
+
+@contextlib.contextmanager
+def reading(prefix):
+    """Keep a checkpoint from being deleted in this context.
+
+    Args:
+        prefix: Its path without suffix.
+
+    Yields:
+        Whether it is there. True also where nobody can keep it: on remote storage, or
+        on a file system without locks.
+    """
+    if "://" in prefix:
+        yield True
+        return
+    with _opened(f"{prefix}.index", os.O_RDONLY) as descriptor:
+        yield descriptor is not None and _shares(descriptor)
+
+
+@contextlib.contextmanager
+def deleting(prefix):
+    """Keep readers from a checkpoint that is to be deleted in this context.
+
+    Args:
+        prefix: Its path without suffix.
+
+    Yields:
+        Whether it may be deleted: False if somebody reads it.
+    """
+    # NFS locks a file for one only if that one may write to it.
+    with _opened(f"{prefix}.index", os.O_RDWR) as descriptor:
+        is_free = True
+        if descriptor is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_free = False
+            except OSError:  # a file system without locks
+                pass
+        yield is_free
+
+
+def _shares(descriptor):
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:  # it is being deleted
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return os.fstat(descriptor).st_nlink > 0  # it may have been, between the two calls
+
+
+@contextlib.contextmanager
+def _opened(path, flags):
+    descriptor = None
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, flags)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)

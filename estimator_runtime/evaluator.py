@@ -1,0 +1,42 @@
+"""What is done with a checkpoint that is evaluated: it is held, exported, kept."""
+
+import numpy as np
+
+from estimator_runtime.checkpoint import lease
+from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+from estimator_runtime.compat import frozen
+from estimator_runtime.option_values import best_mode_of
+from estimator_runtime.options import TrainingOptions
+
+
+class Evaluator(frozen.StockTrainingExecutor._Evaluator):
+    """Evaluates and exports the newest checkpoint, as TensorFlow's does.
+
+    Until it is exported nobody deletes it. If `keep_best` is set, it is kept if it is
+    one of the best.
+    """
+
+    def evaluate_and_export(self):
+        """Evaluate the newest checkpoint, if it is new, and export it."""
+        with lease.together():
+            result, exports = super().evaluate_and_export()
+            criterion = criterion_of(self._estimator.config)
+            if result.metrics and criterion is not None:
+                best = BestCheckpoints(self._estimator.model_dir, criterion)
+                best.offer(result.checkpoint_path, numbers(result.metrics))
+        return result, exports
+
+
+def criterion_of(config):
+    """Give the `Criterion` of a config, or None if it keeps no best checkpoints."""
+    # Configs of the frozen package, and of TPU's, have none: the environment's.
+    own = getattr(config, "training_options", None) or TrainingOptions.from_environ()
+    if not own.keep_best:
+        return None
+    mode = best_mode_of(own.best_metric, own.best_mode)
+    return Criterion(keep=own.keep_best, metric=own.best_metric, mode=mode)
+
+
+def numbers(metrics):
+    """Give the metrics that are one number each, as floats by name."""
+    return {name: float(v) for name, v in metrics.items() if np.ndim(v) == 0}

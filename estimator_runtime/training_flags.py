@@ -1,0 +1,84 @@
+"""Flags of `estimator-runtime run` for options of training; see `options`."""
+
+import argparse
+
+from estimator_runtime import option_values, options
+from estimator_runtime.errors import ConfigError
+
+# Name of each flag's value to the variable in which training finds it.
+_VARIABLES = {
+    "steps_per_run": options.STEPS_PER_RUN_VARIABLE,
+    "async_checkpoint": options.ASYNC_CHECKPOINT_VARIABLE,
+    "checkpoint_overhead": options.CHECKPOINT_OVERHEAD_VARIABLE,
+    "keep_best": options.KEEP_BEST_VARIABLE,
+    "best_metric": options.BEST_METRIC_VARIABLE,
+    "best_mode": options.BEST_MODE_VARIABLE,
+}
+
+
+def add_options(parser):
+    """Add the flags to the parser of `run`."""
+    group = parser.add_argument_group("training")
+    group.add_argument(
+        "--steps-per-run",
+        metavar="K",
+        type=_parsed_by(option_values.parse_steps_per_run),
+        help="train up to K steps (or: auto) in one call of the session, with the same "
+        "results; hooks act at the same steps",
+    )
+    group.add_argument(
+        "--async-checkpoint",
+        action=argparse.BooleanOptionalAction,
+        help="train on while a checkpoint is written, as by default, or wait for each",
+    )
+    group.add_argument(
+        "--checkpoint-overhead",
+        metavar="PART",
+        type=_parsed_by(option_values.parse_checkpoint_overhead),
+        help="let the interval of checkpoints follow their cost, so that they take at "
+        "most this part of the time, such as 0.01",
+    )
+    group.add_argument(
+        "--keep-best",
+        metavar="N",
+        type=_parsed_by(option_values.parse_keep_best),
+        help="of the checkpoints that train_and_evaluate evaluates, keep the N best in "
+        "the folder 'best' of the model directory",
+    )
+    group.add_argument(
+        "--best-metric",
+        metavar="NAME",
+        help="metric that says which are the best, such as loss",
+    )
+    group.add_argument(
+        "--best-mode",
+        choices=("min", "max"),
+        help="whether less or more of it is better; min if it is a loss or an error",
+    )
+
+
+def put(flags, environ):
+    """Put the flags that were given where sessions, and those of children, look.
+
+    Args:
+        flags: As parsed.
+        environ: The environment; changed.
+
+    Raises:
+        ConfigError: If options do not go together, or a variable cannot be used.
+    """
+    for name, variable in _VARIABLES.items():
+        value = getattr(flags, name)
+        if value is not None:
+            environ[variable] = str(int(value) if isinstance(value, bool) else value)
+    options.TrainingOptions.from_environ(environ)
+
+
+def _parsed_by(parse):
+    def parsed(text):
+        try:
+            return parse(text, "it")
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed

@@ -1,0 +1,236 @@
+"""The best checkpoints of a training are kept beside the newest."""
+
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+er.install()
+
+tf1 = tf.compat.v1
+train = tf1.train
+
+
+def kept(folder):
+    """Give (step, value of `weight`) of the checkpoints in `best`, best first."""
+    paths = read_state(folder / "best").paths
+    on_disk = {each.prefix for each in files.find(folder / "best")}
+    assert on_disk == set(paths)
+    assert read_state(folder / "best").latest == paths[-1]
+    return [
+        (files.step_of(path), float(tf.train.load_variable(path, "weight")[0]))
+        for path in reversed(paths)
+    ]
+
+
+def offer(folder, values, keep=2, metric="loss", mode="min"):
+    best = BestCheckpoints(str(folder), Criterion(keep=keep, metric=metric, mode=mode))
+    return [
+        best.offer(str(folder / f"model.ckpt-{step}"), metrics)
+        for step, metrics in values.items()
+    ]
+
+
+def test_those_with_the_least_loss_are_kept_the_best_first(ckpt):
+    losses = {10: {"loss": 0.5}, 20: {"loss": 0.1}, 30: {"loss": 0.3}}
+    assert offer(ckpt, losses) == [True, True, True]
+    assert kept(ckpt) == [(20, 20.0), (30, 30.0)]
+
+
+def test_more_is_better_where_that_is_said(ckpt):
+    values = {10: {"auc": 0.9}, 20: {"auc": 0.7}, 30: {"auc": 0.8}}
+    assert offer(ckpt, values, metric="auc", mode="max") == [True, True, True]
+    assert kept(ckpt) == [(10, 10.0), (30, 30.0)]
+
+
+def test_what_is_not_among_the_best_is_not_kept(ckpt):
+    assert offer(ckpt, {10: {"loss": 1.0}}, keep=1) == [True]
+    assert offer(ckpt, {20: {"loss": 2.0}}, keep=1) == [False]
+    assert kept(ckpt) == [(10, 10.0)]
+
+
+def test_of_equal_ones_the_earlier_is_the_better(ckpt):
+    offer(ckpt, {20: {"loss": 1.0}, 10: {"loss": 1.0}, 30: {"loss": 1.0}}, keep=2)
+    assert kept(ckpt) == [(10, 10.0), (20, 20.0)]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_never_the_best(ckpt, value):
+    assert offer(ckpt, {10: {"loss": value}}) == [False]
+    assert offer(ckpt, {20: {"loss": 5.0}, 30: {"loss": value}}) == [True, False]
+    assert kept(ckpt) == [(20, 20.0)]
+
+
+def test_it_goes_on_after_a_restart_and_stays_when_training_deletes_its_own(ckpt):
+    offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
+    for step in (10, 20):
+        files.delete(files.at(str(ckpt / f"model.ckpt-{step}")))
+    assert kept(ckpt) == [(10, 10.0), (20, 20.0)]
+    offer(ckpt, {30: {"loss": 0.15}})
+    assert kept(ckpt) == [(10, 10.0), (30, 30.0)]
+
+
+def test_a_step_that_was_trained_anew_takes_the_place_of_the_old_one(ckpt):
+    offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
+    for path in files.at(str(ckpt / "model.ckpt-30")).files:
+        new = path.replace("model.ckpt-30", "model.ckpt-10")
+        os.unlink(new)
+        os.link(path, new)
+    offer(ckpt, {10: {"loss": 0.3}})
+    assert kept(ckpt) == [(20, 20.0), (10, 30.0)]
+
+
+def test_another_metric_may_say_which_are_the_best(ckpt):
+    both = {10: {"loss": 0.1, "auc": 0.5}, 20: {"loss": 0.2, "auc": 0.6}}
+    offer(ckpt, both)
+    offer(ckpt, {30: {"loss": 9.0, "auc": 0.55}}, metric="auc", mode="max")
+    assert kept(ckpt) == [(20, 20.0), (30, 30.0)]
+
+
+def test_files_are_links_and_cost_no_space(ckpt):
+    offer(ckpt, {10: {"loss": 0.1}})
+    for path in files.at(str(ckpt / "best" / "model.ckpt-10")).files:
+        assert os.path.samefile(path, ckpt / os.path.basename(path))
+
+
+def test_damaged_notes_are_made_again(ckpt, caplog):
+    offer(ckpt, {10: {"loss": 0.1}})
+    (ckpt / "best" / "metrics.json").write_text("{")
+    offer(ckpt, {20: {"loss": 0.2}}, keep=1)
+    assert "metrics.json cannot be read" in caplog.text
+    assert json.loads((ckpt / "best" / "metrics.json").read_text()) == {
+        "model.ckpt-20": {"loss": 0.2}
+    }
+
+
+def test_a_metric_that_there_is_not_is_one_line(ckpt):
+    with pytest.raises(ConfigError) as raised:
+        offer(ckpt, {10: {"loss": 1.0, "auc": 0.5}}, metric="AUC", mode="max")
+    assert str(raised.value) == (
+        "RunConfig: best_metric is 'AUC', but the evaluation has 'auc', 'loss'; give "
+        "one of these"
+    )
+    assert not (ckpt / "best").exists()
+
+
+def test_remote_storage_is_refused():
+    criterion = Criterion(keep=1, metric="loss", mode="min")
+    with pytest.raises(ConfigError, match="'gs://bucket/model' is no local folder"):
+        BestCheckpoints("gs://bucket/model", criterion)
+
+
+LOSSES = [5.0, 3.0, 1.0, 2.0, 4.0, 6.0]  # of the checkpoint of each second step
+
+
+def model_fn(features, labels, mode):
+    """Give each evaluated step the loss that is written down for it."""
+    del labels
+    step = train.get_or_create_global_step()
+    weight = tf1.get_variable("weight", [1], initializer=tf1.zeros_initializer())
+    loss = tf.gather(tf.constant(LOSSES), tf.cast(step, tf.int32) // 2)
+    loss += 0 * tf.reduce_sum(features) + 0 * tf.reduce_sum(weight)
+    counted = step.assign_add(1)
+    with tf.control_dependencies([counted]):
+        train_op = weight.assign([tf.cast(counted, tf.float32)])
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def train_and_evaluate(folder, max_steps, **settings):
+    config = tf.estimator.RunConfig(
+        str(folder), save_checkpoints_steps=2, keep_checkpoint_max=1, **settings
+    )
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors(np.float32([1.0])).repeat()
+
+    tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(model_fn, config=config),
+        tf.estimator.TrainSpec(input_fn, max_steps=max_steps),
+        tf.estimator.EvalSpec(input_fn, steps=1, throttle_secs=0),
+    )
+
+
+def test_train_and_evaluate_keeps_the_best_also_over_a_restart(tmp_path):
+    settings = {"keep_best": 2, "best_metric": "loss"}
+    train_and_evaluate(tmp_path, 6, **settings)
+    assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
+    train_and_evaluate(tmp_path, 10, **settings)
+    assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
+    assert [each.step for each in files.find(tmp_path)] == [10]
+
+
+def test_none_are_kept_by_default(tmp_path):
+    train_and_evaluate(tmp_path, 4)
+    assert not (tmp_path / "best").exists()
+
+
+def test_the_environment_can_ask_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_KEEP_BEST", "1")
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_BEST_METRIC", "loss")
+    train_and_evaluate(tmp_path, 6)
+    assert kept(tmp_path) == [(4, 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        (
+            {"keep_best": 2},
+            ConfigError,
+            "keep_best is 2, but best_metric is not given; name the metric of the "
+            "evaluation that says which checkpoints are the best",
+        ),
+        (
+            {"keep_best": 2, "best_metric": "auc"},
+            ConfigError,
+            "best_metric is 'auc', but best_mode is not given; give 'max' if more of "
+            "it is better, 'min' if less is",
+        ),
+        (
+            {"keep_best": 2, "best_metric": "auc", "best_mode": "more"},
+            ConfigError,
+            "RunConfig: best_mode is 'more'; give 'min' if less of the metric is "
+            "better, 'max' if more is",
+        ),
+        (
+            {"keep_best": -1},
+            ConfigError,
+            "RunConfig: keep_best is -1; give how many of the best checkpoints to "
+            "keep, or 0 for none",
+        ),
+        (
+            {"keep_best": 1.5},
+            ConfigTypeError,
+            "RunConfig: keep_best is 1.5 (float); give how many of the best "
+            "checkpoints to keep, or 0 for none",
+        ),
+        (
+            {"best_metric": 3},
+            ConfigTypeError,
+            "RunConfig: best_metric is 3 (int); give the name of a metric of the "
+            "evaluation, such as 'loss'",
+        ),
+        (
+            {"best_metric": ""},
+            ConfigError,
+            "RunConfig: best_metric is ''; give the name of a metric of the "
+            "evaluation, such as 'loss'",
+        ),
+    ],
+)
+def test_bad_settings_are_one_line(settings, error, message):
+    with pytest.raises(error) as raised:
+        tf.estimator.RunConfig(**settings)
+    assert str(raised.value) == message
+    with pytest.raises(error) as raised:
+        tf.estimator.RunConfig().replace(**settings)
+    assert str(raised.value) == message
