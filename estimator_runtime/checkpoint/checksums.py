@@ -29,7 +29,7 @@ _CHUNK_BYTES = 16 << 20
 def problem(prefix):
     """Say which value's bytes are not those that were written, in a few words.
 
-    All of the data is read: this takes some seconds for each gigabyte.
+    All of the data is read.
 
     Args:
         prefix: Path of a checkpoint whose index is good, without suffix.

@@ -1,4 +1,4 @@
-"""Estimators keep the checkpoint that they read, and Savers do not delete it.
+"""Estimators hold the checkpoint that they read, so that nobody deletes it.
 
 An evaluator of a large model may take longer than `keep_checkpoint_max` checkpoints are
 there, and its exporters read the same one once more.
@@ -8,25 +8,18 @@ import contextlib
 import functools
 import inspect
 
-from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import lease
 
-# Checkpoints that a Saver of this process would have deleted, had nobody read them.
-_late: list = []
-
 
 def patch_estimator(_module):
-    """Let Estimators hold what they read, and Savers ask before they delete."""
+    """Let Estimators hold the checkpoints that they read."""
     cls = estimator.Estimator
     cls.latest_checkpoint = _holding_latest(cls.latest_checkpoint)
     cls.predict = _holding_until_done(cls.predict)
     for name in ("evaluate", "_export_all_saved_models"):
         setattr(cls, name, _holding(getattr(cls, name)))
-    checkpoint_management.remove_checkpoint = _asking(
-        checkpoint_management.remove_checkpoint
-    )
 
 
 def _holding_latest(original):
@@ -80,18 +73,3 @@ def _hold_checkpoint(self, call):
         lease.hold(str(prefix))
     else:
         call.arguments["checkpoint_path"] = self.latest_checkpoint()
-
-
-def _asking(original):
-    @functools.wraps(original)
-    def remove_checkpoint(checkpoint_prefix, *args, **kwargs):
-        waiting = [*_late, (checkpoint_prefix, args, kwargs)]
-        _late.clear()
-        for prefix, its_args, its_kwargs in waiting:
-            with lease.deleting(prefix) as is_free:
-                if is_free:
-                    original(prefix, *its_args, **its_kwargs)
-                else:
-                    _late.append((prefix, its_args, its_kwargs))
-
-    return remove_checkpoint

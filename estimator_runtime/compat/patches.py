@@ -69,6 +69,12 @@ PATCHES = (
         apply=_late("text_format:drop_float_format"),
     ),
     Patch(
+        name="deletions of checkpoints",
+        reason="a Saver deletes a checkpoint that somebody reads",
+        after="tensorflow",
+        apply=_late("deletions:patch_saver"),
+    ),
+    Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers it has not, and cannot be copied for it",
         after="tensorflow",
@@ -124,8 +130,8 @@ PATCHES = (
         apply=_late("verified:patch_estimator"),
     ),
     Patch(
-        name="checkpoints that are being read",
-        reason="a Saver deletes a checkpoint while it is evaluated or exported",
+        name="readers of checkpoints",
+        reason="nobody can tell which checkpoint an Estimator evaluates or exports",
         after="tensorflow_estimator",
         apply=_late("being_read:patch_estimator"),
     ),

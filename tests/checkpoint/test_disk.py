@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.target import Target
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -89,3 +90,26 @@ def test_training_goes_on_once_there_is_room(small_disk):
         path.unlink()
     train_to(small_disk, 6)
     assert good_steps(small_disk) == [2, 4, 6]
+
+
+def test_a_disk_that_has_become_read_only_costs_the_newest_only(small_disk):
+    train_to(small_disk, 4)
+    tf1.summary.FileWriterCache.clear()  # its files are open
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True, capture_output=True, timeout=60)
+    before = sorted(os.listdir(small_disk))
+    with pytest.raises(CheckpointError, match="Read-only file system"):
+        save_to(small_disk)
+    assert sorted(os.listdir(small_disk)) == before
+    assert good_steps(small_disk) == [0, 2, 4]
+
+
+def save_to(folder):
+    """Save once, where only the saver writes."""
+    with tf.Graph().as_default(), tf1.Session() as session:
+        tf1.get_variable("v", [2], initializer=tf1.zeros_initializer())
+        session.run(tf1.global_variables_initializer())
+        saver = train.Saver()
+        target = Target(session, saver, os.path.join(folder, "model.ckpt"))
+        write, _ = target.prepare(6)
+        write()
