@@ -95,7 +95,8 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
 def batch_size(graph):
     """Give the batch size that the graph's input iterator is known to have, or None."""
     sizes = {
-        output.shape[0] if output.shape.rank else None
+        # Not `shape[0]`: with the shapes of TensorFlow 1 that cannot be in a set.
+        output.shape.as_list()[0] if output.shape.rank else None
         for op in graph.get_operations()
         if op.type == "IteratorGetNext"
         for output in op.outputs
