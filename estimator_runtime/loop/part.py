@@ -148,5 +148,6 @@ def _is_resource(op):
     return (
         bool(op.outputs)
         and not op.inputs
+        and not op.type.startswith("Anonymous")  # makes a new one at each step
         and all(t.dtype == tf.resource for t in op.outputs)
     )

@@ -104,6 +104,19 @@ def lookup_table(features):
     return dense(features) + tf.reshape(table.lookup(features["name"]), [-1, 1])
 
 
+def table_of_each_step(features):
+    table = tf.raw_ops.AnonymousMutableHashTable(
+        key_dtype=tf.int64, value_dtype=tf.float32
+    )
+    words = tf.cast(tf.reshape(features["words"], [-1]), tf.int64)
+    put = tf.raw_ops.LookupTableInsertV2(
+        table_handle=table, keys=words, values=tf.ones([40])
+    )
+    with tf.control_dependencies([put]):
+        size = tf.raw_ops.LookupTableSizeV2(table_handle=table)
+    return dense(features) * tf.cast(size, tf.float32) / 40
+
+
 def partitioned(features):
     return dense(features, partitioner=tf1.fixed_size_partitioner(3))
 
@@ -146,6 +159,7 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
         graph_function,
         random_generator,
         lookup_table,
+        table_of_each_step,
         partitioned,
         keras_layers,
     ],
