@@ -53,6 +53,12 @@ def old_control_flow(features):
         tf1.enable_control_flow_v2()
 
 
+def summary_of_a_reference_variable(features):
+    old = tf1.get_variable("old", [], use_resource=False, trainable=False)
+    tf1.summary.scalar("old", old * 2)
+    return dense(features)
+
+
 def new_control_flow(features):
     hidden = dense(features)
     hidden = tf.cond(
@@ -139,6 +145,10 @@ def keras_layers(features):
         (through_py_func, "calls Python (py_func), 'PyFunc'"),
         (through_numpy_function, "calls Python (py_func), 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
+        (
+            summary_of_a_reference_variable,
+            "is run with a reference variable, 'old",
+        ),
     ],
 )
 def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, caplog):
