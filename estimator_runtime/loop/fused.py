@@ -148,7 +148,7 @@ class FusedSession(PlannedSession):
     def _fuse(self, fetches):
         targets, tensors = parts(fetches)
         graph = self._sess.graph
-        watched = [getattr(hook, "_loss_tensor", None) for hook in self._hooks]
+        watched = [cadence.watched_loss(hook) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
