@@ -9,13 +9,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as session_lib
-from tensorflow.python.training import basic_session_run_hooks, session_run_hook
+from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import body, cadence, kernels
+from estimator_runtime.loop import body, cadence, randomness
 from estimator_runtime.loop.hooked import CALLER, PlannedSession
 from estimator_runtime.loop.part import CannotFuse, Part, parts
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
+from estimator_runtime.loop.plan import CannotPlan, structure
 from estimator_runtime.loop.run_length import Shortening
 from estimator_runtime.loop.steps import Steps
 
@@ -46,8 +46,7 @@ class FusedSession(PlannedSession):
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
         self._is_single = False
-        self._random: list[str] = []  # ops of the loop, until the log has named one
-        self._beside: dict = {}  # requests that have none of them, by key
+        self._randomness: Any = None  # that of the steps
         self._end_of_data: Exception | None = None
         self._thread = threading.get_ident()  # of the first call
         self._is_shared = False  # by threads
@@ -76,7 +75,7 @@ class FusedSession(PlannedSession):
             self._share(fetches)
         if key != self._step_key:
             self.run_singly("takes turns with other calls of the session")
-            self._tell_of_randomness(fetches)
+            self._randomness.tell(fetches, _key(fetches))
             return super().run(fetches, feed_dict, options, run_metadata)
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
@@ -87,7 +86,7 @@ class FusedSession(PlannedSession):
                 # are run.
                 is_single = is_first or self._is_single
                 return self._run_steps(self._steps, fetches, is_single)
-        self._tell_of_randomness(fetches)
+        self._randomness.tell(fetches, _key(fetches))
         return super().run(fetches)
 
     def _share(self, fetches):
@@ -106,25 +105,6 @@ class FusedSession(PlannedSession):
                 "steps_per_run=%s: steps are run one by one, because the step %s",
                 self._run_length,
                 reason,
-            )
-
-    def _tell_of_randomness(self, fetches):
-        """Warn, once, of ops of the step that the loop has run and a call runs too."""
-        key = _key(fetches)
-        if not self._random or key in self._beside or len(self._beside) == MAX_PLANS:
-            return
-        self._beside[key] = fetches  # on whose identity the key relies
-        graph = self._sess.graph
-        asked = session_lib._FetchHandler(graph, fetches, {})
-        roots = [*(tensor.op for tensor in asked.fetches()), *asked.targets()]
-        both = sorted(Part(graph, roots).ops.keys() & set(self._random))
-        if both:
-            self._random = []
-            _logger.warning(
-                "steps_per_run=%s: random numbers, and so losses, are not those of "
-                "steps_per_run=1, because %r is run by different calls of the session",
-                self._run_length,
-                both[0],
             )
 
     def _build(self, fetches, key):
@@ -152,18 +132,13 @@ class FusedSession(PlannedSession):
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
-        random = kernels.with_own_randomness(graph, step.ops.values())
-        final = basic_session_run_hooks.FinalOpsHook
-        if random and any(isinstance(hook, final) for hook in self._hooks):
-            raise CannotFuse(
-                f"draws random numbers, {random[0]!r}, that a FinalOpsHook may draw too"
-            )
+        randomness.check_end(graph, self._hooks)
         asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
         extras = [*asked.fetches(), *asked.targets()]
         fused = body.fuse(
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
-        self._random = random
+        self._randomness = randomness.Randomness(graph, step, self._run_length)
         return Steps(
             self._sess, fused, self._global_step, loss, self._flush, self._call
         )

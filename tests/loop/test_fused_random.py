@@ -14,8 +14,8 @@ TURNS = f"{START}takes turns with other calls of the session"
 
 
 def said(caplog):
-    logger = "estimator_runtime.loop.fused"
-    return [r.getMessage() for r in caplog.records if r.name == logger]
+    loggers = [f"estimator_runtime.loop.{name}" for name in ("fused", "randomness")]
+    return [r.getMessage() for r in caplog.records if r.name in loggers]
 
 
 def build():
@@ -70,11 +70,11 @@ def test_a_second_request_that_draws_nothing_changes_no_losses(steps_per_run, ca
     assert said(caplog) == ([TURNS] if steps_per_run == 7 else [])
 
 
-def final_ops(steps_per_run=None):
+def final_ops(name, steps_per_run=None):
     """Give the final ops' value of a training of 20 steps."""
     with tf.Graph().as_default():
-        loss, train_op, _ = build()
-        final = train.FinalOpsHook(loss)
+        loss, train_op, weights = build()
+        final = train.FinalOpsHook({"loss": loss, "weights": weights[0]}[name])
         hooks = [final, train.StopAtStepHook(last_step=20)]
         make = monitored_session.MonitoredTrainingSession
         if steps_per_run is not None:
@@ -87,8 +87,34 @@ def final_ops(steps_per_run=None):
 
 
 def test_final_ops_go_on_with_the_random_numbers_of_the_steps(caplog):
-    assert final_ops(7) == final_ops()
+    assert final_ops("loss", 7) == final_ops("loss")
     assert said(caplog) == [
-        f"{START}draws random numbers, 'drop/random_uniform/RandomUniform', that a "
-        "FinalOpsHook may draw too"
+        f"{START}is run beside a FinalOpsHook that draws random numbers, "
+        "'drop/random_uniform/RandomUniform', at the end"
+    ]
+
+
+def test_final_ops_that_draw_nothing_keep_no_steps_from_being_fused(caplog):
+    assert final_ops("weights", 7) == final_ops("weights")
+    assert said(caplog) == []
+
+
+def test_a_log_at_the_end_goes_on_with_the_random_numbers_of_the_steps(
+    train_in_a_loop, caplog
+):
+    def model():
+        loss, train_op, _ = build()
+        return train_op, [
+            train.LoggingTensorHook({"constant": tf.constant(1)}, 5, at_end=True),
+            train.LoggingTensorHook({"drawn": loss}, 6, at_end=True),
+            train.StopAtStepHook(last_step=20),
+        ]
+
+    # Without the steps' rate, which in stock says what luck lets it read of their count.
+    stock, _ = train_in_a_loop(model, log_step_count_steps=None)
+    assert train_in_a_loop(model, 7, log_step_count_steps=None)[0] == stock
+    assert sum(line.startswith("drawn = ") for line in stock.log) == 5
+    assert said(caplog) == [
+        f"{START}is run beside a LoggingTensorHook that draws random numbers, "
+        "'drop/random_uniform/RandomUniform', at the end"
     ]
