@@ -20,6 +20,7 @@ from estimator_runtime.loop.run_length import Shortening
 from estimator_runtime.loop.steps import Steps
 
 _logger = logging.getLogger(__name__)
+_DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 
 
 class FusedSession(PlannedSession):
@@ -76,7 +77,9 @@ class FusedSession(PlannedSession):
         if key != self._step_key:
             self.run_singly("takes turns with other calls of the session")
             self._randomness.tell(fetches, _key(fetches))
-            return super().run(fetches, feed_dict, options, run_metadata)
+            values = super().run(fetches, feed_dict, options, run_metadata)
+            self._forget_end_of_data(fetches)
+            return values
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
             raise error
@@ -106,6 +109,13 @@ class FusedSession(PlannedSession):
                 self._run_length,
                 reason,
             )
+
+    def _forget_end_of_data(self, fetches):
+        """Forget an end that no call was told of yet, if one has started the data."""
+        if self._end_of_data is not None:
+            ops = randomness.ops_of(self._sess.graph, fetches).values()
+            if any(op.type in _DATA_STARTERS for op in ops):
+                self._end_of_data = None
 
     def _build(self, fetches, key):
         """Build the loop of the step that the first call asks for, if it can be."""

@@ -114,6 +114,30 @@ def test_a_program_that_starts_its_data_again_goes_on():
     assert losses(3) == ([0, 3, 6, *range(7), *range(7)], 21)
 
 
+@pytest.mark.parametrize("steps_per_run", [3, 7, 100])
+def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(steps_per_run):
+    def steps(make_session):
+        with tf.Graph().as_default():
+            data = tf1.data.make_initializable_iterator(tf.data.Dataset.range(10))
+            tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, data.initializer)
+            with tf.control_dependencies([data.get_next()]):
+                step = train.get_or_create_global_step().assign_add(1)
+            hooks = [train.StopAtStepHook(last_step=35)]
+            seen = []
+            with make_session(hooks=hooks) as session:
+                while not session.should_stop():
+                    seen.append(session.run(step))
+                    if seen[-1] % 10 == 0:
+                        session.run(data.initializer)
+            return seen
+
+    assert steps(monitored_session.MonitoredTrainingSession) == [*range(1, 36)]
+    with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
+        ours = steps(er.MonitoredTrainingSession)
+    # Several steps in a call until another call is made, after the first ten.
+    assert ours == sorted({1, *range(1, 11, steps_per_run), *range(10, 36)})
+
+
 def becomes_nan(features):
     """A linear model that gives NaN from its 13th step on."""
     step = tf.cast(train.get_global_step(), tf.float32)
