@@ -51,7 +51,14 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
     try:
-        with graph.as_default(), tf.name_scope("fused_steps"), graph.device(None):
+        with (
+            graph.as_default(),
+            tf.name_scope("fused_steps"),
+            # Whatever the program has around its call of the session.
+            graph.control_dependencies(None),
+            graph.colocate_with(None, ignore_existing=True),
+            graph.device(None),
+        ):
             return _fuse(step, targets, tensors, extras, global_step, loss)
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
         # TensorFlow's own reason, such as a type of value that no loop can carry.
