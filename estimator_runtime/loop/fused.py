@@ -13,7 +13,7 @@ from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import body, cadence, randomness
-from estimator_runtime.loop.hooked import CALLER, PlannedSession
+from estimator_runtime.loop.hooked import CALLER, PlannedSession, differ
 from estimator_runtime.loop.part import CannotFuse, Part, parts
 from estimator_runtime.loop.plan import CannotPlan, structure
 from estimator_runtime.loop.run_length import Shortening
@@ -196,7 +196,7 @@ class FusedSession(PlannedSession):
                 hook
                 for hook in self._hooks
                 if not cadence.is_known(hook)
-                and (hook in steps.lacking or _differ(wanted, again, hook))
+                and (hook in steps.lacking or differ(wanted, again, hook))
             ]
         self._shortening.end(completed, due)
         self._call_after_run(context, outputs, options, run_metadata, unless)
@@ -218,10 +218,6 @@ class FusedSession(PlannedSession):
         )
         self._run_length.took(self._clock() - start, count)
         return values
-
-
-def _differ(wanted, again, hook):
-    return _key(wanted.get(hook, ())) != _key(again.get(hook, ()))
 
 
 def _key(fetches):
