@@ -70,7 +70,7 @@ class FusedSession(PlannedSession):
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
                     self._lull.forbid()  # runs of steps take its place
-        if self._steps is None:
+        if self._steps is None or self._sess._closed:
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
             self._share(fetches)
@@ -149,9 +149,7 @@ class FusedSession(PlannedSession):
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
         self._randomness = randomness.Randomness(graph, step, self._run_length)
-        return Steps(
-            self._sess, fused, self._global_step, loss, self._flush, self._call
-        )
+        return Steps(self._sess, fused, self._global_step, loss, self._flush)
 
     def _run_steps(self, steps, fetches, is_single):
         # Asked each time: hooks and the program may have trained steps in between.
@@ -175,7 +173,9 @@ class FusedSession(PlannedSession):
             cadence.skip(self._hooks, 1 - count)  # none has been run
             raise
         try:
-            completed, outputs = steps.run(wanted, count, options, run_metadata)
+            completed, outputs = steps.run(
+                self._call, wanted, count, options, run_metadata
+            )
         except BaseException as error:
             # The global step does not tell: a step may count itself, and then fail.
             completed = min(steps.completed(), count - 1)

@@ -1,5 +1,8 @@
 """What ends a training inside a run of steps ends it where stock's single steps end."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -364,3 +367,35 @@ def test_a_nan_inside_a_run_shows_a_hook_only_what_was_computed_for_it(
     assert list(ours) == steps
     if kind is Reports:  # the other asks at other calls
         assert ours.items() <= stock.items()
+
+
+@pytest.fixture
+def step():
+    """The train op of a graph in which runs have up to 7 steps."""
+    with (
+        tf.Graph().as_default(),
+        options.use(options.TrainingOptions(steps_per_run=7)),
+    ):
+        yield train.get_or_create_global_step().assign_add(1)
+
+
+def test_a_session_closed_by_the_program_is_said_to_be_closed(step):
+    with (
+        pytest.raises(RuntimeError, match="Attempted to use a closed Session"),
+        er.MonitoredTrainingSession() as session,
+    ):
+        assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+        session._tf_sess().close()
+        session.run(step)
+
+
+def test_a_closed_session_is_freed_without_the_garbage_collector(step):
+    gc.collect()
+    gc.disable()
+    try:
+        with er.MonitoredTrainingSession() as session:
+            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+            alive = weakref.ref(session._tf_sess())
+        assert alive() is None
+    finally:
+        gc.enable()
