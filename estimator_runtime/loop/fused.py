@@ -129,6 +129,10 @@ class FusedSession(PlannedSession):
             every = cadence.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
+            if _is_placed_anew(self._sess):
+                # Then the names of ops in branches, by which their random generators
+                # are kept, are not the same in each.
+                raise CannotFuse("is placed anew for each request (place_pruned_graph)")
             structure(fetches)
             return self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
@@ -218,6 +222,11 @@ class FusedSession(PlannedSession):
         )
         self._run_length.took(self._clock() - start, count)
         return values
+
+
+def _is_placed_anew(session):
+    config = getattr(session, "_config", None)
+    return config is not None and config.graph_options.place_pruned_graph
 
 
 def _key(fetches):
