@@ -19,6 +19,8 @@ from estimator_runtime.loop.plan import CannotPlan, structure
 from estimator_runtime.loop.run_length import Shortening
 from estimator_runtime.loop.steps import Steps
 
+tf1 = tf.compat.v1
+
 _logger = logging.getLogger(__name__)
 _DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 
@@ -129,10 +131,7 @@ class FusedSession(PlannedSession):
             every = cadence.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
-            if _is_placed_anew(self._sess):
-                # Then the names of ops in branches, by which their random generators
-                # are kept, are not the same in each.
-                raise CannotFuse("is placed anew for each request (place_pruned_graph)")
+            _check_config(getattr(self._sess, "_config", None) or tf1.ConfigProto())
             structure(fetches)
             return self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
@@ -224,9 +223,14 @@ class FusedSession(PlannedSession):
         return values
 
 
-def _is_placed_anew(session):
-    config = getattr(session, "_config", None)
-    return config is not None and config.graph_options.place_pruned_graph
+def _check_config(config):
+    """Refuse a ConfigProto whose settings are for one step in a call."""
+    if config.operation_timeout_in_ms:
+        raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
+    # Then the names of ops in branches, by which their random generators are kept, are
+    # not the same in each.
+    if config.graph_options.place_pruned_graph:
+        raise CannotFuse("is placed anew for each request (place_pruned_graph)")
 
 
 def _key(fetches):

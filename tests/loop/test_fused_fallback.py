@@ -253,6 +253,13 @@ def test_a_session_of_another_process(caplog):
     assert said(caplog) == ["is not run by a session of this process"]
 
 
+def test_a_time_limit_is_that_of_one_step(training, caplog):
+    limit = tf1.ConfigProto(operation_timeout_in_ms=60_000)
+    this = training.replace(config={"session_config": limit})
+    assert this.ours(7) == this.stock()
+    assert said(caplog) == ["has a time limit of its own (operation_timeout_in_ms)"]
+
+
 def players():
     """Give the train ops of two players, made when asked for: they may take turns."""
     noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
