@@ -399,3 +399,30 @@ def test_a_closed_session_is_freed_without_the_garbage_collector(step):
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_each_session_of_a_graph_runs_several_steps_in_a_call(step):
+    for _ in range(2):
+        with er.MonitoredTrainingSession() as session:
+            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+
+
+class LosesItsSession(train.SessionRunHook):
+    """Finds at its third call that the session is lost."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def steps_until_due(self, global_step):
+        return None
+
+    def after_run(self, run_context, run_values):
+        self.calls += 1
+        if self.calls == 3:
+            raise tf.errors.AbortedError(None, None, "lost")
+
+
+def test_a_session_that_is_made_again_runs_several_steps_in_a_call(step):
+    with er.MonitoredTrainingSession(hooks=[LosesItsSession()]) as session:
+        # Nothing is saved: the new session starts from step 0.
+        assert [session.run(step) for _ in range(5)] == [1, 8, 1, 8, 15]
