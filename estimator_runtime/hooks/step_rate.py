@@ -93,11 +93,17 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
 
 
 def batch_size(graph):
-    """Give the batch size that the graph's input iterator is known to have, or None."""
+    """Give how many examples a step of the graph trains on; None if that is unknown.
+
+    It is the batch size that the input iterators are known to have, for each of the
+    replicas of the strategy in whose scope this is called.
+    """
     sizes = {
-        output.shape[0] if output.shape.rank else None
+        # Not `shape[0]`: with the shapes of TensorFlow 1 that cannot be in a set.
+        output.shape.as_list()[0] if output.shape.rank else None
         for op in graph.get_operations()
         if op.type == "IteratorGetNext"
         for output in op.outputs
     }
-    return sizes.pop() if len(sizes) == 1 else None
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size and size * tf.distribute.get_strategy().num_replicas_in_sync

@@ -23,13 +23,15 @@ class Beyond:
         waiting: Names of the wanted that need what `read` gives.
 
     Raises:
-        CannotFuse: If an op of the step would have to be run before the step.
+        CannotFuse: If an op of the step would have to be run before the step, or one
+            beyond it cannot be copied.
     """
 
     def __init__(self, step, wanted):
         self._wanted = {each.name: each for each in wanted}
         operations = {name: _op(each) for name, each in self._wanted.items()}
         everything = Part(step.graph, operations.values(), without=step.ops)
+        everything.check_movable()
         changed = step.changed_handles()
         reads = [
             op

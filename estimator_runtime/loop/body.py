@@ -7,12 +7,13 @@ bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
 """
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.distribute import values as distributed
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, while_v2
 
 from estimator_runtime.loop.beyond import Beyond
-from estimator_runtime.loop.global_step import adds_one, reads_of
+from estimator_runtime.loop.global_step import LOOP, adds_one, reads_of
 from estimator_runtime.loop.part import CannotFuse, Part
 from estimator_runtime.loop.substitute import FusedSteps, Substitute
 
@@ -51,7 +52,14 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
     try:
-        with graph.as_default(), tf.name_scope("fused_steps"), graph.device(None):
+        with (
+            graph.as_default(),
+            tf.name_scope("fused_steps"),
+            # Whatever the program has around its call of the session.
+            graph.control_dependencies(None),
+            graph.colocate_with(None, ignore_existing=True),
+            graph.device(None),
+        ):
             return _fuse(step, targets, tensors, extras, global_step, loss)
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
         # TensorFlow's own reason, such as a type of value that no loop can carry.
@@ -207,6 +215,10 @@ def _loop(step, targets, carried, count, loss, kept, total):
         shape_invariants=[tf.TensorShape([]), *(t.shape for t in carried.values())],
         parallel_iterations=1,
     )
+    loop = results[0].op
+    while loop.type == "Identity":
+        loop = loop.inputs[0].op
+    loop._set_attr(LOOP, attr_value_pb2.AttrValue(b=True))
     return dict(zip(names, results[1:], strict=True)), results[0], results[0].op
 
 

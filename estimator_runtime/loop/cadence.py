@@ -83,6 +83,11 @@ def fetches(hooks):
     return wanted
 
 
+def watched_loss(hook):
+    """Give the tensor that a hook watches for NaN only; None if it does more."""
+    return hook._loss_tensor if _kind(hook) is _BY_CLASS[_NAN] else None
+
+
 def every_step_hooks(hooks):
     """Give the class names of the hooks that must see every step, for a log line."""
     return sorted(
@@ -107,7 +112,7 @@ def is_passive(hook):
 def _until_due(hook, global_step, loss):
     kind = _kind(hook)
     if kind is not None:
-        if loss is not None and getattr(hook, "_loss_tensor", None) is loss:
+        if loss is not None and watched_loss(hook) is loss:
             return None
         return kind.until_due(hook, global_step)
     declared = getattr(hook, "steps_until_due", None)
@@ -184,6 +189,7 @@ def _global_step_timer(hook, global_step):
 
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
+_NAN = f"{_TENSORFLOW}NanTensorHook"
 _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
 
 # Class that defines before_run and after_run to what its hooks need.
@@ -192,7 +198,7 @@ _BY_CLASS = {
     f"{_TENSORFLOW}StopAtStepHook": _Kind(
         until_due=lambda hook, step: hook._last_step - step
     ),
-    f"{_TENSORFLOW}NanTensorHook": _Kind(until_due=lambda hook, step: 1),
+    _NAN: _Kind(until_due=lambda hook, step: 1),
     f"{_TENSORFLOW}CheckpointSaverHook": _Kind(until_due=_global_step_timer),
     f"{_TENSORFLOW}StepCounterHook": _Kind(
         until_due=_global_step_timer, skip=_skip_reads

@@ -9,17 +9,20 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as session_lib
-from tensorflow.python.training import basic_session_run_hooks, session_run_hook
+from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import body, cadence, kernels
-from estimator_runtime.loop.hooked import CALLER, PlannedSession
+from estimator_runtime.loop import body, cadence, randomness
+from estimator_runtime.loop.hooked import CALLER, PlannedSession, differ
 from estimator_runtime.loop.part import CannotFuse, Part, parts
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
+from estimator_runtime.loop.plan import CannotPlan, structure
 from estimator_runtime.loop.run_length import Shortening
 from estimator_runtime.loop.steps import Steps
 
+tf1 = tf.compat.v1
+
 _logger = logging.getLogger(__name__)
+_DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 
 
 class FusedSession(PlannedSession):
@@ -46,8 +49,7 @@ class FusedSession(PlannedSession):
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
         self._is_single = False
-        self._random: list[str] = []  # ops of the loop, until the log has named one
-        self._beside: dict = {}  # requests that have none of them, by key
+        self._randomness: Any = None  # that of the steps
         self._end_of_data: Exception | None = None
         self._thread = threading.get_ident()  # of the first call
         self._is_shared = False  # by threads
@@ -70,14 +72,16 @@ class FusedSession(PlannedSession):
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
                     self._lull.forbid()  # runs of steps take its place
-        if self._steps is None:
+        if self._steps is None or self._sess._closed:
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
             self._share(fetches)
         if key != self._step_key:
             self.run_singly("takes turns with other calls of the session")
-            self._tell_of_randomness(fetches)
-            return super().run(fetches, feed_dict, options, run_metadata)
+            self._randomness.tell(fetches, _key(fetches))
+            values = super().run(fetches, feed_dict, options, run_metadata)
+            self._forget_end_of_data(fetches)
+            return values
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
             raise error
@@ -87,7 +91,7 @@ class FusedSession(PlannedSession):
                 # are run.
                 is_single = is_first or self._is_single
                 return self._run_steps(self._steps, fetches, is_single)
-        self._tell_of_randomness(fetches)
+        self._randomness.tell(fetches, _key(fetches))
         return super().run(fetches)
 
     def _share(self, fetches):
@@ -108,24 +112,12 @@ class FusedSession(PlannedSession):
                 reason,
             )
 
-    def _tell_of_randomness(self, fetches):
-        """Warn, once, of ops of the step that the loop has run and a call runs too."""
-        key = _key(fetches)
-        if not self._random or key in self._beside or len(self._beside) == MAX_PLANS:
-            return
-        self._beside[key] = fetches  # on whose identity the key relies
-        graph = self._sess.graph
-        asked = session_lib._FetchHandler(graph, fetches, {})
-        roots = [*(tensor.op for tensor in asked.fetches()), *asked.targets()]
-        both = sorted(Part(graph, roots).ops.keys() & set(self._random))
-        if both:
-            self._random = []
-            _logger.warning(
-                "steps_per_run=%s: random numbers, and so losses, are not those of "
-                "steps_per_run=1, because %r is run by different calls of the session",
-                self._run_length,
-                both[0],
-            )
+    def _forget_end_of_data(self, fetches):
+        """Forget an end that no call was told of yet, if one has started the data."""
+        if self._end_of_data is not None:
+            ops = randomness.ops_of(self._sess.graph, fetches).values()
+            if any(op.type in _DATA_STARTERS for op in ops):
+                self._end_of_data = None
 
     def _build(self, fetches, key):
         """Build the loop of the step that the first call asks for, if it can be."""
@@ -139,6 +131,7 @@ class FusedSession(PlannedSession):
             every = cadence.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
+            _check_config(getattr(self._sess, "_config", None) or tf1.ConfigProto())
             structure(fetches)
             return self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
@@ -148,25 +141,18 @@ class FusedSession(PlannedSession):
     def _fuse(self, fetches):
         targets, tensors = parts(fetches)
         graph = self._sess.graph
-        watched = [getattr(hook, "_loss_tensor", None) for hook in self._hooks]
+        watched = [cadence.watched_loss(hook) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
-        random = kernels.with_own_randomness(graph, step.ops.values())
-        final = basic_session_run_hooks.FinalOpsHook
-        if random and any(isinstance(hook, final) for hook in self._hooks):
-            raise CannotFuse(
-                f"draws random numbers, {random[0]!r}, that a FinalOpsHook may draw too"
-            )
+        randomness.check_end(graph, self._hooks)
         asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
         extras = [*asked.fetches(), *asked.targets()]
         fused = body.fuse(
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
-        self._random = random
-        return Steps(
-            self._sess, fused, self._global_step, loss, self._flush, self._call
-        )
+        self._randomness = randomness.Randomness(graph, step, self._run_length)
+        return Steps(self._sess, fused, self._global_step, loss, self._flush)
 
     def _run_steps(self, steps, fetches, is_single):
         # Asked each time: hooks and the program may have trained steps in between.
@@ -190,7 +176,9 @@ class FusedSession(PlannedSession):
             cadence.skip(self._hooks, 1 - count)  # none has been run
             raise
         try:
-            completed, outputs = steps.run(wanted, count, options, run_metadata)
+            completed, outputs = steps.run(
+                self._call, wanted, count, options, run_metadata
+            )
         except BaseException as error:
             # The global step does not tell: a step may count itself, and then fail.
             completed = min(steps.completed(), count - 1)
@@ -211,7 +199,7 @@ class FusedSession(PlannedSession):
                 hook
                 for hook in self._hooks
                 if not cadence.is_known(hook)
-                and (hook in steps.lacking or _differ(wanted, again, hook))
+                and (hook in steps.lacking or differ(wanted, again, hook))
             ]
         self._shortening.end(completed, due)
         self._call_after_run(context, outputs, options, run_metadata, unless)
@@ -235,8 +223,14 @@ class FusedSession(PlannedSession):
         return values
 
 
-def _differ(wanted, again, hook):
-    return _key(wanted.get(hook, ())) != _key(again.get(hook, ()))
+def _check_config(config):
+    """Refuse a ConfigProto whose settings are for one step in a call."""
+    if config.operation_timeout_in_ms:
+        raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
+    # Then the names of ops in branches, by which their random generators are kept, are
+    # not the same in each.
+    if config.graph_options.place_pruned_graph:
+        raise CannotFuse("is placed anew for each request (place_pruned_graph)")
 
 
 def _key(fetches):

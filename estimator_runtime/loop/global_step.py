@@ -12,6 +12,8 @@ from estimator_runtime.loop.part import READERS
 from estimator_runtime.loop.plan import Plan
 
 _VALUE = "value"
+# What marks a loop of steps: it is one more copy of the step, not another writer.
+LOOP = "_estimator_runtime_loop"
 # How the types of ops begin that change a variable.
 _WRITERS = ("Assign", "Resource")
 
@@ -51,7 +53,8 @@ class GlobalStep:
 def adds_one(step, variable):
     """Tell whether `step`, a Part, adds 1 to a resource variable and nothing else does.
 
-    Its initializer, and what restores it from a checkpoint, do not count.
+    Its initializer, what restores it from a checkpoint, and loops of steps that are for
+    another session of the graph, do not count.
     """
     # Not a reference variable, nor a strategy's, which has one for each device.
     if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
@@ -69,7 +72,7 @@ def adds_one(step, variable):
 
 def _may_write(op):
     """Tell whether an op that takes a variable may change it, itself or in a call."""
-    if op.type in READERS:
+    if op.type in READERS or (op.type == "While" and LOOP in op.node_def.attr):
         return False
     functions = kernels.called_functions(op.graph, [op]).values()
     # Which of its arguments a function changes is not looked at.

@@ -15,7 +15,13 @@ from estimator_runtime.loop.flushing import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep, adds_one
 from estimator_runtime.loop.lull import Lull
 from estimator_runtime.loop.part import CannotFuse, Part, parts
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Planner, structure
+from estimator_runtime.loop.plan import (
+    MAX_PLANS,
+    CannotPlan,
+    Planner,
+    are_equal,
+    structure,
+)
 from estimator_runtime.loop.threads import ThreadChoice
 
 CALLER = "caller"
@@ -110,10 +116,13 @@ class PlannedSession(monitored_session._HookedSession):
             session_run_hook.SessionRunArgs(fetches), self._sess
         )
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        # Until they are due, they ask for the same at every step.
-        self._call_hook_before_run(context, {CALLER: fetches}, None, options)
+        # Until they are due, they ask for the same at every step. If another thread's
+        # call has left one due, the next step is the one that it sees.
+        again = {CALLER: fetches}
+        self._call_hook_before_run(context, again, None, options)
+        late = [h for h in self._hooks if differ(again, plan.wanted, h)]
         outputs = plan.results(raw)
-        self._call_after_run(context, outputs, options, run_metadata)
+        self._call_after_run(context, outputs, options, run_metadata, late)
         return outputs[CALLER]
 
     @functools.cached_property
@@ -150,6 +159,11 @@ class PlannedSession(monitored_session._HookedSession):
             )
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested
+
+
+def differ(wanted, others, consumer):
+    """Tell whether a consumer asks for one thing here and another there."""
+    return not are_equal(wanted.get(consumer, ()), others.get(consumer, ()))
 
 
 def _chooses_threads(session):

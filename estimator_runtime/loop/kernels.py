@@ -23,6 +23,8 @@ _NEED_POOL = {
     "OrderedMapUnstage",
     "OrderedMapUnstageNoKey",
 }
+# Stateful control flow, which may be lowered.
+_BRANCHING = {"Case", "For", "If", "While"}
 
 
 def need_pool(graph):
@@ -37,10 +39,22 @@ def have_own_state(graph):
     """Tell whether kernels of `graph` keep state that no other request sees.
 
     Two requests of a session share their kernels, and with them random generators;
-    but functions that are not inlined are made anew for each.
+    but functions that are not inlined are made anew for each. So are the branches of
+    control flow that is not lowered; that of TensorFlow's Python functions is.
     """
-    functions = called_functions(graph)
-    return any(f.attr["_noinline"].b for f in functions.values())
+    functions = called_functions(graph).values()
+    if any(f.attr["_noinline"].b for f in functions):
+        return True
+    branching = [op.node_def for op in graph.get_operations() if op.type in _BRANCHING]
+    for function in functions:
+        branching.extend(node for node in function.node_def if node.op in _BRANCHING)
+    return any(
+        _is_seeded(inner.op)
+        for node in branching
+        if not node.attr["_lower_using_switch_merge"].b
+        for function in _reached(graph._functions, _called_by(node)).values()
+        for inner in function.node_def
+    )
 
 
 def with_own_randomness(graph, operations):
@@ -82,14 +96,20 @@ def called_functions(graph, operations=None):
     """
     operations = graph.get_operations() if operations is None else operations
     library = graph._functions
-    found: dict = {}
-    pending = set(library) & {op.type for op in operations}
+    pending = {op.type for op in operations if op.type in library}
     calling = {}  # type of ops to whether they name functions
     for op in operations:
         if op.type not in calling:
             calling[op.type] = any("func" in attr.type for attr in op.op_def.attr)
         if calling[op.type]:
             pending.update(_called_by(op.node_def))
+    return _reached(library, pending)
+
+
+def _reached(library, names):
+    """Give the functions of these names, and those that they call."""
+    found: dict = {}
+    pending = set(names)
     while pending:
         name = pending.pop()
         if name in library and name not in found:

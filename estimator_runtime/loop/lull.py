@@ -9,10 +9,14 @@ called for that step as for any other.
 
 Any other hook among them, a subclass or a timer of the program's own included, has to
 see every step; then so do all. But one that only initializes has nothing to see.
+
+A lull is of one thread. A call of another one, which hooks see, ends it: also for the
+step that is under way, which they then see when it is done.
 """
 
 import math
 import sys
+import threading
 import time
 from typing import Any
 
@@ -66,6 +70,7 @@ class Lull:
         self._made_for: Any = None  # the plan and the key of what `results` gives
         self._steps = self._passed = self._trained = 0
         self._deadline = math.inf
+        self._thread: int | None = None
         self._read_step: Any = None
         self._places: tuple = ()
         self._loss_places: tuple = ()
@@ -108,6 +113,7 @@ class Lull:
             self._made_for = plan, key
             self.results = plan.results_of(fetches)
         self.plan = plan
+        self._thread = threading.get_ident()
         self._read_step = global_step.trained
         self._places, self._loss_places = places, loss_places
         self._steps, self._passed, self._trained = steps, 0, trained
@@ -115,7 +121,7 @@ class Lull:
 
     def covers(self, fetches):
         """Tell whether the next step, which asks for `fetches`, is one of them."""
-        if self._passed >= self._steps:
+        if not self._is_here() or self._passed >= self._steps:
             return False
         try:
             return structure(fetches) == self._made_for[1]
@@ -128,6 +134,8 @@ class Lull:
         Args:
             raw: Raw values that the plan gave.
         """
+        if not self._is_here():
+            return False  # another thread's call has ended it meanwhile
         trained = self._trained + 1
         for place in self._places:
             # The kernel that reads it may run before the one that adds, or after.
@@ -142,6 +150,9 @@ class Lull:
         self._trained = trained
         self._passed += 1
         return True
+
+    def _is_here(self):
+        return self.plan is not None and self._thread == threading.get_ident()
 
     def end(self):
         """Let the hooks count the steps that they have not seen."""

@@ -112,8 +112,20 @@ class Part:
         for op in self.ops.values():
             if op.type in _UNFUSABLE:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
-            if any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs)):
+            if _has_reference(op):
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
+
+    def check_movable(self):
+        """Refuse ops that cannot be run from a copy.
+
+        Raises:
+            CannotFuse: If there are any.
+        """
+        for op in self.ops.values():
+            if _has_reference(op):  # the copy would be another variable
+                raise CannotFuse(
+                    f"is run with a reference variable, {op.name!r}, that hooks ask for"
+                )
 
     def check_alone(self):
         """Refuse a step beside which the program has others, to be run in turns.
@@ -144,9 +156,14 @@ class Part:
         return part
 
 
+def _has_reference(op):
+    return any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs))
+
+
 def _is_resource(op):
     return (
         bool(op.outputs)
         and not op.inputs
+        and not op.type.startswith("Anonymous")  # makes a new one at each step
         and all(t.dtype == tf.resource for t in op.outputs)
     )

@@ -64,6 +64,14 @@ def structure(fetches) -> collections.abc.Hashable:
     raise CannotPlan(f"is asked for a {kind.__name__}")
 
 
+def are_equal(fetches, others):
+    """Tell whether two requests are equal; none is that a plan cannot stand for."""
+    try:
+        return structure(fetches) == structure(others)
+    except CannotPlan:
+        return False
+
+
 def _copied(fetches):
     """Copy the containers, which the program may change, but not the leaves."""
     if isinstance(fetches, dict):
@@ -80,6 +88,7 @@ class Plan:
     """One request, compiled for one local session.
 
     Attributes:
+        wanted: Consumer to what it asks for.
         on_pool: Runs it on TensorFlow's threads; takes the feeds, gives raw values.
         on_caller: The same on the calling thread, with the same results.
         results: Gives the dict of consumer to results that raw values stand for.
@@ -98,8 +107,8 @@ class Plan:
             CannotPlan: If only `Session.run` can serve it.
         """
         # Keeps the leaves alive too, on whose identity the key relies.
-        self._wanted = {consumer: _copied(f) for consumer, f in wanted.items()}
-        handler = session_lib._FetchHandler(session.graph, self._wanted, {})
+        self.wanted = {consumer: _copied(f) for consumer, f in wanted.items()}
+        handler = session_lib._FetchHandler(session.graph, self.wanted, {})
         if handler._fetch_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._graph = session.graph

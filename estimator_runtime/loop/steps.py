@@ -20,8 +20,6 @@ class Steps:
         global_step: `GlobalStep` of the session.
         loss: The tensor at whose NaN a run ends, or None.
         flush: `DenormalFlush` for the calling thread, or None.
-        call: Calls a plan and gives the raw values, of (plan, steps, is_rest): whether
-            it is one step that was cut off a run.
 
     Attributes:
         always: What every run is asked for, beside the rest: consumer to fetches.
@@ -31,11 +29,10 @@ class Steps:
         trained: Gives the number of steps trained so far.
     """
 
-    def __init__(self, session, fused, global_step, loss, flush, call):
+    def __init__(self, session, fused, global_step, loss, flush):
         self._session = session
         self._fused = fused
         self._flush = flush
-        self._call = call
         self._known = {}
         self.loss = loss
         self.trained = global_step.trained
@@ -46,10 +43,12 @@ class Steps:
         self._total = self._total_before = 0
         session.run(fused.reset)
 
-    def run(self, wanted, count, options, run_metadata):
+    def run(self, call, wanted, count, options, run_metadata):
         """Run `count` steps, or fewer if the loss becomes NaN.
 
         Args:
+            call: Calls a plan and gives the raw values, of (plan, steps, is_rest):
+                whether it is one step that was cut off a run.
             wanted: Consumer to fetches, `always` among them.
             count: Steps to run, 1 or more.
             options: `RunOptions` for the last step; may be empty.
@@ -70,7 +69,7 @@ class Steps:
         if is_cut:
             if but_last is None:
                 but_last = self._plan(self._fused.but_last, wanted)
-            results = but_last.results(self._call(but_last, count - 1))
+            results = but_last.results(call(but_last, count - 1))
             ran = self._count(results)
             if np.any(np.isnan(results.get(_LOSS, 0.0))):
                 self.lacking = self._lacking(wanted)
@@ -79,7 +78,7 @@ class Steps:
         if is_traced:
             values = plan.traced(self._session, [count], options, run_metadata)
         else:
-            values = self._call(plan, count, is_rest=is_cut)
+            values = call(plan, count, is_rest=is_cut)
         results = plan.results(values)
         return ran + self._count(results), results
 

@@ -27,6 +27,17 @@ def test_the_batch_size_is_known_where_all_outputs_of_the_input_share_it(
         assert batch_size(graph) == known
 
 
+@pytest.mark.parametrize(("drop_remainder", "known"), [(True, 8), (False, None)])
+def test_the_batch_size_is_known_with_the_shapes_of_tensorflow_1(drop_remainder, known):
+    tf.compat.v1.disable_v2_tensorshape()
+    try:
+        with tf.Graph().as_default() as graph:
+            inputs(8, drop_remainder)
+            assert batch_size(graph) == known
+    finally:
+        tf.compat.v1.enable_v2_tensorshape()
+
+
 def test_inputs_of_two_sizes_have_no_batch_size():
     with tf.Graph().as_default() as graph:
         inputs(8, drop_remainder=True)

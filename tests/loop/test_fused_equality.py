@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
 
 tf1 = tf.compat.v1
 
@@ -147,3 +151,23 @@ def test_single_steps_go_on_from_a_fused_run_and_the_other_way_round(
     for _ in range(3):
         this.stock(folder=stock)
     assert outcome.variables == this.stock(folder=stock).variables
+
+
+def test_what_a_program_has_around_its_calls_is_no_part_of_the_steps():
+    def trained(make_session):
+        with tf.Graph().as_default() as graph:
+            calls = tf1.get_variable("calls", [], tf.int32, tf1.zeros_initializer())
+            step = tf1.train.get_or_create_global_step().assign_add(1)
+            bump = calls.assign_add(1).op
+            with make_session(
+                hooks=[tf1.train.StopAtStepHook(last_step=20)]
+            ) as session:
+                raw = session._tf_sess()
+                with graph.control_dependencies([bump]), tf.device("/cpu:7"):
+                    while not session.should_stop():
+                        last = session.run(step)
+                return last, raw.run(calls)
+
+    assert trained(monitored_session.MonitoredTrainingSession) == (20, 0)
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        assert trained(er.MonitoredTrainingSession) == (20, 0)

@@ -53,6 +53,12 @@ def old_control_flow(features):
         tf1.enable_control_flow_v2()
 
 
+def summary_of_a_reference_variable(features):
+    old = tf1.get_variable("old", [], use_resource=False, trainable=False)
+    tf1.summary.scalar("old", old * 2)
+    return dense(features)
+
+
 def new_control_flow(features):
     hidden = dense(features)
     hidden = tf.cond(
@@ -104,6 +110,19 @@ def lookup_table(features):
     return dense(features) + tf.reshape(table.lookup(features["name"]), [-1, 1])
 
 
+def table_of_each_step(features):
+    table = tf.raw_ops.AnonymousMutableHashTable(
+        key_dtype=tf.int64, value_dtype=tf.float32
+    )
+    words = tf.cast(tf.reshape(features["words"], [-1]), tf.int64)
+    put = tf.raw_ops.LookupTableInsertV2(
+        table_handle=table, keys=words, values=tf.ones([40])
+    )
+    with tf.control_dependencies([put]):
+        size = tf.raw_ops.LookupTableSizeV2(table_handle=table)
+    return dense(features) * tf.cast(size, tf.float32) / 40
+
+
 def partitioned(features):
     return dense(features, partitioner=tf1.fixed_size_partitioner(3))
 
@@ -126,6 +145,10 @@ def keras_layers(features):
         (through_py_func, "calls Python (py_func), 'PyFunc'"),
         (through_numpy_function, "calls Python (py_func), 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
+        (
+            summary_of_a_reference_variable,
+            "is run with a reference variable, 'old",
+        ),
     ],
 )
 def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, caplog):
@@ -146,6 +169,7 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
         graph_function,
         random_generator,
         lookup_table,
+        table_of_each_step,
         partitioned,
         keras_layers,
     ],
@@ -231,6 +255,13 @@ def test_a_session_of_another_process(caplog):
                 values.append(session.run(step))
     assert values == list(range(1, 10))
     assert said(caplog) == ["is not run by a session of this process"]
+
+
+def test_a_time_limit_is_that_of_one_step(training, caplog):
+    limit = tf1.ConfigProto(operation_timeout_in_ms=60_000)
+    this = training.replace(config={"session_config": limit})
+    assert this.ours(7) == this.stock()
+    assert said(caplog) == ["has a time limit of its own (operation_timeout_in_ms)"]
 
 
 def players():

@@ -87,6 +87,14 @@ def test_max_steps_counts_the_steps_of_earlier_trainings(training, tmp_path):
         assert more.ours(5, tmp_path / folder).checkpoints == sorted({0, 8, last})
 
 
+class LossLogger(train.LoggingTensorHook):
+    """Keeps the loss under the name that a watch for NaN has for it."""
+
+    def __init__(self, loss, every_n_iter):
+        super().__init__({"its loss": loss}, every_n_iter)
+        self._loss_tensor = loss
+
+
 @pytest.mark.parametrize(
     "hooks",
     [
@@ -97,6 +105,7 @@ def test_max_steps_counts_the_steps_of_earlier_trainings(training, tmp_path):
         lambda loss: [log_loss(train.get_global_step(), 3)],
         lambda loss: [log_loss(loss), train.StopAtStepHook(last_step=11)],
         lambda loss: [train.StopAtStepHook(num_steps=11)],
+        lambda loss: [LossLogger(loss, 3)],
         lambda loss: [train.FinalOpsHook(loss)],
         lambda loss: [train.StepCounterHook(4, output_dir="")],
         lambda loss: [Watcher(loss)],
@@ -110,6 +119,7 @@ def test_max_steps_counts_the_steps_of_earlier_trainings(training, tmp_path):
         "logs the step",
         "stops between",
         "stops after",
+        "logs its loss",
         "final ops",
         "counts",
         "each step",

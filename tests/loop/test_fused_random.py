@@ -2,7 +2,7 @@
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import monitored_session
+from tensorflow.python.training import monitored_session, training_util
 
 import estimator_runtime as er
 from estimator_runtime import options
@@ -14,8 +14,8 @@ TURNS = f"{START}takes turns with other calls of the session"
 
 
 def said(caplog):
-    logger = "estimator_runtime.loop.fused"
-    return [r.getMessage() for r in caplog.records if r.name == logger]
+    loggers = [f"estimator_runtime.loop.{name}" for name in ("fused", "randomness")]
+    return [r.getMessage() for r in caplog.records if r.name in loggers]
 
 
 def build():
@@ -70,11 +70,11 @@ def test_a_second_request_that_draws_nothing_changes_no_losses(steps_per_run, ca
     assert said(caplog) == ([TURNS] if steps_per_run == 7 else [])
 
 
-def final_ops(steps_per_run=None):
+def final_ops(name, steps_per_run=None):
     """Give the final ops' value of a training of 20 steps."""
     with tf.Graph().as_default():
-        loss, train_op, _ = build()
-        final = train.FinalOpsHook(loss)
+        loss, train_op, weights = build()
+        final = train.FinalOpsHook({"loss": loss, "weights": weights[0]}[name])
         hooks = [final, train.StopAtStepHook(last_step=20)]
         make = monitored_session.MonitoredTrainingSession
         if steps_per_run is not None:
@@ -87,8 +87,63 @@ def final_ops(steps_per_run=None):
 
 
 def test_final_ops_go_on_with_the_random_numbers_of_the_steps(caplog):
-    assert final_ops(7) == final_ops()
+    assert final_ops("loss", 7) == final_ops("loss")
     assert said(caplog) == [
-        f"{START}draws random numbers, 'drop/random_uniform/RandomUniform', that a "
-        "FinalOpsHook may draw too"
+        f"{START}is run beside a FinalOpsHook that draws random numbers, "
+        "'drop/random_uniform/RandomUniform', at the end"
+    ]
+
+
+def test_final_ops_that_draw_nothing_keep_no_steps_from_being_fused(caplog):
+    assert final_ops("weights", 7) == final_ops("weights")
+    assert said(caplog) == []
+
+
+def test_a_log_at_the_end_goes_on_with_the_random_numbers_of_the_steps(
+    train_in_a_loop, caplog
+):
+    def model():
+        loss, train_op, _ = build()
+        return train_op, [
+            train.LoggingTensorHook({"constant": tf.constant(1)}, 5, at_end=True),
+            train.LoggingTensorHook({"drawn": loss}, 6, at_end=True),
+            train.StopAtStepHook(last_step=20),
+        ]
+
+    # Without the steps' rate, which in stock says what luck lets it read of their count.
+    stock, _ = train_in_a_loop(model, log_step_count_steps=None)
+    assert train_in_a_loop(model, 7, log_step_count_steps=None)[0] == stock
+    assert sum(line.startswith("drawn = ") for line in stock.log) == 5
+    assert said(caplog) == [
+        f"{START}is run beside a LoggingTensorHook that draws random numbers, "
+        "'drop/random_uniform/RandomUniform', at the end"
+    ]
+
+
+def test_branches_draw_the_same_where_each_request_is_placed_anew(
+    train_in_a_loop, caplog
+):
+    def model():
+        step = train.get_or_create_global_step()
+        weights = tf1.get_variable("weights", [8], initializer=tf1.ones_initializer())
+        total = tf.reduce_sum(weights)
+        tf1.summary.scalar("big", tf.cond(total > 9, lambda: total, lambda: 0.0))
+        # In stock, nothing but luck keeps hooks from reading it after its increment.
+        reads = [training_util._get_or_create_global_step_read(), step._graph_element]
+        with tf.control_dependencies(reads):
+            kept = tf.cond(
+                total > -9, lambda: tf.nn.dropout(weights, rate=0.5), lambda: weights
+            )
+        loss = tf.reduce_sum(tf.square(kept))
+        train_op = train.GradientDescentOptimizer(0.01).minimize(loss, step)
+        return train_op, [train.StopAtStepHook(last_step=20)]
+
+    config = tf1.ConfigProto()
+    config.graph_options.place_pruned_graph = True
+    arguments = {"config": config, "save_summaries_steps": 5}
+    stock, _ = train_in_a_loop(model, **arguments)
+    ours, _ = train_in_a_loop(model, 7, **arguments)
+    assert ours.variables == stock.variables
+    assert said(caplog) == [
+        f"{START}is placed anew for each request (place_pruned_graph)"
     ]

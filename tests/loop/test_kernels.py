@@ -140,13 +140,39 @@ def not_inlined_in_a_loop(x):
     return tf.while_loop(lambda i, x: i < 3, body, [0, x])[1]
 
 
+def branch_that_is_not_lowered(x):
+    def function_of(branch):
+        made = tf.function(branch).get_concrete_function()
+        made.add_to_graph(tf1.get_default_graph())
+        return made
+
+    drawn = tf.raw_ops.If(
+        cond=x > -1,
+        input=[],
+        Tout=[tf.float32],
+        then_branch=function_of(lambda: tf.random.uniform([], seed=3)),
+        else_branch=function_of(lambda: tf.constant(0.0)),
+    )
+    return x + drawn[0]
+
+
 def inlined(x):
     return tf.function(lambda x: x + tf.random.uniform([], seed=3))(x)
 
 
+def branch_of_tensorflow(x):
+    return tf.cond(x > -1, lambda: x + tf.random.uniform([], seed=3), lambda: x)
+
+
 @pytest.mark.parametrize(
     ("build", "own"),
-    [(not_inlined, True), (not_inlined_in_a_loop, True), (inlined, False)],
+    [
+        (not_inlined, True),
+        (not_inlined_in_a_loop, True),
+        (branch_that_is_not_lowered, True),
+        (inlined, False),
+        (branch_of_tensorflow, False),
+    ],
 )
 def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
     graph = tf1.get_default_graph()

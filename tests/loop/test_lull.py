@@ -6,6 +6,7 @@ calls them at every step.
 
 import collections
 import math
+import threading
 
 import pytest
 import tensorflow as tf
@@ -426,3 +427,52 @@ def test_a_session_closed_by_the_program_is_said_to_be_closed(monitored):
             session.run(step)
         session._coordinated_creator.tf_sess.close()
         session.run(step)
+
+
+class Gate:
+    """Makes a step wait until it is let through."""
+
+    def __init__(self):
+        arrived = tf.queue.FIFOQueue(9, [tf.float32], [[]])
+        let = tf.queue.FIFOQueue(9, [tf.float32], [[]])
+        with tf.control_dependencies([arrived.enqueue(1.0)]):
+            through = let.dequeue()
+        with tf.control_dependencies([through]):
+            self.step = train.get_or_create_global_step().assign_add(1)
+        self.arrival, self.opening = arrived.dequeue(), let.enqueue(1.0)
+
+    def run(self, session, raw, times):
+        """Run steps that need not wait."""
+        for _ in range(times):
+            raw.run(self.opening)
+            session.run(self.step)
+            raw.run(self.arrival)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("calls_of_the_other", [1, 2])
+def test_steps_are_counted_also_while_another_thread_calls(
+    calls_of_the_other, monitored, info
+):
+    gate, other = Gate(), tf.constant(3)
+    hooks = [
+        train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=10),
+        train.StopAtStepHook(last_step=100),
+    ]
+    with monitored(hooks=hooks) as session:
+        raw = session._tf_sess()
+        gate.run(session, raw, times=8)
+
+        def call():
+            raw.run(gate.arrival)
+            for _ in range(calls_of_the_other):
+                session.run(other)
+            raw.run(gate.opening)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        session.run(gate.step)  # the hook was not due as it began
+        thread.join()
+        assert lines(info) == ["value = 1"]
+        gate.run(session, raw, times=1)
+        assert lines(info) == ["value = 1"] * 2
