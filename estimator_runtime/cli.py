@@ -13,23 +13,17 @@ import time
 from estimator_runtime import (
     __version__,
     install,
+    launch_options,
     launching,
     listing,
     reporting,
     script,
+    training_flags,
 )
 from estimator_runtime.activation import VARIABLE, Activation
 from estimator_runtime.compat import versions
 from estimator_runtime.compat.report import report
-from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageError
-from estimator_runtime.options import (
-    ASYNC_CHECKPOINT_VARIABLE,
-    CHECKPOINT_OVERHEAD_VARIABLE,
-    STEPS_PER_RUN_VARIABLE,
-    TrainingOptions,
-    parse_checkpoint_overhead,
-    parse_steps_per_run,
-)
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -116,75 +110,25 @@ def _add_run(commands):
         description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
         "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
         "SCRIPT or MODULE\nis the script's. With --workers, --ps or --evaluator, run "
-        "it as a cluster of\nprocesses on this machine.",
+        "it as a cluster of\nprocesses on this machine, or with --backend ray on several.",
         epilog=_EXIT_STATUSES,
     )
-    parser.add_argument(
-        "-m",
-        action="store_true",
-        dest="is_module",
-        help="what follows is the name of a module or package, found as python -m does",
-    )
-    parser.add_argument(
-        "--steps-per-run",
-        metavar="K",
-        type=_option(parse_steps_per_run),
-        help="train up to K steps (or: auto) in one call of the session, with the same "
-        "results; hooks act at the same steps",
-    )
-    parser.add_argument(
-        "--async-checkpoint",
-        action=argparse.BooleanOptionalAction,
-        help="train on while a checkpoint is written, as by default, or wait for each",
-    )
-    parser.add_argument(
-        "--checkpoint-overhead",
-        metavar="PART",
-        type=_option(parse_checkpoint_overhead),
-        help="let the interval of checkpoints follow their cost, so that they take at "
-        "most this part of the time, such as 0.01",
-    )
-    launching.add_options(parser)
-    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
-    # what looks like an option of ours included, and does not swallow those before.
-    parser.add_argument(
-        "program",
-        metavar="SCRIPT",
-        nargs=argparse.PARSER,
-        help="path of the script, and its arguments",
-    )
+    training_flags.add_options(parser)
+    launch_options.add_options(parser)
+    _add_program(parser)
     parser.set_defaults(command=_run)
 
 
-def _option(parse):
-    def parsed(text):
-        try:
-            return parse(text, "it")
-        except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parsed
-
-
 def _run(options):
-    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
-    if options.program[0] == "--" and len(options.program) > 1:
-        del options.program[0]
+    _drop_separator(options)
     program, *arguments = options.program
     if options.is_module:
         check, run = script.check_module, script.run_module
     else:
         check, run = script.check_script, script.run_script
     check(program)
-    # Where the script's sessions, and those of its children, find them.
-    if options.steps_per_run is not None:
-        os.environ[STEPS_PER_RUN_VARIABLE] = str(options.steps_per_run)
-    if options.async_checkpoint is not None:
-        os.environ[ASYNC_CHECKPOINT_VARIABLE] = str(int(options.async_checkpoint))
-    if options.checkpoint_overhead is not None:
-        os.environ[CHECKPOINT_OVERHEAD_VARIABLE] = str(options.checkpoint_overhead)
-    TrainingOptions.from_environ(os.environ)
-    if launching.is_wanted(options):
+    training_flags.carry(options, os.environ)
+    if launch_options.is_wanted(options):
         return launching.launch(options)
     reporting.start(os.environ)
     # What no reader of it could use. Whether there has to be a chief, or a task, only
@@ -209,6 +153,29 @@ def _checkpoints(options):
     text, status = listing.describe(options, time.time())
     print(text)
     return status
+
+
+def _add_program(parser):
+    parser.add_argument(
+        "-m",
+        action="store_true",
+        dest="is_module",
+        help="what follows is the name of a module or package, found as python -m does",
+    )
+    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
+    # what looks like an option of ours included, and does not swallow those before.
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        nargs=argparse.PARSER,
+        help="path of the script, and its arguments",
+    )
+
+
+def _drop_separator(options):
+    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
+    if options.program[0] == "--" and len(options.program) > 1:
+        del options.program[0]
 
 
 def _add_activation(commands):

@@ -15,7 +15,7 @@ from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.shutdown import Shutdown
 from estimator_runtime.launch.starts import Starts
 from estimator_runtime.launch.status import Status
-from estimator_runtime.launch.task import Ended, Lost, Output, Reported
+from estimator_runtime.launch.task import Ended, Lost, Output, Refused, Reported
 from estimator_runtime.launch.watch import Watch
 from estimator_runtime.role import TaskType
 
@@ -69,8 +69,7 @@ class Supervisor:
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
             if self._ending is None:
-                self._starts.first(self._clock())
-                self.state = "running"
+                self._start_those_due(self._clock())
             while not self._is_over():
                 self._step()
             outcome = self._conclude()
@@ -95,6 +94,10 @@ class Supervisor:
             return
         if isinstance(event, Lost):
             raise LaunchError(event.reason)
+        if isinstance(event, Refused):
+            if self._ending is None:
+                self._stop_for(event.reason)
+            return
         watch = self._watches[event.run.task]
         if isinstance(event, Output):
             watch.log.write(event.line)
@@ -107,7 +110,7 @@ class Supervisor:
                 path = event.report["model_dir"]
                 self._stop_for(self._record.take_model_dir(watch.task, path))
         elif isinstance(event, Ended):
-            self._handle_end(watch, event.status)
+            self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
             self._tick(self._clock())
 
@@ -137,19 +140,28 @@ class Supervisor:
             return
         self._heartbeats.check(self._running(), now)
         self._console.status(self._status.line(now))
-        self._starts.due(now)
+        self._start_those_due(now)
+
+    def _start_those_due(self, now):
+        try:
+            self._starts.due(now)
+        except LaunchError as error:
+            self._stop_for(str(error))
+            return
+        if self.state == "starting" and self._starts.has_begun:
+            self.state = "running"
 
     # Failures.
 
-    def _handle_end(self, watch, status):
-        watch.end(status)
+    def _handle_end(self, watch, event):
+        watch.end(event)
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
         elif watch.restart_at is not None:
             return  # killed together with its gang
         elif watch.task.type == TaskType.PS and self._has_trained():
             return
-        elif status == 0 and watch.task.type != TaskType.PS:
+        elif event.status == 0 and watch.task.type != TaskType.PS:
             if self._release_by is None and self._has_trained():
                 self._release()
         else:
@@ -165,6 +177,8 @@ class Supervisor:
         self._record.restarts += 1
         gang = self._starts.gang(watch)
         whom = "it" if len(gang) == 1 else "all trainers"
+        if watch.is_displaced:
+            whom = "all, with new addresses,"
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
@@ -224,7 +238,7 @@ class Supervisor:
         return [watch for watch in self._watches.values() if watch.is_running]
 
     def _is_over(self):
-        waiting = any(watch.restart_at is not None for watch in self._watches.values())
+        waiting = self._ending is None and self._starts.is_waiting
         return not self._running() and not waiting
 
     def _conclude(self):

@@ -1,0 +1,134 @@
+"""A Ray cluster of three nodes on this machine, and jobs that are started in it."""
+
+import importlib.util
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_NODES = Path(__file__).parent / "nodes.py"
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
+_READY_SECS = 90.0
+
+if importlib.util.find_spec("ray") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+class RayCluster:
+    """Nodes that can be killed and added; gone with this object's process at last."""
+
+    def __init__(self):
+        # Short: it is part of the path of sockets.
+        self.folder = tempfile.TemporaryDirectory(prefix="er-ray-", dir="/tmp")
+        self.errors = open(f"{self.folder.name}/errors", "w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, _NODES],
+            env={
+                **os.environ,
+                "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_TMPDIR": self.folder.name,
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            bufsize=1,
+        )
+        self._hear()
+
+    @property
+    def address(self):
+        return self.told["address"]
+
+    def add(self, **arguments):
+        """Add a node; give its address."""
+        before = {node["id"] for node in self.told["nodes"]}
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self._hear()
+        new = [node for node in self.told["nodes"] if node["id"] not in before]
+        return new[0]["address"]
+
+    def kill(self, address):
+        """Kill the raylet of a node, as a machine that is lost."""
+        self._signal(address, signal.SIGKILL)
+
+    def close(self):
+        try:
+            self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # and the kernel kills the raylets
+            self.process.wait()
+        self.errors.close()
+        self.folder.cleanup()
+
+    def _signal(self, address, number):
+        (pid,) = [n["pid"] for n in self.told["nodes"] if n["address"] == address]
+        os.kill(pid, number)
+
+    def _hear(self):
+        while True:
+            is_ready, _, _ = select.select([self.process.stdout], [], [], _READY_SECS)
+            line = self.process.stdout.readline() if is_ready else ""
+            if not line:
+                self.errors.seek(0)
+                pytest.fail(f"no Ray cluster was started:\n{self.errors.read()}")
+            if line.startswith("{"):
+                self.told = json.loads(line)
+                return
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Give a `RayCluster` of three nodes, 127.0.0.2 to 127.0.0.4, with 2 CPUs each."""
+    cluster = RayCluster()
+    yield cluster
+    cluster.close()
+
+
+class RayJob:
+    """A job in the cluster, as the command that has started it tells of it."""
+
+    def __init__(self, launch):
+        self.launch = launch
+
+    def __getattr__(self, name):
+        return getattr(self.launch, name)
+
+    def pid(self, task, life=0):
+        return int(self.wait_for(rf"^{task} *\| pid (\d+)$", count=life + 1)[1])
+
+    def actor_pid(self, task, life=0):
+        """Give the pid of the Ray worker process that has the task."""
+        return _parent(_parent(self.pid(task, life)))
+
+    def node(self, task):
+        """Give the address of the node that the task was placed on last."""
+        self.wait_for(rf"^launcher +\| {task} is on node ")
+        return re.findall(rf"\| {task} is on node (\S+)$", self.text, re.MULTILINE)[-1]
+
+    def steps(self, task="chief"):
+        found = re.findall(rf"^{task} *\| step (\d+)$", self.text, re.MULTILINE)
+        return [int(step) for step in found]
+
+
+def _parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def train(launch, cluster):
+    """Give a function that starts a job of the program `train.py` in the cluster."""
+
+    def start(options, *arguments, program=_PROGRAM, address=None, **environ):
+        where = ("--backend", "ray", "--ray-address", address or cluster.address)
+        return RayJob(launch(*where, *options, program, *arguments, **environ))
+
+    return start

@@ -1,0 +1,84 @@
+"""What jobs in a real Ray cluster survive: the loss of a process, an actor, a node."""
+
+import os
+import signal
+
+import pytest
+import tensorflow as tf
+
+_PS = ("--workers", "1", "--ps", "1")
+_MWMS = ("--workers", "1")
+
+
+def _saved_step(tmp_path):
+    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
+
+
+def _wait_at_gate(job, tasks=("chief", "worker 0")):
+    for task in tasks:
+        job.wait_for(rf"^{task} *\| step [4-9]\d$", timeout_secs=90)
+
+
+@pytest.mark.parametrize("victim", ["process", "actor"])
+def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, victim):
+    job = train(
+        _PS,
+        *("--steps", "200", "--save_steps", "1000"),
+        *("--gate", "40:rejoin", "--gate", "100:end"),
+    )
+    _wait_at_gate(job)
+    if victim == "process":
+        os.kill(job.pid("worker 0"), signal.SIGKILL)
+        what = "was killed by SIGKILL"
+    else:
+        os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
+        what = "lost its actor"
+    job.wait_for(rf"^launcher +\| worker 0 {what}: restarting it now \(1 of 3\)$")
+    (tmp_path / "rejoin").touch()
+    job.wait_for(r"^worker 0 *\| step 1\d\d$", timeout_secs=90)
+    (tmp_path / "end").touch()
+    assert job.end(120) == 0, job.text
+    assert job.steps() == sorted(job.steps()), "the global step fell"
+    assert _saved_step(tmp_path) >= 200
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
+    job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
+    job.wait_for(
+        r"^launcher +\| worker 0 lost its actor: restarting all trainers now \(1 of 3\)$"
+    )
+    (tmp_path / "go_on").touch()
+    assert job.end(120) == 0, job.text
+    assert _saved_step(tmp_path) == 100
+    steps = job.steps()
+    assert steps.count(1) == 1, "the training began anew"
+    assert "(2 of 3)" not in job.text
+
+
+@pytest.mark.parametrize("options, strategy", [(_PS, "none"), (_MWMS, "mwms")])
+def test_a_lost_node_gives_the_job_new_addresses_and_it_goes_on(
+    cluster, train, tmp_path, options, strategy
+):
+    job = train(
+        (*options, "--cpus-per-worker", "1.5"),
+        *("--strategy", strategy, "--steps", "100", "--gate", "40:go_on"),
+    )
+    _wait_at_gate(job)
+    task = "worker 0" if job.node("worker 0") != "127.0.0.2" else "chief"
+    lost = job.node(task)
+    cluster.add(node_ip_address=f"127.0.0.{len(cluster.told['nodes']) + 1}")
+    cluster.kill(lost)
+    job.wait_for(
+        rf"^launcher +\| {task} lost its node: restarting all, with new addresses, now",
+        timeout_secs=90,
+    )
+    (tmp_path / "go_on").touch()
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    assert _saved_step(tmp_path) >= 100
+    assert job.steps().count(1) <= 1, "the training began anew"
+    assert "(2 of 3)" not in job.text
