@@ -16,6 +16,7 @@ from estimator_runtime import (
     launch_options,
     launching,
     listing,
+    rendering,
     reporting,
     script,
     training_flags,
@@ -85,6 +86,7 @@ def _parse(argv):
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
     _add_checkpoints(commands)
+    _add_render(commands)
     _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
     program = next((each for each in arguments if not each.startswith("-")), "")
@@ -110,7 +112,8 @@ def _add_run(commands):
         description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
         "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
         "SCRIPT or MODULE\nis the script's. With --workers, --ps or --evaluator, run "
-        "it as a cluster of\nprocesses on this machine, or with --backend ray on several.",
+        "it as a cluster of\nprocesses on this machine; with --backend ray, of several "
+        "machines.",
         epilog=_EXIT_STATUSES,
     )
     training_flags.add_options(parser)
@@ -153,6 +156,27 @@ def _checkpoints(options):
     text, status = listing.describe(options, time.time())
     print(text)
     return status
+
+
+def _add_render(commands):
+    parser = commands.add_parser(
+        "render",
+        help="print manifests of a job, for a cluster that is not run from here",
+        usage=f"{_NAME} render --backend kubernetes --image IMAGE [options] SCRIPT "
+        "[ARGS...]",
+        description="Print a job as manifests for `kubectl apply -f`. Nothing is "
+        "started, and neither the\nscript nor the image is looked at. What follows "
+        "SCRIPT is the script's.",
+    )
+    rendering.add_options(parser)
+    _add_program(parser)
+    parser.set_defaults(command=_render)
+
+
+def _render(options):
+    _drop_separator(options)
+    print(rendering.render(options), end="")
+    return 0
 
 
 def _add_program(parser):
