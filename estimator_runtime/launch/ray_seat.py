@@ -24,7 +24,9 @@ class Seat:
 
     Attributes:
         task: The task.
-        node_id: The id of the node, once the seat has been placed.
+        actor: Who has the seat, or None.
+        node: The address of its node, once the seat has been placed.
+        node_id: The id of that.
         port: The port of the task there, or None.
     """
 
@@ -38,8 +40,8 @@ class Seat:
             hear: Called with each `task.Event`, by a thread of the actor's.
         """
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
-        self.node_id = self.port = None
-        self.actor = self._run = None
+        self.node = self.node_id = self.port = None
+        self.actor = self._run = self._follower = None
         self._options = {}
         self._lock = threading.Lock()
 
@@ -57,9 +59,10 @@ class Seat:
             self.actor = actor_class.remote(self._job, self._folder)
             actor = self.actor
         name = f"estimator_runtime {self.task}"
-        threading.Thread(
+        self._follower = threading.Thread(
             target=self._follow, args=(actor,), name=name, daemon=True
-        ).start()
+        )
+        self._follower.start()
         return actor
 
     def start(self, run, environ):
@@ -91,12 +94,18 @@ class Seat:
             timer.daemon = True
             timer.start()
 
-    def vacate(self):
-        """Kill the actor, and what it has started; no end of a run is told of."""
+    def vacate(self, timeout_secs):
+        """Kill the actor, and what it has started; no end of a run is told of.
+
+        Args:
+            timeout_secs: How long to wait until Ray tells that it is gone.
+        """
         with self._lock:
             actor, self.actor, self._run = self.actor, None, None
         if actor is not None:
             ray.kill(actor)
+        if self._follower is not None:
+            self._follower.join(timeout_secs)
 
     def has_lost_node(self):
         """Tell whether the node is gone on which the task has its address."""

@@ -61,7 +61,10 @@ class RayTasks:
         if not self._placing.done():
             return None
         placing, self._placing = self._placing, None
-        return placing.result()
+        cluster = placing.result()
+        for task, seat in self._seats.items():
+            self._console.say(f"{task} is on node {seat.node}")
+        return cluster
 
     def start(self, run, environ):
         """Start a task; with a new actor if the last one is gone."""
@@ -83,17 +86,16 @@ class RayTasks:
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECS)
         for seat in self._seats.values():
-            seat.vacate()
+            seat.vacate(_CLOSE_SECS)
         self._placement.release()
         ray_cluster.disconnect()
 
     def _place(self, addressed):
-        deadline = time.monotonic() + _ACTORS_SECS
+        deadline = time.monotonic() + self._timeout_secs + _ACTORS_SECS
         while True:
             if any(seat.has_lost_node() for seat in self._seats.values()):
                 self._placement.reserve(self._timeout_secs, self._closing.is_set)
                 ray_cluster.check_nodes(self._placement.nodes(), self._folder)
-                deadline = time.monotonic() + _ACTORS_SECS
             try:
                 return self._take_seats(addressed)
             except RayActorError as error:
@@ -115,14 +117,14 @@ class RayTasks:
         jobs, self._nodes = defaultdict(list), {}
         for task, place in places.items():
             seat = self._seats[task]
-            seat.node_id, node, folder = ray.get(place, timeout=_ACTORS_SECS)
+            seat.node_id, seat.node, folder = ray.get(place, timeout=_ACTORS_SECS)
             if self._folder is None:
                 self._copies.add(folder)
-            self._nodes.setdefault(node, seat)
+            self._nodes.setdefault(seat.node, seat)
             if task in ports:
                 seat.port = ray.get(ports[task], timeout=_ACTORS_SECS)
-                jobs[task.type].append(f"{node}:{seat.port}")
-            self._console.say(f"{task} is on node {node}")
+                host = f"[{seat.node}]" if ":" in seat.node else seat.node
+                jobs[task.type].append(f"{host}:{seat.port}")
         self._has_checked = False
         return Cluster(jobs)
 

@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 # A file system of the network may take a while until all see what one has written.
-_SEEN_SECS = 15.0
+_SEEN_SECS = 5.0
 _ANSWER_SECS = 30.0
 _POLL_SECS = 0.5
 _HERE = "the machine of the launcher"

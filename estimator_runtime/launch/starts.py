@@ -14,6 +14,7 @@ class Starts:
 
     Attributes:
         has_begun: Whether the tasks have been started for the first time.
+        is_anew: Whether all with an address are about to get new ones.
     """
 
     def __init__(self, job, tasks, watches):
@@ -27,7 +28,7 @@ class Starts:
         self._job, self._tasks, self._watches = job, tasks, watches
         self._trainers = [watch for watch in watches if watch.task in job.trainers]
         self._settled = [w for w in watches if w.task.type != TaskType.EVALUATOR]
-        self._is_anew = False
+        self.is_anew = False
         self.has_begun = False
         if job.is_gang:
             shared = Budget(job.max_restarts)
@@ -49,7 +50,7 @@ class Starts:
     def gang(self, watch):
         """Give those that fail together with a task, itself among them."""
         # With the address of one changes the TF_CONFIG of all who know it.
-        if watch.is_displaced or (self._is_anew and watch in self._settled):
+        if watch.is_displaced or (self.is_anew and watch in self._settled):
             return self._settled
         is_in_gang = self._job.is_gang and watch in self._trainers
         return self._trainers if is_in_gang else [watch]
@@ -61,7 +62,7 @@ class Starts:
             The seconds until then.
         """
         delay = watch.budget.spend()
-        self._is_anew = self._is_anew or watch.is_displaced
+        self.is_anew = self.is_anew or watch.is_displaced
         for each in self.gang(watch):
             each.restart_at = now + delay
         return delay
@@ -81,12 +82,12 @@ class Starts:
             if watch.restart_at is None or now < watch.restart_at:
                 continue
             gang = self.gang(watch)
-            if len(gang) == 1 and not (self._is_anew and watch in self._settled):
+            if len(gang) == 1 and not (self.is_anew and watch in self._settled):
                 self._start(gang, now)
             elif any(each.is_running for each in gang):
                 continue  # those have been killed, and are about to end
             elif self._place():
-                self._is_anew = False
+                self.is_anew = False
                 self._start(gang, now)
 
     def _place(self):

@@ -95,8 +95,7 @@ class Supervisor:
         if isinstance(event, Lost):
             raise LaunchError(event.reason)
         if isinstance(event, Refused):
-            if self._ending is None:
-                self._stop_for(event.reason)
+            self._stop_for(event.reason)
             return
         watch = self._watches[event.run.task]
         if isinstance(event, Output):
@@ -154,11 +153,12 @@ class Supervisor:
     # Failures.
 
     def _handle_end(self, watch, event):
-        watch.end(event)
+        watch.end(event.status, event.cause, event.is_displaced)
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
-        elif watch.restart_at is not None:
-            return  # killed together with its gang
+        elif watch.restart_at is not None:  # killed together with its gang
+            if self._starts.is_anew:
+                self._shutdown.clear(self._starts.gang(watch), self._clock())
         elif watch.task.type == TaskType.PS and self._has_trained():
             return
         elif event.status == 0 and watch.task.type != TaskType.PS:
@@ -173,7 +173,8 @@ class Supervisor:
         if refusal:
             self._fail(watch, refusal)
             return
-        delay = self._starts.plan(watch, self._clock())
+        now = self._clock()
+        delay = self._starts.plan(watch, now)
         self._record.restarts += 1
         gang = self._starts.gang(watch)
         whom = "it" if len(gang) == 1 else "all trainers"
@@ -184,11 +185,12 @@ class Supervisor:
             f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
-        for each in gang:
-            if not each.is_running:
-                continue
+        if watch.is_displaced:
+            self._shutdown.clear(gang, now)
+            return
+        for each in filter(lambda each: each.is_running, gang):
             if watch.failure.is_stop:
-                self._shutdown.expect(each, self._clock())
+                self._shutdown.expect(each, now)
             else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
@@ -227,7 +229,7 @@ class Supervisor:
         self._stop(self._record.outcome(1, reason, watch), politely)
 
     def _stop_for(self, problem):
-        if problem is not None:
+        if problem is not None and self._ending is None:
             self._stop(self._record.outcome(1, problem), politely=False)
 
     def _stop(self, outcome, politely):

@@ -56,12 +56,12 @@ class Watch:
         self.heard_at = now
         self.is_named_silent = False
 
-    def end(self, event):
-        """Take note of the end of the run, an `Ended`."""
-        self.is_running, self.status = False, event.status
-        self.is_displaced = event.is_displaced
+    def end(self, status, cause=None, is_displaced=False):
+        """Take note of the end of the run; see `task.Ended`."""
+        self.is_running, self.status = False, status
+        self.is_displaced = is_displaced
         # That it was silent says more than how it was then killed.
-        self.killed_for = self.killed_for or event.cause
+        self.killed_for = self.killed_for or cause
 
     @property
     def has_succeeded(self):

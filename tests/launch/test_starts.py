@@ -3,7 +3,6 @@
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.starts import Starts
-from estimator_runtime.launch.task import Ended
 from estimator_runtime.launch.watch import Watch
 
 
@@ -33,7 +32,7 @@ def _job(**replicas):
 
 
 def _end(watch, is_displaced=False):
-    watch.end(Ended(run=watch.run, status=-9, is_displaced=is_displaced))
+    watch.end(-9, is_displaced=is_displaced)
 
 
 def test_nothing_is_started_until_there_is_room():

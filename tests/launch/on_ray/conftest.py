@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 _NODES = Path(__file__).parent / "nodes.py"
+_NODE_APART = Path(__file__).parent / "node_apart.sh"
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _READY_SECS = 90.0
 
@@ -28,20 +29,22 @@ class RayCluster:
         # Short: it is part of the path of sockets.
         self.folder = tempfile.TemporaryDirectory(prefix="er-ray-", dir="/tmp")
         self.errors = open(f"{self.folder.name}/errors", "w+")  # noqa: SIM115
+        self.environ = {
+            **os.environ,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_TMPDIR": self.folder.name,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
         self.process = subprocess.Popen(
             [sys.executable, _NODES],
-            env={
-                **os.environ,
-                "RAY_USAGE_STATS_ENABLED": "0",
-                "RAY_TMPDIR": self.folder.name,
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            },
+            env=self.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             bufsize=1,
         )
+        self._next = 4  # of the last address
         self._hear()
 
     @property
@@ -49,12 +52,13 @@ class RayCluster:
         return self.told["address"]
 
     def add(self, **arguments):
-        """Add a node; give its address."""
-        before = {node["id"] for node in self.told["nodes"]}
+        """Add a node; give its address, which no other has had."""
+        self._next += 1
+        address = f"127.0.0.{self._next}"
+        arguments = {"node_ip_address": address, **arguments}
         self.process.stdin.write(json.dumps(arguments) + "\n")
         self._hear()
-        new = [node for node in self.told["nodes"] if node["id"] not in before]
-        return new[0]["address"]
+        return address
 
     def kill(self, address):
         """Kill the raylet of a node, as a machine that is lost."""
@@ -87,10 +91,43 @@ class RayCluster:
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Give a `RayCluster` of three nodes, 127.0.0.2 to 127.0.0.4, with 2 CPUs each."""
+    """Give a `RayCluster` of 127.0.0.2, its head, with 1 CPU, and two nodes with 2."""
     cluster = RayCluster()
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def node_apart(cluster):
+    """Give a function that adds a node with 4 GPUs and a folder of its own."""
+    started = []
+
+    def start(folder):
+        address = "127.0.0.99"
+        command = ["unshare", "--mount", "--map-root-user", "sh", _NODE_APART]
+        arguments = [cluster.address, address, folder, sys.executable]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env=cluster.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "Ray runtime started" in line:
+                return address
+        if "unshare" in said or "mount" in said:
+            pytest.skip(f"the kernel allows no mounts of one's own here: {said}")
+        pytest.fail(said)
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 class RayJob:

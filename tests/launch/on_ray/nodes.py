@@ -30,6 +30,7 @@ cluster = Cluster(
     initialize_head=True,
     head_node_args={
         **_NODE,
+        "num_cpus": 1,
         # Not 127.0.0.1, which Ray takes for any address of this machine.
         "node_ip_address": "127.0.0.2",
         # A Python for each CPU as soon as somebody connects: too much for a test.

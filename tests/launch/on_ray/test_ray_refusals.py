@@ -10,6 +10,8 @@ import pytest
 
 import estimator_runtime
 
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
+
 
 def _error(job, status=1):
     """Give the one line that a job which is refused at once has written."""
@@ -31,7 +33,7 @@ def test_ray_that_is_not_installed_is_one_line_that_names_the_extra(launch, tmp_
 
 def test_an_address_where_no_cluster_is_is_one_line(launch, tmp_path, free_addresses):
     (tmp_path / "train.py").touch()
-    (address,) = free_addresses(1)
+    address = free_addresses(1)[0].replace("127.0.0.1", "127.0.0.2")
     job = launch("--backend", "ray", "--ray-address", address, "train.py")
     assert re.fullmatch(
         rf"no Ray cluster answers at '{address}': \[Errno 111\] Connection refused; is it "
@@ -69,16 +71,16 @@ def test_options_of_the_other_back_end_are_refused(launch, tmp_path):
     [
         (
             ["--cpus-per-worker", "3"],
-            r"one task takes 3 CPU, and no node has that: 127.0.0.2 has 2 CPU, 127.0.0.3 "
+            r"one task takes 3 CPU, and no node has that: 127.0.0.2 has 1 CPU, 127.0.0.3 "
             r"has 2 CPU, 127.0.0.4 has 2 CPU",
         ),
         (
-            ["--gpus-per-worker", "1"],
-            r"one task takes 1 CPU and 1 GPU, and no node has that: .*",
+            ["--gpus-per-worker", "99"],
+            r"one task takes 1 CPU and 99 GPU, and no node has that: .*",
         ),
         (
-            ["--workers", "5", "--ps", "2"],
-            r"8 tasks take 8 CPU, and the whole cluster has 6 CPU: .*",
+            ["--workers", "4", "--ps", "1"],
+            r"6 tasks take 6 CPU, and the whole cluster has 5 CPU: .*",
         ),
     ],
 )
@@ -98,10 +100,10 @@ def test_what_is_not_free_in_time_is_named(launch, cluster, tmp_path):
     # It fits in the sum of the nodes, and in no way of filling each.
     (tmp_path / "train.py").touch()
     where = ("--backend", "ray", "--ray-address", cluster.address)
-    options = ("--workers", "3", "--cpus-per-worker", "1.5", "--placement-timeout", "1")
+    options = ("--workers", "2", "--cpus-per-worker", "1.5", "--placement-timeout", "1")
     assert re.fullmatch(
         r"there was no room for the job within 1 s: the tasks take 1.5 CPU, 1.5 CPU, 1.5 "
-        r"CPU, 1.5 CPU; free are \S+ CPU and 0 GPU in all; start fewer tasks, or wait "
+        r"CPU; free are \S+ CPU and 0 GPU in all; start fewer tasks, or wait "
         r"longer with --placement-timeout",
         _error(launch(*where, *options, "train.py")),
     )
@@ -113,17 +115,30 @@ def test_a_node_with_another_version_is_named(launch, cluster, tmp_path):
     shutil.copytree(package, tmp_path / "old" / "estimator_runtime")
     version = tmp_path / "old" / "estimator_runtime" / "_version.py"
     version.write_text('__version__ = "0.0.1"\n')
-    # The only node with GPUs, as far as Ray knows.
+    # The only node with so many GPUs, as far as Ray knows.
     node = cluster.add(
-        node_ip_address="127.0.0.9",
-        num_gpus=1,
+        num_gpus=2,
         env_vars={"PYTHONPATH": str(tmp_path / "old")},
     )
     where = ("--backend", "ray", "--ray-address", cluster.address)
-    assert _error(launch(*where, "--gpus-per-worker", "1", "train.py")) == (
+    assert _error(launch(*where, "--gpus-per-worker", "2", "train.py")) == (
         f"node {node} has estimator_runtime 0.0.1, and this machine "
         f"{estimator_runtime.__version__}; install the same versions on all nodes"
     )
+
+
+def test_a_node_that_sees_another_model_dir_is_named(
+    launch, cluster, tmp_path, node_apart
+):
+    (tmp_path / "model").mkdir()
+    node = node_apart(tmp_path / "model")
+    where = ("--backend", "ray", "--ray-address", cluster.address)
+    job = launch(*where, "--gpus-per-worker", "4", _PROGRAM, "--step_secs", "0.5")
+    assert job.end(90) == 1, job.text
+    assert (
+        "estimator-runtime: the machine of the launcher does not see what node "
+        f"{node} writes to model_dir 'model'; use a folder that all of them share\n"
+    ) in job.text
 
 
 def test_help_and_local_jobs_do_not_import_ray():
