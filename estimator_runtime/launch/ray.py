@@ -47,6 +47,8 @@ class RayBackend:
         Raises:
             ConfigError: If Ray is not installed, or an option cannot be used.
         """
+        # Ray tells of lost nodes with long excerpts of its logs; we say it in a line.
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         try:
             import ray  # noqa: F401 - needed by the modules that `submit` imports
         except ImportError as error:

@@ -51,8 +51,8 @@ def connect(address, working_dir=None):
     except Exception as error:
         ray.shutdown()
         raise ConfigError(
-            f"Ray cluster {address!r}: {_first_line(error)}; start the command on a "
-            "machine that `ray start` has made a node of the cluster"
+            f"Ray cluster {address!r} cannot be joined: {_first_line(error)}; this "
+            "machine has to be one of its nodes, with the same Python and Ray"
         ) from error
     finally:
         if is_main and handler is not None:
@@ -138,7 +138,7 @@ def _check_reachable(address):
                 "--ray-address"
             )
     host, _, port = address.rpartition(":")
-    if not (host and port.isascii() and port.isdigit()):
+    if "://" in address or not (host and port.isascii() and port.isdigit()):
         raise ConfigError(
             f"Ray address {address!r} is no address of a head node; give its "
             "host:port, such as 10.0.0.1:6379, or auto"

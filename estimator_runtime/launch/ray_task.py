@@ -3,6 +3,8 @@
 import contextlib
 import os
 import queue
+import threading
+import time
 
 import ray
 
@@ -14,6 +16,7 @@ from estimator_runtime.launch.task import Ended
 _MAX_EVENTS = 1000
 _MAX_WAITING = 10_000
 _POLL_SECS = 5.0
+_LEAST_LEASE_SECS = 60.0
 
 
 class TaskActor:
@@ -38,6 +41,10 @@ class TaskActor:
         # Plain processes: a parent that has imported TensorFlow would serve one task.
         self._processes = Processes(job, warm=False, private_network=False)
         self._processes.open(self._events)
+        self._asked_at = time.monotonic()
+        # Nobody may train on beside those that have taken over: see `_end_with_lease`.
+        self._lease_secs = max(_LEAST_LEASE_SECS, 2 * job.heartbeat_timeout_secs)
+        threading.Thread(target=self._end_with_lease, daemon=True).start()
 
     def where(self):
         """Give the id and the address of the node, and the folder of the task."""
@@ -87,6 +94,7 @@ class TaskActor:
         Returns:
             A list of `task.Event`.
         """
+        self._asked_at = time.monotonic()
         if number < self._number:
             return self._batch
         events = []
@@ -95,6 +103,7 @@ class TaskActor:
             while len(events) < _MAX_EVENTS:
                 events.append(self._events.get_nowait())
         self._batch, self._number = events, number + 1
+        self._asked_at = time.monotonic()
         return events
 
     def write_token(self, path):
@@ -119,3 +128,13 @@ class TaskActor:
         """Kill what still runs, and wait for its end."""
         self._processes.close()
         self._ports.close()
+
+    def _end_with_lease(self):
+        """End the task and its actor when the supervisor has not asked for long.
+
+        It is cut off then, and may have started the task on another node.
+        """
+        while time.monotonic() - self._asked_at < self._lease_secs:
+            time.sleep(_POLL_SECS)
+        self._processes.close()
+        os._exit(1)

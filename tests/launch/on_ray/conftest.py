@@ -5,7 +5,6 @@ import json
 import os
 import re
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,8 +17,11 @@ _NODE_APART = Path(__file__).parent / "node_apart.sh"
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _READY_SECS = 90.0
 
-if importlib.util.find_spec("ray") is None:
-    collect_ignore_glob = ["test_*.py"]
+
+@pytest.fixture(autouse=True, scope="session")
+def _ray():
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed; pip install 'estimator-runtime[ray]'")
 
 
 class RayCluster:
@@ -49,20 +51,18 @@ class RayCluster:
 
     @property
     def address(self):
-        return self.told["address"]
+        return self._told["address"]
 
     def add(self, **arguments):
         """Add a node; give its address, which no other has had."""
         self._next += 1
         address = f"127.0.0.{self._next}"
-        arguments = {"node_ip_address": address, **arguments}
-        self.process.stdin.write(json.dumps(arguments) + "\n")
-        self._hear()
+        self._ask(node_ip_address=address, **arguments)
         return address
 
     def kill(self, address):
         """Kill the raylet of a node, as a machine that is lost."""
-        self._signal(address, signal.SIGKILL)
+        self._ask(kill=address)
 
     def close(self):
         try:
@@ -73,9 +73,9 @@ class RayCluster:
         self.errors.close()
         self.folder.cleanup()
 
-    def _signal(self, address, number):
-        (pid,) = [n["pid"] for n in self.told["nodes"] if n["address"] == address]
-        os.kill(pid, number)
+    def _ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self._hear()
 
     def _hear(self):
         while True:
@@ -85,7 +85,7 @@ class RayCluster:
                 self.errors.seek(0)
                 pytest.fail(f"no Ray cluster was started:\n{self.errors.read()}")
             if line.startswith("{"):
-                self.told = json.loads(line)
+                self._told = json.loads(line)
                 return
 
 

@@ -40,11 +40,12 @@ def test_an_address_where_no_cluster_is_is_one_line(launch, tmp_path, free_addre
         r"started, with `ray start --head`, and reachable from here\?",
         _error(job),
     )
-    job = launch("--backend", "ray", "--ray-address", "head", "train.py")
-    assert _error(job) == (
-        "Ray address 'head' is no address of a head node; give its host:port, such as "
-        "10.0.0.1:6379, or auto"
-    )
+    for address in ("head", "ray://127.0.0.1:10001"):
+        job = launch("--backend", "ray", "--ray-address", address, "train.py")
+        assert _error(job) == (
+            f"Ray address {address!r} is no address of a head node; give its host:port, "
+            "such as 10.0.0.1:6379, or auto"
+        )
 
 
 def test_options_of_the_other_back_end_are_refused(launch, tmp_path):
