@@ -141,18 +141,17 @@ def is_wanted(options):
         UsageError: If one that only a cluster has is there without it.
     """
     for name, backend in _OF_BACKEND.items():
-        if getattr(options, name) not in (None, False) and options.backend != backend:
-            flag = f"--{name.replace('_', '-')}"
-            raise (
-                UsageError(
-                    f"{flag} is for --backend {backend}; add that, or leave out {flag}"
-                )
-                if backend == "ray"
-                else UsageError(
-                    f"{flag} is for a cluster on this machine; leave it out, or "
-                    f"--backend {options.backend}"
-                )
+        if getattr(options, name) in (None, False) or options.backend == backend:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if backend != "local":
+            raise UsageError(
+                f"{flag} is for --backend {backend}; add that, or leave out {flag}"
             )
+        raise UsageError(
+            f"{flag} is for a cluster on this machine; leave it out, or --backend "
+            f"{options.backend}"
+        )
     if options.backend != "local":
         return True
     if options.workers is not None or options.ps is not None or options.evaluator:

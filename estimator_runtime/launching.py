@@ -23,7 +23,11 @@ def launch(options):
 
     job = job_of(options)
     backend = get_backend(options.backend, **_backend_options(options))
-    handle = backend.submit(job)
+    try:
+        handle = backend.submit(job)
+    except KeyboardInterrupt:  # while it waited for room in a cluster
+        sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
+        return 128 + signal.SIGINT
     outcome = _wait(handle)
     for line in f"estimator-runtime: {outcome}".splitlines():
         sys.stderr.write(f"{line}\n")

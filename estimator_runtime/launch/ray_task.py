@@ -26,12 +26,14 @@ class TaskActor:
     task ends with the actor, however that ends.
     """
 
-    def __init__(self, job, folder):
+    def __init__(self, job, folder, lease_secs=None):
         """Get ready to start the task.
 
         Args:
             job: The `Job`.
             folder: Where its tasks run; None for where Ray has put the actor.
+            lease_secs: How long the task lives on when nobody polls; None for twice
+                the time after which a silent task counts as failed, a minute at least.
         """
         if folder is not None:
             os.chdir(folder)
@@ -42,8 +44,9 @@ class TaskActor:
         self._processes = Processes(job, warm=False, private_network=False)
         self._processes.open(self._events)
         self._asked_at = time.monotonic()
-        # Nobody may train on beside those that have taken over: see `_end_with_lease`.
-        self._lease_secs = max(_LEAST_LEASE_SECS, 2 * job.heartbeat_timeout_secs)
+        self._lease_secs = lease_secs or max(
+            _LEAST_LEASE_SECS, 2 * job.heartbeat_timeout_secs
+        )
         threading.Thread(target=self._end_with_lease, daemon=True).start()
 
     def where(self):
@@ -135,6 +138,6 @@ class TaskActor:
         It is cut off then, and may have started the task on another node.
         """
         while time.monotonic() - self._asked_at < self._lease_secs:
-            time.sleep(_POLL_SECS)
+            time.sleep(min(_POLL_SECS, self._lease_secs / 4))
         self._processes.close()
         os._exit(1)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,19 @@ def test_what_is_not_free_in_time_is_named(launch, cluster, tmp_path):
         r"longer with --placement-timeout",
         _error(launch(*where, *options, "train.py")),
     )
+
+
+def test_a_job_that_waits_for_room_says_so_and_can_be_stopped(
+    launch, cluster, tmp_path
+):
+    (tmp_path / "train.py").touch()
+    where = ("--backend", "ray", "--ray-address", cluster.address)
+    options = ("--workers", "2", "--cpus-per-worker", "1.5")
+    job = launch(*where, *options, "train.py")
+    job.wait_for(r"^launcher \| waiting for room: the tasks take 1.5 CPU, 1.5 CPU, ")
+    job.process.send_signal(signal.SIGINT)
+    assert job.end(30) == 130
+    assert job.text.endswith("estimator-runtime: stopped by SIGINT before the start\n")
 
 
 def test_a_node_with_another_version_is_named(launch, cluster, tmp_path):
