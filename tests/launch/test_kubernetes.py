@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from estimator_runtime.cli import main
 from estimator_runtime.launch import Job
@@ -61,8 +63,24 @@ def test_every_pod_gets_a_tf_config_with_its_own_index():
     assert all(each.cluster == cluster for each in found)
 
 
+@pytest.mark.parametrize("name", ["ps.yaml", "gang.yaml"])
+def test_the_claim_and_each_job_are_what_kubernetes_takes(name):
+    claim, job_set = yaml.safe_load_all((_FOLDER / name).read_text())
+    # A template of a JobSet has the fields of a Job; JobSet's own schema is not there.
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": job["name"]},
+            **job["template"],
+        }
+        for job in job_set["spec"]["replicatedJobs"]
+    ]
+    for manifest in (claim, *jobs):
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+
+
 def test_the_manifests_are_yaml_that_means_what_was_rendered():
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Ray")
     claim, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     jobs = {job["name"]: job["template"] for job in job_set["spec"]["replicatedJobs"]}

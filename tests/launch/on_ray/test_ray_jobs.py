@@ -92,5 +92,6 @@ def test_a_launcher_that_is_stopped_or_killed_leaves_nothing(
     assert job.end(60) == status
     if number == signal.SIGINT:
         last = max(job.steps() + job.steps("worker 0"))
-        assert last <= _saved_step(tmp_path / "model") <= last + 2
+        # Each prints a step after it, which two trainers may not have done in time.
+        assert last <= _saved_step(tmp_path / "model") <= last + 5
     # The rest is the fixture's: all gone.
