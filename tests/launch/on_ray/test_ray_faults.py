@@ -1,5 +1,6 @@
 """What jobs in a real Ray cluster survive: the loss of a process, an actor, a node."""
 
+import itertools
 import os
 import signal
 
@@ -63,13 +64,13 @@ def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
 def lose_node(cluster, tmp_path):
     """Give a function that takes a node from a job, whose tasks wait at their gate."""
 
-    def lose(job):
+    def lose(job, task):
         # The head has only 1 CPU: chief and worker have a node each, and not that.
-        lost = job.node("worker 0")
+        lost = job.node(task)
         cluster.add()
         cluster.kill(lost)
         job.wait_for(
-            r"^launcher +\| worker 0 lost its node: restarting all, with new addresses, "
+            rf"^launcher +\| {task} lost its node: restarting all, with new addresses, "
             r"now \(1 of 3\)$",
             timeout_secs=90,
         )
@@ -87,10 +88,25 @@ def test_a_lost_node_of_a_worker_costs_no_step_and_all_get_new_addresses(
 ):
     job = train((*_PS, *_LARGE), "--save_steps", "1000", "--gate", "40:go_on")
     _wait_at_gate(job)
-    lost = lose_node(job)
+    lost = lose_node(job, "worker 0")
     assert job.end(150) == 0, job.text
     assert lost not in {job.node("chief"), job.node("worker 0")}
     assert job.steps() == sorted(job.steps()), "the global step fell"
+    assert _saved_step(tmp_path) >= 100
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_node_of_the_chief_costs_one_save_interval_at_most(
+    train, lose_node, tmp_path
+):
+    job = train((*_PS, *_LARGE), "--save_steps", "20", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    lost = lose_node(job, "chief")
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    # Two trainers may each be a step beyond the interval when it is saved.
+    falls = [a - b for a, b in itertools.pairwise(job.steps()) if b < a]
+    assert all(fall < 2 * 20 + 2 for fall in falls)
     assert _saved_step(tmp_path) >= 100
     assert "(2 of 3)" not in job.text
 
@@ -101,7 +117,7 @@ def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
     arguments = ("--strategy", "mwms", "--save_steps", "20", "--gate", "40:go_on")
     job = train((*_MWMS, *_LARGE), *arguments)
     _wait_at_gate(job)
-    lost = lose_node(job)
+    lost = lose_node(job, "worker 0")
     assert job.end(150) == 0, job.text
     assert lost not in {job.node("chief"), job.node("worker 0")}
     assert job.steps().count(1) == 1, "the training began anew"
