@@ -37,9 +37,8 @@ def launch(options):
 def _backend_options(options):
     if options.backend == "local":
         return {"warm": not options.cold, "private_network": options.private_network}
-    address = options.ray_address or os.environ.get("RAY_ADDRESS") or "auto"
     return {
-        "address": address,
+        "address": options.ray_address or "auto",
         "placement": options.placement or "spread",
         "placement_timeout_secs": options.placement_timeout,
         "working_dir": options.working_dir,

@@ -24,7 +24,8 @@ class RayBackend:
     """Runs jobs in a Ray cluster; this machine has to be a node of it.
 
     Attributes:
-        address: "host:port" of the cluster's head, or "auto".
+        address: "host:port" of the cluster's head; "auto" for RAY_ADDRESS, or the
+            cluster of this machine.
         placement: "spread" over many nodes, or "pack" on few.
         working_dir: A folder that is copied to the nodes, and in which the tasks run;
             None runs them in the present folder, which all nodes must have.

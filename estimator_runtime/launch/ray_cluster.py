@@ -24,7 +24,8 @@ def connect(address, working_dir=None):
     """Connect this process to the cluster of which this machine is a node.
 
     Args:
-        address: "host:port" of its head; "auto" for the one that runs here.
+        address: "host:port" of its head; "auto" for RAY_ADDRESS, or the one that runs
+            here.
         working_dir: Folder that Ray copies to the nodes; None for none.
 
     Raises:
@@ -35,6 +36,8 @@ def connect(address, working_dir=None):
             "this process is connected to Ray already, and the job needs a connection "
             "of its own; call ray.shutdown() first"
         )
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
     _check_reachable(address)
     runtime_env = {} if working_dir is None else {"working_dir": working_dir}
     # Ray brings its own, which would end this process without an end of the job.
@@ -103,7 +106,7 @@ def check_nodes(node_ids, folder):
                 max_retries=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
             )
-            .remote(folder or "."): addresses[node_id]
+            .remote(folder or "."): addresses.get(node_id, node_id)
             for node_id in sorted(set(node_ids))
         }
     finally:

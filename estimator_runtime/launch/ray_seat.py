@@ -5,7 +5,7 @@ import threading
 import time
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+from ray.exceptions import ActorUnavailableError, RayActorError
 
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.ray_task import TaskActor
@@ -125,7 +125,7 @@ class Seat:
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
                 continue
-            except RayError as error:
+            except Exception as error:  # noqa: BLE001 - nobody follows it any more
                 self._lose(actor, error)
                 return
             answers += 1
@@ -143,6 +143,8 @@ class Seat:
             if self.actor is not actor:
                 return
             run, self.actor, self._run = self._run, None, None
+        if not isinstance(error, RayActorError):
+            ray.kill(actor)
         if run is None:
             return
         cause = "lost its node" if self.has_lost_node() else "lost its actor"
