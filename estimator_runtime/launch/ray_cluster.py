@@ -7,7 +7,6 @@ import socket
 import threading
 
 import ray
-from ray._private.services import find_bootstrap_address  # of "auto"
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from estimator_runtime.errors import ConfigError, LaunchError
@@ -133,7 +132,12 @@ def check_nodes(node_ids, folder):
 def _check_reachable(address):
     """Refuse an address where nobody answers: Ray would try again for minutes."""
     if address == "auto":
-        address = find_bootstrap_address(None)
+        try:
+            from ray._private.services import find_bootstrap_address
+
+            address = find_bootstrap_address(None)
+        except (ImportError, TypeError):  # it is private, and may have changed
+            return
         if address is None:
             raise ConfigError(
                 "no Ray cluster runs on this machine; start one with `ray start "

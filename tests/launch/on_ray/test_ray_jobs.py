@@ -64,16 +64,20 @@ def test_a_model_dir_in_the_copy_of_the_folder_is_refused(train, tmp_path):
 
 
 def test_a_failure_for_good_names_the_task_and_its_traceback(train, tmp_path):
-    (tmp_path / "fails.py").write_text("raise KeyError('label')\n")
-    job = train(("--workers", "0", "--max-restarts", "0"), program="fails.py")
+    (tmp_path / "fails.py").write_text(
+        "import os\n"
+        "raise KeyError(os.environ['TF_LABEL'], os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    )
+    options = ("--workers", "0", "--max-restarts", "0")
+    job = train(options, program="fails.py", TF_LABEL="goes along")
     assert job.end(120) == 1
     report = job.text[job.text.index("estimator-runtime: ") :]
     assert re.fullmatch(
         r"estimator-runtime: chief ended with KeyError \(exit status 1\): no restarts\n"
         r"  Traceback \(most recent call last\):\n"
-        rf'    File "{tmp_path}/fails.py", line 1, in <module>\n'
-        r"      raise KeyError\('label'\)\n"
-        r"  KeyError: 'label'\n"
+        rf'    File "{tmp_path}/fails.py", line 2, in <module>\n'
+        r"      raise KeyError\(.*\)\n"
+        r"  KeyError: \('goes along', ''\)\n"  # and without a GPU, as it takes none
         r"whole log: \S+/chief-0.log\n"
         r"no checkpoint was saved\n",
         report,
