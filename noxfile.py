@@ -87,7 +87,7 @@ def tests(session, tensorflow):
     """Run the tests, on TensorFlow 2.15 where there is a Python that can have it."""
     if tensorflow == NEWEST_TENSORFLOW:
         check_python(session)
-    install_package(session, tensorflow, ".[tests]")
+    install_package(session, tensorflow, ".[tests,ray]")
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
     # A process per core: most tests start processes of their own and wait for them.
     session.run("pytest", "--numprocesses=auto", *session.posargs)

@@ -13,8 +13,10 @@ import time
 from estimator_runtime import (
     __version__,
     install,
+    launch_options,
     launching,
     listing,
+    rendering,
     reporting,
     script,
     training_flags,
@@ -84,6 +86,7 @@ def _parse(argv):
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
     _add_checkpoints(commands)
+    _add_render(commands)
     _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
     program = next((each for each in arguments if not each.startswith("-")), "")
@@ -109,40 +112,26 @@ def _add_run(commands):
         description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
         "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
         "SCRIPT or MODULE\nis the script's. With --workers, --ps or --evaluator, run "
-        "it as a cluster of\nprocesses on this machine.",
+        "it as a cluster of\nprocesses on this machine; with --backend ray, of several "
+        "machines.",
         epilog=_EXIT_STATUSES,
     )
-    parser.add_argument(
-        "-m",
-        action="store_true",
-        dest="is_module",
-        help="what follows is the name of a module or package, found as python -m does",
-    )
     training_flags.add_options(parser)
-    launching.add_options(parser)
-    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
-    # what looks like an option of ours included, and does not swallow those before.
-    parser.add_argument(
-        "program",
-        metavar="SCRIPT",
-        nargs=argparse.PARSER,
-        help="path of the script, and its arguments",
-    )
+    launch_options.add_options(parser)
+    _add_program(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options):
-    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
-    if options.program[0] == "--" and len(options.program) > 1:
-        del options.program[0]
+    _drop_separator(options)
     program, *arguments = options.program
     if options.is_module:
         check, run = script.check_module, script.run_module
     else:
         check, run = script.check_script, script.run_script
     check(program)
-    training_flags.put(options, os.environ)
-    if launching.is_wanted(options):
+    training_flags.carry(options, os.environ)
+    if launch_options.is_wanted(options):
         return launching.launch(options)
     reporting.start(os.environ)
     # What no reader of it could use. Whether there has to be a chief, or a task, only
@@ -167,6 +156,50 @@ def _checkpoints(options):
     text, status = listing.describe(options, time.time())
     print(text)
     return status
+
+
+def _add_render(commands):
+    parser = commands.add_parser(
+        "render",
+        help="print manifests of a job, for a cluster that is not run from here",
+        usage=f"{_NAME} render --backend kubernetes --image IMAGE [options] SCRIPT "
+        "[ARGS...]",
+        description="Print a job as manifests for `kubectl apply -f`. Nothing is "
+        "started, and neither the\nscript nor the image is looked at. What follows "
+        "SCRIPT is the script's.",
+    )
+    rendering.add_options(parser)
+    _add_program(parser)
+    parser.set_defaults(command=_render)
+
+
+def _render(options):
+    _drop_separator(options)
+    print(rendering.render(options), end="")
+    return 0
+
+
+def _add_program(parser):
+    parser.add_argument(
+        "-m",
+        action="store_true",
+        dest="is_module",
+        help="what follows is the name of a module or package, found as python -m does",
+    )
+    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
+    # what looks like an option of ours included, and does not swallow those before.
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        nargs=argparse.PARSER,
+        help="path of the script, and its arguments",
+    )
+
+
+def _drop_separator(options):
+    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
+    if options.program[0] == "--" and len(options.program) > 1:
+        del options.program[0]
 
 
 def _add_activation(commands):

@@ -1,90 +1,17 @@
 """`estimator-runtime run` with a cluster: its options, made into a job that is run."""
 
-import argparse
-import math
+import os
 import signal
 import sys
 
 from estimator_runtime.errors import UsageError
 from estimator_runtime.role import TaskType
 
-_NEED_CLUSTER = {
-    "no_chief": "--no-chief",
-    "cold": "--cold",
-    "max_restarts": "--max-restarts",
-    "private_network": "--private-network",
-    "heartbeat_timeout": "--heartbeat-timeout",
-    "log_dir": "--log-dir",
-}
 _POLL_SECS = 0.5
 
 
-def add_options(parser):
-    """Add the options of a cluster to those of `run`."""
-    group = parser.add_argument_group("a cluster on this machine")
-    count = {"metavar": "N", "type": _count}
-    group.add_argument(
-        "--workers", help="train in N workers, beside the chief", **count
-    )
-    group.add_argument(
-        "--ps", help="keep the variables in N parameter servers", **count
-    )
-    group.add_argument(
-        "--evaluator", action="store_true", help="evaluate each checkpoint in a task"
-    )
-    group.add_argument(
-        "--no-chief",
-        action="store_true",
-        help="let worker 0 lead, as multi-worker strategies allow",
-    )
-    group.add_argument(
-        "--max-restarts",
-        help="how often a task that fails may be restarted (default: 3)",
-        **count,
-    )
-    group.add_argument(
-        "--heartbeat-timeout",
-        metavar="SECS",
-        type=_seconds,
-        help="a task silent for so long counts as failed (default: 30)",
-    )
-    group.add_argument(
-        "--cold",
-        action="store_true",
-        help="start plain processes, each of which imports TensorFlow",
-    )
-    group.add_argument(
-        "--private-network",
-        action="store_true",
-        help="let only the tasks reach each other, and nothing else; not everywhere "
-        "possible",
-    )
-    group.add_argument(
-        "--log-dir",
-        metavar="FOLDER",
-        help="for the whole log of each task (default: logs in the model directory)",
-    )
-
-
-def is_wanted(options):
-    """Tell whether the options ask for a cluster.
-
-    Raises:
-        UsageError: If one that only a cluster has is there without it.
-    """
-    if options.workers is not None or options.ps is not None or options.evaluator:
-        return True
-    for name, flag in _NEED_CLUSTER.items():
-        if getattr(options, name) not in (None, False):
-            raise UsageError(
-                f"{flag} is for a cluster; add --workers N, --ps N or --evaluator, or "
-                f"leave out {flag}"
-            )
-    return False
-
-
 def launch(options):
-    """Run the program as a cluster on this machine, to its end.
+    """Run the program as a cluster, to its end.
 
     Returns:
         The exit status.
@@ -94,19 +21,39 @@ def launch(options):
     """
     from estimator_runtime.launch import get_backend
 
-    job = _job(options)
-    backend = get_backend(
-        "local", warm=not options.cold, private_network=options.private_network
-    )
-    handle = backend.submit(job)
+    job = job_of(options)
+    backend = get_backend(options.backend, **_backend_options(options))
+    try:
+        handle = backend.submit(job)
+    except KeyboardInterrupt:  # while it waited for room in a cluster
+        sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
+        return 128 + signal.SIGINT
     outcome = _wait(handle)
     for line in f"estimator-runtime: {outcome}".splitlines():
         sys.stderr.write(f"{line}\n")
     return outcome.exit_status
 
 
-def _job(options):
-    from estimator_runtime.launch import Job
+def _backend_options(options):
+    if options.backend == "local":
+        return {"warm": not options.cold, "private_network": options.private_network}
+    return {
+        "address": options.ray_address or "auto",
+        "placement": options.placement or "spread",
+        "placement_timeout_secs": options.placement_timeout,
+        "working_dir": options.working_dir,
+    }
+
+
+def job_of(options):
+    """Give the `Job` that the options ask for.
+
+    Raises:
+        UsageError: If nobody would train, or the script is not in the folder that is
+            copied.
+        ConfigError: If a value cannot be used.
+    """
+    from estimator_runtime.launch import Job, Resources
 
     replicas = {
         TaskType.CHIEF: 0 if options.no_chief else 1,
@@ -119,17 +66,46 @@ def _job(options):
             "--no-chief without workers leaves nobody to train; add --workers N, or "
             "leave out --no-chief"
         )
-    command = (*(["-m"] if options.is_module else []), "--", *options.program)
+    trainer = Resources(
+        cpus=_given(options.cpus_per_worker, 1), gpus=_given(options.gpus_per_worker, 0)
+    )
+    resources = {
+        TaskType.CHIEF: trainer,
+        TaskType.WORKER: trainer,
+        TaskType.PS: Resources(cpus=_given(options.cpus_per_ps, 1)),
+        TaskType.EVALUATOR: Resources(cpus=trainer.cpus),
+    }
+    program, *arguments = options.program
+    working_dir = getattr(options, "working_dir", None)
+    if working_dir is not None and not options.is_module:
+        program = _in_copy(program, working_dir)
+    command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
     given = {
         "max_restarts": options.max_restarts,
-        "heartbeat_timeout_secs": options.heartbeat_timeout,
+        "heartbeat_timeout_secs": getattr(options, "heartbeat_timeout", None),
+        "log_dir": getattr(options, "log_dir", None),
     }
     return Job(
         command=command,
         replicas=replicas,
-        log_dir=options.log_dir,
+        resources=resources,
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _given(value, default):
+    return default if value is None else value
+
+
+def _in_copy(script, folder):
+    """Give the path of a script in a copy of the folder."""
+    path = os.path.relpath(os.path.realpath(script), os.path.realpath(folder))
+    if path.startswith(os.pardir + os.sep):
+        raise UsageError(
+            f"script {script!r} is not in --working-dir {folder!r}, which is copied to "
+            "the nodes; name a folder that has it"
+        )
+    return path
 
 
 def _wait(handle):
@@ -152,23 +128,3 @@ def _wait(handle):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _count(text):
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a whole number, 0 or more"
-        )
-    return int(text)
-
-
-def _seconds(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a number of seconds above 0"
-        )
-    return value

@@ -57,7 +57,7 @@ def add_options(parser):
     )
 
 
-def put(flags, environ):
+def carry(flags, environ):
     """Put the flags that were given where sessions, and those of children, look.
 
     Args:

@@ -12,5 +12,6 @@ in the model directory and in what they report (`estimator_runtime.reporting`).
 from estimator_runtime.launch.backend import Backend, JobHandle, get_backend
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
+from estimator_runtime.launch.resources import Resources
 
-__all__ = ["Backend", "Job", "JobHandle", "Outcome", "get_backend"]
+__all__ = ["Backend", "Job", "JobHandle", "Outcome", "Resources", "get_backend"]

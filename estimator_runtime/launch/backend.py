@@ -7,7 +7,10 @@ from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 
-_BACKENDS = {"local": "estimator_runtime.launch.local:LocalBackend"}
+_BACKENDS = {
+    "local": "estimator_runtime.launch.local:LocalBackend",
+    "ray": "estimator_runtime.launch.ray:RayBackend",
+}
 
 
 class JobHandle(Protocol):
@@ -42,7 +45,7 @@ def get_backend(name: str, **options) -> Backend:
     """Give the back end called `name`.
 
     Args:
-        name: "local".
+        name: "local" or "ray".
         **options: Those of its class.
 
     Raises:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch.resources import Resources
 from estimator_runtime.launch.task import Task
 from estimator_runtime.role import TaskType
 
@@ -24,6 +25,8 @@ class Job:
             ("train.py", "--model_dir=/ckpt") or ("-m", "package.train").
         replicas: Task type to the number of its tasks: chief (0 or 1), worker, ps,
             evaluator (0 or 1).
+        resources: Task type to what each task of it takes, where the back end places
+            tasks by that; one CPU where there is no entry.
         env: Variables of the tasks, beside those of this process.
         max_restarts: How often one task, or under a multi-worker strategy the whole
             gang, may be restarted.
@@ -37,6 +40,7 @@ class Job:
 
     command: tuple[str, ...]
     replicas: Mapping[str, int]
+    resources: Mapping[str, Resources] = dataclasses.field(default_factory=dict)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_restarts: int = 3
     heartbeat_timeout_secs: float = 30.0
@@ -54,6 +58,11 @@ class Job:
             raise ConfigError("Job: command is empty; name the script to run")
         for task_type, count in self.replicas.items():
             self._check_count(task_type, count)
+        for task_type in self.resources:
+            if task_type not in _TYPES:
+                raise ConfigError(
+                    f"Job: resources has the task type {task_type!r}; use {_TYPES}"
+                )
         if not self.trainers:
             raise ConfigError(
                 f"Job: replicas is {dict(self.replicas)}, where nobody trains; "
@@ -89,6 +98,10 @@ class Job:
             for task_type in order
             for index in range(self.replicas.get(task_type, 0))
         )
+
+    def resources_of(self, task):
+        """Give the `Resources` that a task takes."""
+        return self.resources.get(task.type, Resources())
 
     @property
     def trainers(self):

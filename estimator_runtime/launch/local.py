@@ -3,10 +3,10 @@
 import os
 import resource
 import sys
-import threading
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
 from estimator_runtime.launch.processes import Processes
 from estimator_runtime.launch.supervisor import Supervisor
 
@@ -42,57 +42,12 @@ class LocalBackend:
                 little memory.
         """
         _check_platform()
-        _check_environ(os.environ)
-        _check_log_dir(job)
+        check_environ(os.environ)
+        check_log_dir(job)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
         processes = Processes(job, self.warm, self.private_network)
-        return LocalJob(Supervisor(job, processes, self.console))
-
-
-class LocalJob:
-    """A job that runs here; ends at the latest with this process.
-
-    The thread that starts the processes lives as long as the job, as it must: the
-    kernel kills them when it ends.
-    """
-
-    def __init__(self, supervisor):
-        self._supervisor = supervisor
-        self._outcome = None
-        self._failure = None
-        self._thread = threading.Thread(
-            target=self._run, name="estimator_runtime supervisor", daemon=True
-        )
-        self._thread.start()
-
-    def wait(self, timeout_secs=None):
-        """Wait for the end of the job; see `JobHandle.wait`."""
-        self._thread.join(timeout_secs)
-        if self._thread.is_alive():
-            raise TimeoutError(f"the job is still running after {timeout_secs} s")
-        if self._failure is not None:
-            raise self._failure
-        return self._outcome
-
-    def cancel(self, exit_status=1, reason="the job was cancelled"):
-        """Stop the job in order; see `JobHandle.cancel`.
-
-        Args:
-            exit_status: That of the outcome.
-            reason: That of the outcome.
-        """
-        self._supervisor.cancel(exit_status, reason)
-
-    def state(self):
-        """Tell how far the job is; see `JobHandle.state`."""
-        return self._supervisor.state
-
-    def _run(self):
-        try:
-            self._outcome = self._supervisor.run()
-        except BaseException as error:  # noqa: BLE001 - raised from wait()
-            self._failure = error
+        return SupervisedJob(Supervisor(job, processes, self.console))
 
 
 def _check_platform():
@@ -100,31 +55,6 @@ def _check_platform():
         raise ConfigError(
             f"clusters of local processes need Linux, and this is {sys.platform}; "
             "start each task yourself, with a TF_CONFIG of its own"
-        )
-
-
-def _check_environ(environ):
-    if "TF_CONFIG" in environ:
-        raise ConfigError(
-            "TF_CONFIG is set in the environment, and the launcher makes one for each "
-            "task; unset TF_CONFIG, or leave out --workers and --ps to run one task"
-        )
-
-
-def _check_log_dir(job):
-    if job.log_dir is None:
-        return
-    try:
-        os.makedirs(job.log_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be made: {error.strerror}; give "
-            "another one"
-        ) from error
-    if not os.access(job.log_dir, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be written by this process; change its "
-            "permissions, or give another one"
         )
 
 

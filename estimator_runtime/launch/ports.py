@@ -21,14 +21,23 @@ class HeldPorts:
         Raises:
             OSError: If the kernel has no more ports or file descriptors.
         """
-        taken = []
-        for _ in range(count):
-            holder = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
-            self._sockets.append(holder)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("", 0))
-            taken.append(holder.getsockname()[1])
-        return taken
+        return [self._hold(0) for _ in range(count)]
+
+    def hold(self, port):
+        """Hold this port, which another process has held before; again is no harm.
+
+        Raises:
+            OSError: If somebody else has taken it.
+        """
+        if port not in [holder.getsockname()[1] for holder in self._sockets]:
+            self._hold(port)
+
+    def _hold(self, port):
+        holder = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
+        self._sockets.append(holder)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("", port))
+        return holder.getsockname()[1]
 
     def close(self):
         """Let go of all ports."""

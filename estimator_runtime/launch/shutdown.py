@@ -2,6 +2,8 @@
 
 import signal
 
+from estimator_runtime.role import TaskType
+
 # A ps has nothing to save, and an evaluator has evaluated by then.
 _OTHERS_SECS = 2.0
 
@@ -59,6 +61,27 @@ class Shutdown:
         """Let a trainer save and end that stops by itself, together with another."""
         if watch.is_running and watch.kill_at is None:
             watch.kill_at = now + self._grace_secs
+
+    def clear(self, gang, now):
+        """End those that are about to get new addresses; again whenever one has ended.
+
+        Where each trains on its own and all ps are there, the one that leads can save
+        what there is: it has its time for that, and they live as long.
+        """
+        leader = self._trainers[0]
+        servers = [each for each in gang if each.task.type == TaskType.PS]
+        can_save = (
+            leader.is_running
+            and not self._is_gang
+            and all(each.is_running for each in servers)
+        )
+        for watch in gang:
+            if not watch.is_running or (can_save and watch in servers):
+                continue
+            if not (can_save and watch is leader):
+                self.kill(watch)
+            elif watch.kill_at is None:
+                self._ask(watch, now + self._grace_secs)
 
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""

@@ -10,7 +10,12 @@ from estimator_runtime.waits import LOCAL_WAITS
 
 
 class Starts:
-    """Starts tasks with a TF_CONFIG each; a gang is started again as a whole."""
+    """Starts tasks with a TF_CONFIG each; a gang is started again as a whole.
+
+    Attributes:
+        has_begun: Whether the tasks have been started for the first time.
+        is_anew: Whether all with an address are about to get new ones.
+    """
 
     def __init__(self, job, tasks, watches):
         """Know the job and its tasks.
@@ -22,6 +27,9 @@ class Starts:
         """
         self._job, self._tasks, self._watches = job, tasks, watches
         self._trainers = [watch for watch in watches if watch.task in job.trainers]
+        self._settled = [w for w in watches if w.task.type != TaskType.EVALUATOR]
+        self.is_anew = False
+        self.has_begun = False
         if job.is_gang:
             shared = Budget(job.max_restarts)
             for watch in self._trainers:
@@ -33,13 +41,17 @@ class Starts:
             for name, value in LOCAL_WAITS.items()
         }
 
-    def first(self, now):
-        """Give every task its address, and start all."""
-        self._place()
-        self._start(self._watches, now)
+    @property
+    def is_waiting(self):
+        """Whether a task is to be started yet."""
+        planned = any(watch.restart_at is not None for watch in self._watches)
+        return planned or not self.has_begun
 
     def gang(self, watch):
         """Give those that fail together with a task, itself among them."""
+        # With the address of one changes the TF_CONFIG of all who know it.
+        if watch.is_displaced or (self.is_anew and watch in self._settled):
+            return self._settled
         is_in_gang = self._job.is_gang and watch in self._trainers
         return self._trainers if is_in_gang else [watch]
 
@@ -50,20 +62,32 @@ class Starts:
             The seconds until then.
         """
         delay = watch.budget.spend()
+        self.is_anew = self.is_anew or watch.is_displaced
         for each in self.gang(watch):
             each.restart_at = now + delay
         return delay
 
     def due(self, now):
-        """Start those again whose time has come."""
+        """Start all for the first time, or those again whose time has come.
+
+        Raises:
+            LaunchError: If there is no place for them.
+        """
+        if not self.has_begun:
+            self.has_begun = self._place()
+            if self.has_begun:
+                self._start(self._watches, now)
+            return
         for watch in self._watches:
             if watch.restart_at is None or now < watch.restart_at:
                 continue
             gang = self.gang(watch)
-            if len(gang) == 1:
+            if len(gang) == 1 and not (self.is_anew and watch in self._settled):
                 self._start(gang, now)
-            elif not any(each.is_running for each in gang):  # those have been killed
-                self._place()
+            elif any(each.is_running for each in gang):
+                continue  # those have been killed, and are about to end
+            elif self._place():
+                self.is_anew = False
                 self._start(gang, now)
 
     def _place(self):
@@ -73,7 +97,9 @@ class Starts:
             # Multi-worker strategies look for their evaluator in the cluster.
             if task.type != TaskType.EVALUATOR or self._job.is_gang
         ]
-        self._cluster = self._tasks.place(tuple(addressed))
+        cluster = self._tasks.place(tuple(addressed))
+        self._cluster = cluster or self._cluster
+        return cluster is not None
 
     def _start(self, watches, now):
         for watch in watches:

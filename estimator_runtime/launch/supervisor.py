@@ -15,7 +15,7 @@ from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.shutdown import Shutdown
 from estimator_runtime.launch.starts import Starts
 from estimator_runtime.launch.status import Status
-from estimator_runtime.launch.task import Ended, Lost, Output, Reported
+from estimator_runtime.launch.task import Ended, Lost, Output, Refused, Reported
 from estimator_runtime.launch.watch import Watch
 from estimator_runtime.role import TaskType
 
@@ -69,8 +69,7 @@ class Supervisor:
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
             if self._ending is None:
-                self._starts.first(self._clock())
-                self.state = "running"
+                self._start_those_due(self._clock())
             while not self._is_over():
                 self._step()
             outcome = self._conclude()
@@ -95,6 +94,9 @@ class Supervisor:
             return
         if isinstance(event, Lost):
             raise LaunchError(event.reason)
+        if isinstance(event, Refused):
+            self._stop_for(event.reason)
+            return
         watch = self._watches[event.run.task]
         if isinstance(event, Output):
             watch.log.write(event.line)
@@ -107,7 +109,7 @@ class Supervisor:
                 path = event.report["model_dir"]
                 self._stop_for(self._record.take_model_dir(watch.task, path))
         elif isinstance(event, Ended):
-            self._handle_end(watch, event.status)
+            self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
             self._tick(self._clock())
 
@@ -137,19 +139,29 @@ class Supervisor:
             return
         self._heartbeats.check(self._running(), now)
         self._console.status(self._status.line(now))
-        self._starts.due(now)
+        self._start_those_due(now)
+
+    def _start_those_due(self, now):
+        try:
+            self._starts.due(now)
+        except LaunchError as error:
+            self._stop_for(str(error))
+            return
+        if self.state == "starting" and self._starts.has_begun:
+            self.state = "running"
 
     # Failures.
 
-    def _handle_end(self, watch, status):
-        watch.end(status)
+    def _handle_end(self, watch, event):
+        watch.end(event.status, event.cause, event.is_displaced)
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
-        elif watch.restart_at is not None:
-            return  # killed together with its gang
+        elif watch.restart_at is not None:  # killed together with its gang
+            if self._starts.is_anew:
+                self._shutdown.clear(self._starts.gang(watch), self._clock())
         elif watch.task.type == TaskType.PS and self._has_trained():
             return
-        elif status == 0 and watch.task.type != TaskType.PS:
+        elif event.status == 0 and watch.task.type != TaskType.PS:
             if self._release_by is None and self._has_trained():
                 self._release()
         else:
@@ -161,20 +173,24 @@ class Supervisor:
         if refusal:
             self._fail(watch, refusal)
             return
-        delay = self._starts.plan(watch, self._clock())
+        now = self._clock()
+        delay = self._starts.plan(watch, now)
         self._record.restarts += 1
         gang = self._starts.gang(watch)
         whom = "it" if len(gang) == 1 else "all trainers"
+        if watch.is_displaced:
+            whom = "all, with new addresses,"
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
-        for each in gang:
-            if not each.is_running:
-                continue
+        if watch.is_displaced:
+            self._shutdown.clear(gang, now)
+            return
+        for each in filter(lambda each: each.is_running, gang):
             if watch.failure.is_stop:
-                self._shutdown.expect(each, self._clock())
+                self._shutdown.expect(each, now)
             else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
                 self._shutdown.kill(each)
@@ -213,7 +229,7 @@ class Supervisor:
         self._stop(self._record.outcome(1, reason, watch), politely)
 
     def _stop_for(self, problem):
-        if problem is not None:
+        if problem is not None and self._ending is None:
             self._stop(self._record.outcome(1, problem), politely=False)
 
     def _stop(self, outcome, politely):
@@ -224,7 +240,7 @@ class Supervisor:
         return [watch for watch in self._watches.values() if watch.is_running]
 
     def _is_over(self):
-        waiting = any(watch.restart_at is not None for watch in self._watches.values())
+        waiting = self._ending is None and self._starts.is_waiting
         return not self._running() and not waiting
 
     def _conclude(self):

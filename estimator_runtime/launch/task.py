@@ -85,10 +85,25 @@ class Ended:
     Attributes:
         run: Who ended.
         status: Its exit status; that of a signal is negative, as in `subprocess`.
+        cause: What became of it, where that is not in the status; for the user.
+        is_displaced: Whether nobody can be started at its address any more.
     """
 
     run: Run
     status: int
+    cause: str | None = None
+    is_displaced: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Refused:
+    """The tasks must not go on where they are.
+
+    Attributes:
+        reason: Why, for the user.
+    """
+
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +117,7 @@ class Lost:
     reason: str
 
 
-Event = Output | Reported | Ended | Lost
+Event = Output | Reported | Ended | Refused | Lost
 
 
 class Tasks(Protocol):
@@ -114,8 +129,14 @@ class Tasks(Protocol):
     def open(self, events: "queue.Queue[Event]") -> None:
         """Get ready to start tasks; from now on events may arrive."""
 
-    def place(self, addressed: tuple[Task, ...]) -> Cluster:
-        """Give every task an address, which it can listen on when it is started."""
+    def place(self, addressed: tuple[Task, ...]) -> Cluster | None:
+        """Give every task an address, which it can listen on when it is started.
+
+        None is for "not yet": ask again soon.
+
+        Raises:
+            LaunchError: If there is no place for them.
+        """
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a task with these variables beside those of the job."""

@@ -21,6 +21,7 @@ class Watch:
         kill_at: When it has had its time to end by itself, or None.
         report: All that the present run reported, by key.
         heard_at: When it last gave a sign of life.
+        is_displaced: Whether its last run lost its address.
     """
 
     def __init__(self, task, max_restarts):
@@ -36,6 +37,7 @@ class Watch:
         self.heard_at = 0.0
         self.is_named_silent = False
         self.killed_for: str | None = None
+        self.is_displaced = False
 
     def start(self, now):
         """Give the next run, which starts now."""
@@ -43,7 +45,7 @@ class Watch:
         self.run = Run(task=self.task, attempt=attempt)
         self.is_running, self.status = True, None
         self.restart_at = self.kill_at = None
-        self.report, self.killed_for = {}, None
+        self.report, self.killed_for, self.is_displaced = {}, None, False
         self.log.start_run()
         self.hear({}, now)
         return self.run
@@ -54,9 +56,12 @@ class Watch:
         self.heard_at = now
         self.is_named_silent = False
 
-    def end(self, status):
-        """Take note of the end of the run."""
+    def end(self, status, cause=None, is_displaced=False):
+        """Take note of the end of the run; see `task.Ended`."""
         self.is_running, self.status = False, status
+        self.is_displaced = is_displaced
+        # That it was silent says more than how it was then killed.
+        self.killed_for = self.killed_for or cause
 
     @property
     def has_succeeded(self):

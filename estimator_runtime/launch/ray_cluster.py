@@ -1,0 +1,166 @@
+"""A connection to a Ray cluster: its nodes, what they have, and what would not do."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from estimator_runtime.errors import ConfigError, LaunchError
+from estimator_runtime.launch import node_probe
+from estimator_runtime.launch.resources import Resources
+
+_CONNECT_SECS = 5.0
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+# Starting a worker process of Ray on a busy node, and a Python beside it.
+_PROBE_SECS = 120.0
+
+
+def connect(address, working_dir=None):
+    """Connect this process to the cluster of which this machine is a node.
+
+    Args:
+        address: "host:port" of its head; "auto" for RAY_ADDRESS, or the one that runs
+            here.
+        working_dir: Folder that Ray copies to the nodes; None for none.
+
+    Raises:
+        ConfigError: If there is no cluster, or Ray refuses this process.
+    """
+    if ray.is_initialized():
+        raise ConfigError(
+            "this process is connected to Ray already, and the job needs a connection "
+            "of its own; call ray.shutdown() first"
+        )
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
+    _check_reachable(address)
+    runtime_env = {} if working_dir is None else {"working_dir": working_dir}
+    # Ray brings its own, which would end this process without an end of the job.
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            address=address,
+            runtime_env=runtime_env,
+            # The lines of the tasks come by another way.
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except Exception as error:
+        ray.shutdown()
+        raise ConfigError(
+            f"Ray cluster {address!r} cannot be joined: {_first_line(error)}; this "
+            "machine has to be one of its nodes, with the same Python and Ray"
+        ) from error
+    finally:
+        if is_main and handler is not None:
+            signal.signal(signal.SIGTERM, handler)
+
+
+def disconnect():
+    """Leave the cluster; what this process has there ends."""
+    ray.shutdown()
+
+
+def nodes():
+    """Give address to `Resources` of all nodes that are alive."""
+    return {
+        node["NodeManagerAddress"]: Resources(
+            cpus=node["Resources"].get("CPU", 0), gpus=node["Resources"].get("GPU", 0)
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+
+
+def is_alive(node_id):
+    """Tell whether a node is there, as far as Ray knows."""
+    return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+
+
+def check_nodes(node_ids, folder):
+    """Check that tasks can run on these nodes, and would be the same program there.
+
+    Args:
+        node_ids: Their ids.
+        folder: Where tasks are to run; None for where Ray puts them.
+
+    Raises:
+        LaunchError: If one lacks the folder, has other versions than this machine, or
+            does not answer.
+    """
+    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    here = node_probe.probe(os.getcwd())
+    # By value: the node may not have this package.
+    ray.cloudpickle.register_pickle_by_value(node_probe)
+    try:
+        asked = {
+            ray.remote(node_probe.probe)
+            .options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            )
+            .remote(folder or "."): addresses.get(node_id, node_id)
+            for node_id in sorted(set(node_ids))
+        }
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(node_probe)
+    for answer, node in asked.items():
+        try:
+            found = ray.get(answer, timeout=_PROBE_SECS)
+        except ray.exceptions.RayError as error:
+            raise LaunchError(
+                f"node {node} cannot say what it has installed: {_first_line(error)}"
+            ) from error
+        if found is None:
+            raise LaunchError(
+                f"node {node} has no folder {folder!r}; start the job in a folder that "
+                "all nodes have, or copy it there with --working-dir"
+            )
+        difference = node_probe.difference(found, here)
+        if difference is not None:
+            raise LaunchError(
+                f"node {node} {difference}; install the same versions on all nodes"
+            )
+
+
+def _check_reachable(address):
+    """Refuse an address where nobody answers: Ray would try again for minutes."""
+    if address == "auto":
+        try:
+            from ray._private.services import find_bootstrap_address
+
+            address = find_bootstrap_address(None)
+        except (ImportError, TypeError):  # it is private, and may have changed
+            return
+        if address is None:
+            raise ConfigError(
+                "no Ray cluster runs on this machine; start one with `ray start "
+                "--head`, join one with `ray start --address`, or name its head with "
+                "--ray-address"
+            )
+    host, _, port = address.rpartition(":")
+    if "://" in address or not (host and port.isascii() and port.isdigit()):
+        raise ConfigError(
+            f"Ray address {address!r} is no address of a head node; give its "
+            "host:port, such as 10.0.0.1:6379, or auto"
+        )
+    # As Ray does: its head listens on an address that other machines can reach.
+    host = ray.util.get_node_ip_address() if host in _LOCAL else host.strip("[]")
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"no Ray cluster answers at {address!r}: {error}; is it started, with `ray "
+            "start --head`, and reachable from here?"
+        ) from error
+
+
+def _first_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,73 @@
+"""Whether all nodes of a Ray cluster see the same model directory."""
+
+import os
+import time
+import uuid
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+# A file system of the network may take a while until all see what one has written.
+_SEEN_SECS = 5.0
+_ANSWER_SECS = 30.0
+_POLL_SECS = 0.5
+_HERE = "the machine of the launcher"
+
+
+def why_not_shared(path, actors):
+    """Write a file from every node, and look for each from every node and from here.
+
+    Args:
+        path: The folder.
+        actors: Address of each node to a `TaskActor` on it.
+
+    Returns:
+        Who does not see what of whom; None if all see the same folder, or if an actor
+        has been lost meanwhile.
+    """
+    tokens = {
+        node: os.path.join(path, f".estimator-runtime-{uuid.uuid4().hex}")
+        for node in actors
+    }
+    try:
+        writing = {
+            node: actor.write_token.remote(tokens[node])
+            for node, actor in actors.items()
+        }
+        for node, written in writing.items():
+            problem = ray.get(written, timeout=_ANSWER_SECS)
+            if problem is not None:
+                return f"node {node} cannot write to model_dir {path!r}: {problem}"
+        deadline = time.monotonic() + _SEEN_SECS
+        while True:
+            problem = _unseen(path, tokens, actors)
+            if problem is None or time.monotonic() > deadline:
+                return problem
+            time.sleep(_POLL_SECS)
+    except RayActorError:
+        return None  # it is placed again, and asked again
+    except RayError as error:
+        return f"whether all nodes see model_dir {path!r} is not known: {error}"
+    finally:
+        for node, actor in actors.items():
+            actor.remove_token.remote(tokens[node])
+
+
+def _unseen(path, tokens, actors):
+    names = list(tokens.values())
+    seen = {
+        f"node {node}": actor.seen_tokens.remote(names)
+        for node, actor in actors.items()
+    }
+    found = {
+        reader: ray.get(answer, timeout=_ANSWER_SECS) for reader, answer in seen.items()
+    }
+    found[_HERE] = [name for name in names if os.path.isfile(name)]
+    for reader, there in found.items():
+        for node, token in tokens.items():
+            if token not in there:
+                return (
+                    f"{reader} does not see what node {node} writes to model_dir "
+                    f"{path!r}; use a folder that all of them share"
+                )
+    return None

@@ -1,0 +1,43 @@
+"""Writes plain values as YAML that people like to read."""
+
+import json
+import re
+
+# What YAML 1.1 and 1.2 both take for the same text, without quotes.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
+_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def documents(values):
+    """Give several values as one text, with `---` between them."""
+    return "---\n".join("\n".join(_lines(value)) + "\n" for value in values)
+
+
+def _lines(value):
+    """Give a mapping or a list as lines, not indented."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _entry(f"{_scalar(key)}:", each)
+    else:
+        for each in value:
+            if isinstance(each, dict | list) and each:
+                first, *rest = _lines(each)
+                yield f"- {first}"
+                yield from (f"  {line}" for line in rest)
+            else:
+                yield f"- {_scalar(each)}"
+
+
+def _entry(key, value):
+    if isinstance(value, dict | list) and value:
+        yield key
+        yield from (f"  {line}" for line in _lines(value))
+    else:
+        yield f"{key} {_scalar(value)}"
+
+
+def _scalar(value):
+    is_plain = isinstance(value, str) and _PLAIN.match(value)
+    if is_plain and value.lower() not in _WORDS:
+        return value
+    return json.dumps(value)  # JSON is YAML

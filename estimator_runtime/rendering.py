@@ -1,0 +1,51 @@
+"""`estimator-runtime render`: a job as manifests for a cluster without Ray."""
+
+import os
+import re
+
+from estimator_runtime import launch_options, launching
+
+_NO_NAME = "job"
+
+
+def add_options(parser):
+    """Add the options of `render`."""
+    parser.add_argument(
+        "--backend", choices=("kubernetes",), required=True, help="whose manifests"
+    )
+    parser.add_argument(
+        "--image",
+        required=True,
+        help="the container image, which has estimator-runtime and the program",
+    )
+    parser.add_argument(
+        "--name", help="of all that is made (default: that of the program)"
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="SIZE",
+        default="10Gi",
+        help="of the volume at /checkpoints (default: 10Gi)",
+    )
+    launch_options.add_task_options(parser.add_argument_group("the tasks"))
+    launch_options.add_resource_options(parser.add_argument_group("what each takes"))
+
+
+def render(options):
+    """Give the manifests that the options ask for.
+
+    Raises:
+        ConfigError: If a value cannot be used.
+        UsageError: If nobody would train.
+    """
+    from estimator_runtime.launch.kubernetes import KubernetesBackend
+
+    job = launching.job_of(options)
+    name = options.name or _name_of(options.program[0])
+    backend = KubernetesBackend(image=options.image, name=name, storage=options.storage)
+    return backend.render(job)
+
+
+def _name_of(program):
+    stem = os.path.splitext(os.path.basename(program))[0]
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or _NO_NAME

@@ -1,0 +1,171 @@
+"""A Ray cluster of three nodes on this machine, and jobs that are started in it."""
+
+import importlib.util
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_NODES = Path(__file__).parent / "nodes.py"
+_NODE_APART = Path(__file__).parent / "node_apart.sh"
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
+_READY_SECS = 90.0
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ray():
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed; pip install 'estimator-runtime[ray]'")
+
+
+class RayCluster:
+    """Nodes that can be killed and added; gone with this object's process at last."""
+
+    def __init__(self):
+        # Short: it is part of the path of sockets.
+        self.folder = tempfile.TemporaryDirectory(prefix="er-ray-", dir="/tmp")
+        self.errors = open(f"{self.folder.name}/errors", "w+")  # noqa: SIM115
+        self.environ = {
+            **os.environ,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_TMPDIR": self.folder.name,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, _NODES],
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            bufsize=1,
+        )
+        self._next = 4  # of the last address
+        self._hear()
+
+    @property
+    def address(self):
+        return self._told["address"]
+
+    def add(self, **arguments):
+        """Add a node; give its address, which no other has had."""
+        self._next += 1
+        address = f"127.0.0.{self._next}"
+        self._ask(node_ip_address=address, **arguments)
+        return address
+
+    def kill(self, address):
+        """Kill the raylet of a node, as a machine that is lost."""
+        self._ask(kill=address)
+
+    def close(self):
+        try:
+            self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # and the kernel kills the raylets
+            self.process.wait()
+        self.errors.close()
+        self.folder.cleanup()
+
+    def _ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self._hear()
+
+    def _hear(self):
+        while True:
+            is_ready, _, _ = select.select([self.process.stdout], [], [], _READY_SECS)
+            line = self.process.stdout.readline() if is_ready else ""
+            if not line:
+                self.errors.seek(0)
+                pytest.fail(f"no Ray cluster was started:\n{self.errors.read()}")
+            if line.startswith("{"):
+                self._told = json.loads(line)
+                return
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Give a `RayCluster` of 127.0.0.2, its head, with 1 CPU, and two nodes with 2."""
+    cluster = RayCluster()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def node_apart(cluster):
+    """Give a function that adds a node with 4 GPUs and a folder of its own."""
+    started = []
+
+    def start(folder):
+        address = "127.0.0.99"
+        command = ["unshare", "--mount", "--map-root-user", "sh", _NODE_APART]
+        arguments = [cluster.address, address, folder, sys.executable]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env=cluster.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "Ray runtime started" in line:
+                return address
+        if "unshare" in said or "mount" in said:
+            pytest.skip(f"the kernel allows no mounts of one's own here: {said}")
+        pytest.fail(said)
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+class RayJob:
+    """A job in the cluster, as the command that has started it tells of it."""
+
+    def __init__(self, launch):
+        self.launch = launch
+
+    def __getattr__(self, name):
+        return getattr(self.launch, name)
+
+    def pid(self, task, life=0):
+        return int(self.wait_for(rf"^{task} *\| pid (\d+)$", count=life + 1)[1])
+
+    def actor_pid(self, task, life=0):
+        """Give the pid of the Ray worker process that has the task."""
+        return _parent(_parent(self.pid(task, life)))
+
+    def node(self, task):
+        """Give the address of the node that the task was placed on last."""
+        self.wait_for(rf"^launcher +\| {task} is on node ")
+        return re.findall(rf"\| {task} is on node (\S+)$", self.text, re.MULTILINE)[-1]
+
+    def steps(self, task="chief"):
+        found = re.findall(rf"^{task} *\| step (\d+)$", self.text, re.MULTILINE)
+        return [int(step) for step in found]
+
+
+def _parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def train(launch, cluster):
+    """Give a function that starts a job of the program `train.py` in the cluster."""
+
+    def start(options, *arguments, program=_PROGRAM, address=None, **environ):
+        where = ("--backend", "ray", "--ray-address", address or cluster.address)
+        return RayJob(launch(*where, *options, program, *arguments, **environ))
+
+    return start

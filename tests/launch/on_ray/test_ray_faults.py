@@ -1,0 +1,125 @@
+"""What jobs in a real Ray cluster survive: the loss of a process, an actor, a node."""
+
+import itertools
+import os
+import signal
+
+import pytest
+import tensorflow as tf
+
+_PS = ("--workers", "1", "--ps", "1")
+_MWMS = ("--workers", "1")
+
+
+def _saved_step(tmp_path):
+    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
+    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
+
+
+def _wait_at_gate(job, tasks=("chief", "worker 0")):
+    for task in tasks:
+        job.wait_for(rf"^{task} *\| step [4-9]\d$", timeout_secs=90)
+
+
+@pytest.mark.parametrize("victim", ["process", "actor"])
+def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, victim):
+    job = train(
+        _PS,
+        *("--steps", "200", "--save_steps", "1000"),
+        *("--gate", "40:rejoin", "--gate", "100:end"),
+    )
+    _wait_at_gate(job)
+    if victim == "process":
+        os.kill(job.pid("worker 0"), signal.SIGKILL)
+        what = "was killed by SIGKILL"
+    else:
+        os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
+        what = "lost its actor"
+    job.wait_for(rf"^launcher +\| worker 0 {what}: restarting it now \(1 of 3\)$")
+    (tmp_path / "rejoin").touch()
+    job.wait_for(r"^worker 0 *\| step 1\d\d$", timeout_secs=90)
+    (tmp_path / "end").touch()
+    assert job.end(120) == 0, job.text
+    assert job.steps() == sorted(job.steps()), "the global step fell"
+    assert _saved_step(tmp_path) >= 200
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
+    job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
+    job.wait_for(
+        r"^launcher +\| worker 0 lost its actor: restarting all trainers now \(1 of 3\)$"
+    )
+    (tmp_path / "go_on").touch()
+    assert job.end(120) == 0, job.text
+    assert _saved_step(tmp_path) == 100
+    steps = job.steps()
+    assert steps.count(1) == 1, "the training began anew"
+    assert "(2 of 3)" not in job.text
+
+
+@pytest.fixture
+def lose_node(cluster, tmp_path):
+    """Give a function that takes a node from a job, whose tasks wait at their gate."""
+
+    def lose(job, task):
+        # The head has only 1 CPU: chief and worker have a node each, and not that.
+        lost = job.node(task)
+        cluster.add()
+        cluster.kill(lost)
+        job.wait_for(
+            rf"^launcher +\| {task} lost its node: restarting all, with new addresses, "
+            r"now \(1 of 3\)$",
+            timeout_secs=90,
+        )
+        (tmp_path / "go_on").touch()
+        return lost
+
+    return lose
+
+
+_LARGE = ("--cpus-per-worker", "1.5")
+
+
+def test_a_lost_node_of_a_worker_costs_no_step_and_all_get_new_addresses(
+    train, lose_node, tmp_path
+):
+    job = train((*_PS, *_LARGE), "--save_steps", "1000", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    lost = lose_node(job, "worker 0")
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    assert job.steps() == sorted(job.steps()), "the global step fell"
+    assert _saved_step(tmp_path) >= 100
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_node_of_the_chief_costs_one_save_interval_at_most(
+    train, lose_node, tmp_path
+):
+    job = train((*_PS, *_LARGE), "--save_steps", "20", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    lost = lose_node(job, "chief")
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    # Two trainers may each be a step beyond the interval when it is saved.
+    falls = [a - b for a, b in itertools.pairwise(job.steps()) if b < a]
+    assert all(fall < 2 * 20 + 2 for fall in falls)
+    assert _saved_step(tmp_path) >= 100
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
+    train, lose_node, tmp_path
+):
+    arguments = ("--strategy", "mwms", "--save_steps", "20", "--gate", "40:go_on")
+    job = train((*_MWMS, *_LARGE), *arguments)
+    _wait_at_gate(job)
+    lost = lose_node(job, "worker 0")
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    assert job.steps().count(1) == 1, "the training began anew"
+    assert _saved_step(tmp_path) == 100
+    assert "(2 of 3)" not in job.text

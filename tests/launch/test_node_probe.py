@@ -1,0 +1,36 @@
+"""How nodes differ, and what this machine tells of itself."""
+
+import platform
+
+import pytest
+
+import estimator_runtime
+from estimator_runtime.compat import versions
+from estimator_runtime.launch.node_probe import difference, probe
+
+_HERE = {"Python": "3.11", "estimator_runtime": "0.1.0", "TensorFlow": "2.21.0"}
+
+
+@pytest.mark.parametrize(
+    "node, told",
+    [
+        (_HERE, None),
+        ({"Python": "3.12"}, "has Python 3.12, and this machine 3.11"),
+        ({"Python": "3.11"}, "has no estimator_runtime, and this machine has 0.1.0"),
+        (
+            {**_HERE, "TensorFlow": "2.15.1"},
+            "has TensorFlow 2.15.1, and this machine 2.21.0",
+        ),
+    ],
+)
+def test_a_difference_between_a_node_and_this_machine_is_told(node, told):
+    assert difference(node, _HERE) == told
+
+
+def test_a_machine_tells_its_versions_as_a_task_would_find_them(tmp_path):
+    assert probe(str(tmp_path)) == {
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "estimator_runtime": estimator_runtime.__version__,
+        "TensorFlow": versions.tensorflow_version(),
+    }
+    assert probe(str(tmp_path / "nowhere")) is None

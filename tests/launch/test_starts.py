@@ -1,0 +1,90 @@
+"""Which tasks are started again together, with a back end that the test holds."""
+
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.starts import Starts
+from estimator_runtime.launch.watch import Watch
+
+
+class _Tasks:
+    """Keeps what a back end would start; has places only when it is told so."""
+
+    def __init__(self):
+        self.started, self.placed = [], 0
+        self.has_room = True
+
+    def place(self, addressed):
+        if not self.has_room:
+            return None
+        self.placed += 1
+        return Cluster({"chief": ["h:1"], "worker": ["h:2"], "ps": ["h:3"]})
+
+    def start(self, run, environ):
+        self.started.append(str(run.task))
+
+
+def _job(**replicas):
+    """Give (the back end, the starts, name to watch) of a job."""
+    job = Job(command=("train.py",), replicas={"chief": 1, **replicas})
+    watches = {str(task): Watch(task, job.max_restarts) for task in job.tasks}
+    tasks = _Tasks()
+    return tasks, Starts(job, tasks, list(watches.values())), watches
+
+
+def _end(watch, is_displaced=False):
+    watch.end(-9, is_displaced=is_displaced)
+
+
+def test_nothing_is_started_until_there_is_room():
+    tasks, starts, _ = _job(worker=1)
+    tasks.has_room = False
+    starts.due(now=0.0)
+    assert (tasks.started, starts.is_waiting, starts.has_begun) == ([], True, False)
+    tasks.has_room = True
+    starts.due(now=1.0)
+    assert (tasks.started, starts.is_waiting) == (["chief", "worker 0"], False)
+
+
+def test_a_task_that_ended_at_its_address_is_started_there_alone():
+    tasks, starts, watches = _job(worker=1, ps=1, evaluator=1)
+    starts.due(now=0.0)
+    tasks.started.clear()
+    _end(watches["worker 0"])
+    starts.plan(watches["worker 0"], now=1.0)
+    starts.due(now=1.0)
+    assert (tasks.started, tasks.placed) == (["worker 0"], 1)
+
+
+def test_a_task_that_lost_its_address_takes_all_with_it_but_the_evaluator():
+    tasks, starts, watches = _job(worker=1, ps=1, evaluator=1)
+    starts.due(now=0.0)
+    tasks.started.clear()
+    lost = watches["worker 0"]
+    _end(lost, is_displaced=True)
+    assert [str(w.task) for w in starts.gang(lost)] == ["ps 0", "chief", "worker 0"]
+    starts.plan(lost, now=1.0)
+    starts.due(now=1.0)
+    assert tasks.started == []  # the others have still to end
+    _end(watches["chief"])
+    _end(watches["ps 0"])
+    tasks.has_room = False
+    starts.due(now=2.0)
+    assert tasks.started == [] and starts.is_waiting
+    tasks.has_room = True
+    starts.due(now=3.0)
+    assert (tasks.started, tasks.placed) == (["ps 0", "chief", "worker 0"], 2)
+    assert not starts.is_waiting
+
+
+def test_an_evaluator_need_not_wait_for_the_new_addresses_of_others():
+    tasks, starts, watches = _job(ps=1, evaluator=1)
+    starts.due(now=0.0)
+    tasks.started.clear()
+    tasks.has_room = False
+    _end(watches["ps 0"], is_displaced=True)
+    starts.plan(watches["ps 0"], now=1.0)
+    _end(watches["chief"])
+    _end(watches["evaluator"])
+    starts.plan(watches["evaluator"], now=1.0)
+    starts.due(now=1.0)
+    assert tasks.started == ["evaluator"]
