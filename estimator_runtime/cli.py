@@ -12,6 +12,7 @@ import time
 
 from estimator_runtime import (
     __version__,
+    enabling,
     install,
     launch_options,
     launching,
@@ -21,9 +22,7 @@ from estimator_runtime import (
     script,
     training_flags,
 )
-from estimator_runtime.activation import VARIABLE, Activation
-from estimator_runtime.compat import versions
-from estimator_runtime.compat.report import report
+from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf_config import check_form
 
@@ -33,8 +32,8 @@ _EXIT_STATUSES = """\
 exit status:
   0  success
   1  the environment does not allow it (TF_CONFIG, installed packages), the script
-     cannot be parsed, a task of the cluster has failed for good, or (checkpoints) a
-     restart would not go on from the newest checkpoint
+     cannot be parsed, a task of the cluster has failed for good, (checkpoints) a
+     restart would not go on from the newest checkpoint, or (doctor) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
   130, 143  a training was stopped by Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
@@ -86,6 +85,7 @@ def _parse(argv):
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
     _add_checkpoints(commands)
+    _add_doctor(commands)
     _add_render(commands)
     _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
@@ -149,13 +149,22 @@ def _add_checkpoints(commands):
         "status is 1 if a restart would not go on from the newest one, or has none.",
     )
     listing.add_options(parser)
-    parser.set_defaults(command=_checkpoints)
+    parser.set_defaults(
+        command=_print, describe=lambda options: listing.describe(options, time.time())
+    )
 
 
-def _checkpoints(options):
-    text, status = listing.describe(options, time.time())
-    print(text)
-    return status
+def _add_doctor(commands):
+    parser = commands.add_parser(
+        "doctor",
+        help="find what keeps a training from starting here, and the remedy",
+        usage=f"{_NAME} doctor [options] [SCRIPT]",
+        description="Look at the packages, devices, TF_CONFIG, ports, model directory "
+        "and, where one\nis given, the script, which is not run. Nothing is changed. "
+        "The exit status is 1\nif there is a problem; its line says what would do.",
+    )
+    examination.add_options(parser)
+    parser.set_defaults(command=_print, describe=examination.describe)
 
 
 def _add_render(commands):
@@ -203,35 +212,12 @@ def _drop_separator(options):
 
 
 def _add_activation(commands):
-    for name, command, help in (
-        ("enable", _enable, "let every python of this environment have the runtime"),
-        ("disable", _disable, "undo 'enable'"),
-        ("status", _status, "say whether it is enabled, and on which TensorFlow"),
-    ):
-        commands.add_parser(
-            name,
-            help=help,
-            description="Where enabled, plain `python train.py`, notebooks and tests "
-            "have tf.estimator as under\n'estimator-runtime run', and tf.keras is "
-            f"tf-keras. {VARIABLE}=0 switches it off\nfor one run.",
-        ).set_defaults(command=command)
+    for name, (describe, help) in enabling.COMMANDS.items():
+        parser = commands.add_parser(name, help=help, description=enabling.DESCRIPTION)
+        parser.set_defaults(command=_print, describe=describe)
 
 
-def _enable(_options):
-    versions.check_installed()
-    Activation().enable()
-    print(Activation().describe())
-    return 0
-
-
-def _disable(_options):
-    Activation().disable()
-    print(Activation().describe())
-    return 0
-
-
-def _status(_options):
-    print(Activation().describe())
-    install()
-    print(report())
-    return 0
+def _print(options):
+    text, status = options.describe(options)
+    print(text)
+    return status

@@ -102,7 +102,7 @@ def _as_text(found, now):
         if each is found.restart:
             state += "; a restart goes on from here"
         step = "-" if each.step is None else str(each.step)
-        rows.append((step, _size(each.bytes), _age(now - each.saved_at), state))
+        rows.append((step, size(each.bytes), _age(now - each.saved_at), state))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
@@ -150,7 +150,7 @@ def _advice_as_text(costs, mtbf_hours):
     )
 
 
-def _size(count):
+def size(count):
     """Give a number of bytes, in decimal units."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

@@ -50,17 +50,15 @@ def check_module(name):
         raise UsageError(f"no module named {name!r}; {_module_remedy(name)}")
 
 
-def run_script(path, arguments):
-    """Run the file `path` as `python path arguments...` does.
+def load_script(path):
+    """Read and compile the file `path`; run nothing of it.
 
     Returns:
-        The exit status: 0, or 1 after an exception, reported by `sys.excepthook`.
+        (its loader, the name python gives the file, its code).
 
     Raises:
         UsageError: If the file cannot be read.
         EstimatorRuntimeError: If it cannot be parsed.
-        SystemExit, KeyboardInterrupt: As the program raised them, so that python
-            ends the process as it would have; the interrupt is already reported.
     """
     # What python calls the file in __file__ and tracebacks: absolute since 3.9, not
     # normalized, so not os.path.abspath.
@@ -79,6 +77,21 @@ def run_script(path, arguments):
         raise UsageError(f"script {path!r} cannot be read: {reason}") from error
     except (*_PARSE_ERRORS, ImportError, EOFError) as error:
         raise _unparsable(path, error) from error
+    return loader, file, code
+
+
+def run_script(path, arguments):
+    """Run the file `path` as `python path arguments...` does.
+
+    Returns:
+        The exit status: 0, or 1 after an exception, reported by `sys.excepthook`.
+
+    Raises:
+        UsageError, EstimatorRuntimeError: As `load_script`.
+        SystemExit, KeyboardInterrupt: As the program raised them, so that python
+            ends the process as it would have; the interrupt is already reported.
+    """
+    loader, file, code = load_script(path)
     main = _become_main(loader)
     main.__file__ = file
     vars(main)["__cached__"] = None

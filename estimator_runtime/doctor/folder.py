@@ -1,0 +1,106 @@
+"""The model directory: can it be written, is there space, what would a restart use?"""
+
+import os
+import shutil
+import tempfile
+
+from estimator_runtime.checkpoint import inventory
+from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.errors import CheckpointError, ConfigError
+from estimator_runtime.listing import size
+from estimator_runtime.settings import resolve_model_dir
+
+
+def examine(given, config):
+    """Look at the model directory.
+
+    Args:
+        given: That of the command line, or None.
+        config: TFConfig, or None if TF_CONFIG cannot be used.
+
+    Returns:
+        Findings; of the last checkpoint too, where there is one.
+    """
+    try:
+        folder = resolve_model_dir(given, config and config.model_dir)
+    except ConfigError as error:
+        text = str(error).removeprefix("RunConfig: ")
+        return [Finding(about="model dir", state=PROBLEM, text=text)]
+    if folder is None:
+        text = "not looked at; name it with --model-dir"
+        return [Finding(about="model dir", state=NOTE, text=text)]
+    if "://" in folder:
+        text = f"{folder} is not on a file system of this machine: not looked at"
+        facts = {"path": folder}
+        return [Finding(about="model dir", state=NOTE, text=text, facts=facts)]
+    return _examine_local(os.path.abspath(folder))
+
+
+def _examine_local(folder):
+    existing = folder
+    while not os.path.lexists(existing):
+        existing = os.path.dirname(existing)
+    try:
+        # What permissions say is not all: read-only mounts, quotas, full disks.
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".doctor-"):
+            pass
+    except OSError as error:
+        text = (
+            f"{folder} cannot be written: {error.strerror} ({existing}); let the user "
+            "of the training write there, or choose another"
+        )
+        facts = {"path": folder, "writable": False}
+        return [Finding(about="model dir", state=PROBLEM, text=text, facts=facts)]
+    free = shutil.disk_usage(existing).free
+    facts = {"path": folder, "writable": True, "free_bytes": free}
+    is_new = existing != folder
+    text = (
+        f"{folder} {'can be made' if is_new else 'can be written'}, {size(free)} free"
+    )
+    good = Finding(about="model dir", state=OK, text=text, facts=facts)
+    if is_new:
+        return [good]
+    try:
+        found = inventory.take(folder)
+    except CheckpointError as error:
+        if error.__cause__ is None:  # there is none, or nothing at all
+            return [good, Finding(about="checkpoints", state=OK, text="none yet")]
+        return [good, Finding(about="checkpoints", state=PROBLEM, text=str(error))]
+    return [_with_space(good, found, free), _examine_checkpoints(found)]
+
+
+def _with_space(good, found, free):
+    newest = found.newest
+    if newest is None or free >= newest.bytes:
+        return good
+    text = (
+        f"{found.folder} has {size(free)} free, less than the next checkpoint needs "
+        f"({size(newest.bytes)}); make space, or choose another disk"
+    )
+    return Finding(about="model dir", state=PROBLEM, text=text, facts=good.facts)
+
+
+def _examine_checkpoints(found):
+    restart = found.restart
+    facts = {
+        "count": len(found.entries),
+        "restart": None if restart is None else restart.path,
+    }
+    look = f"see: estimator-runtime checkpoints {found.folder}"
+    if found.newest is None:
+        text = f"none complete, only what saves have left or are writing; {look}"
+        return Finding(about="checkpoints", state=NOTE, text=text, facts=facts)
+    if restart is None:
+        text = (
+            f"none that can be used: a training would stop with an error; {look}, and "
+            "move them away to start over"
+        )
+    elif not found.is_sound:
+        text = (
+            f"a restart would not go on from the newest, of step {found.newest.step}, "
+            f"but from {restart.path}; {look}"
+        )
+    else:
+        text = f"a restart goes on from step {restart.step}"
+        return Finding(about="checkpoints", state=OK, text=text, facts=facts)
+    return Finding(about="checkpoints", state=PROBLEM, text=text, facts=facts)

@@ -1,0 +1,160 @@
+"""What a script says of TensorFlow, read from its text: nothing of it is run.
+
+Only what stands there is looked at: names reached from an import of TensorFlow, by
+their whole path. What a script imports from other files of its own is not followed.
+"""
+
+import ast
+import dataclasses
+
+_ROOTS = ("tensorflow", "tensorflow_estimator", "keras")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Uses:
+    """Names and lines found in a script.
+
+    Attributes:
+        names: Dotted name, such as "tensorflow.estimator.RunConfig", to the first line
+            that needs it. Those that a `try`, or an `if` about versions, guards are
+            not among them.
+        tpu_lines: Lines that pass use_tpu=True.
+        keras_line: First line that imports keras itself, or None.
+    """
+
+    names: dict[str, int]
+    tpu_lines: tuple[int, ...]
+    keras_line: int | None
+
+    @property
+    def estimator_names(self):
+        """Those of `names` that lead to Estimators."""
+        return tuple(each for each in self.names if "estimator" in each.split("."))
+
+
+def read(source):
+    """Find what a script uses.
+
+    Args:
+        source: The text of a script that can be parsed, as str or bytes.
+    """
+    tree = ast.parse(source)
+    imports = _Imports()
+    imports.visit(tree)
+    names = _Names(imports.meanings())
+    names.visit(tree)
+    found = dict(sorted(names.found.items(), key=lambda item: item[1]))
+    stored = tuple(names.stored)
+    return Uses(
+        names={
+            name: line
+            for name, line in found.items()
+            if name.partition(".")[0] != "keras"
+            and not any(f"{name}.".startswith(f"{each}.") for each in stored)
+        },
+        tpu_lines=tuple(names.tpu_lines),
+        keras_line=min(
+            (at for name, at in found.items() if name.partition(".")[0] == "keras"),
+            default=None,
+        ),
+    )
+
+
+class _Imports(ast.NodeVisitor):
+    """Finds which name of the script stands for which module."""
+
+    def __init__(self):
+        self._found = {}
+        self._bound = set()
+
+    def meanings(self):
+        # What is bound otherwise too, such as by tf = tf.compat.v1, could be either.
+        return {
+            name: next(iter(dotted))
+            for name, dotted in self._found.items()
+            if len(dotted) == 1 and name not in self._bound
+        }
+
+    def visit_Import(self, node):
+        for each in node.names:
+            if each.name.partition(".")[0] in _ROOTS:
+                name = each.asname or each.name.partition(".")[0]
+                meaning = each.name if each.asname else name
+                self._found.setdefault(name, set()).add(meaning)
+
+    def visit_ImportFrom(self, node):
+        if node.level == 0 and (node.module or "").partition(".")[0] in _ROOTS:
+            for each in node.names:
+                meaning = f"{node.module}.{each.name}"
+                self._found.setdefault(each.asname or each.name, set()).add(meaning)
+
+    def visit_Name(self, node):
+        if not isinstance(node.ctx, ast.Load):
+            self._bound.add(node.id)
+
+    def visit_arg(self, node):
+        self._bound.add(node.arg)
+        self.generic_visit(node)
+
+
+class _Names(ast.NodeVisitor):
+    """Finds the dotted names that a script needs, outside of guards."""
+
+    def __init__(self, meanings):
+        self._meanings = meanings
+        self._guards = 0
+        self.found = {}
+        self.stored = set()
+        self.tpu_lines = []
+
+    def visit_Import(self, node):
+        for each in node.names:
+            self._need(each.name, node.lineno)
+
+    def visit_ImportFrom(self, node):
+        if node.level == 0 and node.module:
+            for each in node.names:
+                star = each.name == "*"
+                name = node.module if star else f"{node.module}.{each.name}"
+                self._need(name, node.lineno)
+
+    def visit_Attribute(self, node):
+        dotted = self._dotted(node)
+        if dotted is None:
+            self.generic_visit(node)
+        elif isinstance(node.ctx, ast.Load):
+            self._need(dotted, node.lineno)
+        else:
+            self.stored.add(dotted)
+
+    def visit_Call(self, node):
+        for each in node.keywords:
+            is_true = isinstance(each.value, ast.Constant) and each.value.value is True
+            if each.arg == "use_tpu" and is_true:
+                self.tpu_lines.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Try(self, node):
+        self._visit(node, guards=bool(node.handlers))
+
+    def visit_If(self, node):
+        text = ast.unparse(node.test).lower()
+        self._visit(node, guards="hasattr" in text or "version" in text)
+
+    def _visit(self, node, guards):
+        self._guards += guards
+        self.generic_visit(node)
+        self._guards -= guards
+
+    def _need(self, dotted, line):
+        if not self._guards and dotted.partition(".")[0] in _ROOTS:
+            self.found.setdefault(dotted, line)
+
+    def _dotted(self, node):
+        parts = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._meanings:
+            return None
+        return ".".join([self._meanings[node.id], *reversed(parts)])

@@ -1,0 +1,153 @@
+"""TF_CONFIG as this task understands it, and whether its cluster can be reached."""
+
+import concurrent.futures
+import dataclasses
+import errno
+import socket
+
+from estimator_runtime import peers
+from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.role import TaskType
+from estimator_runtime.tf_config import TFConfig
+
+_CONNECT_SECS = 2.0
+_THREADS = 32
+
+
+def read(environ):
+    """Read TF_CONFIG.
+
+    Returns:
+        (TFConfig, or None if it cannot be used; `Finding`).
+    """
+    if "TF_CONFIG" not in environ:
+        text = "not set: this process trains by itself"
+        return TFConfig(), Finding(about="TF_CONFIG", state=OK, text=text)
+    try:
+        # Whether there has to be a chief only the script knows.
+        config = TFConfig.from_environ(environ, chief_required=False)
+    except ConfigError as error:
+        text = str(error).removeprefix("TF_CONFIG: ")
+        return None, Finding(about="TF_CONFIG", state=PROBLEM, text=text)
+    facts = {**dataclasses.asdict(config), "cluster": dict(config.cluster)}
+    if not config.cluster:
+        text = "no cluster in it: this process trains by itself"
+        return config, Finding(about="TF_CONFIG", state=OK, text=text, facts=facts)
+    sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
+    text = f"this is {_own(config)}, of a cluster of {sizes}"
+    state = OK
+    if not {TaskType.CHIEF, TaskType.MASTER} & set(config.cluster):
+        state = NOTE
+        text += "; without a chief only multi-worker strategies train"
+    return config, Finding(about="TF_CONFIG", state=state, text=text, facts=facts)
+
+
+def examine_ports(config):
+    """Look whether this task can listen, and who of the others can be reached.
+
+    Args:
+        config: TFConfig with a cluster.
+
+    Returns:
+        Findings: one for the own port, if it has one, and one for the others.
+    """
+    others = peers.tasks(config.cluster, config.cluster)
+    own = others.pop(_own(config), None)
+    found = [] if own is None else [_examine_own(own)]
+    if others:
+        found.append(_examine_others(others))
+    return found
+
+
+def _examine_own(address):
+    host, port = _split(address)
+    facts = {"address": address}
+    try:
+        _bind("", port)
+    except OSError as error:
+        remedy = (
+            "end the program that has it (this task, if it runs already), or give "
+            "another port"
+            if error.errno == errno.EADDRINUSE
+            else "give another port"
+        )
+        text = f"cannot listen on port {port} ({error.strerror}); {remedy}"
+        return Finding(about="own port", state=PROBLEM, text=text, facts=facts)
+    try:
+        _bind(host, 0)
+    except OSError:
+        text = (
+            f"port {port} is free, but {host} is no address of this machine; right "
+            "only where something forwards it"
+        )
+        return Finding(about="own port", state=NOTE, text=text, facts=facts)
+    text = f"{address} is free"
+    return Finding(about="own port", state=OK, text=text, facts=facts)
+
+
+def _bind(host, port):
+    """Bind as gRPC's servers do, and let go.
+
+    Raises:
+        OSError: If that cannot be.
+    """
+    infos = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, protocol, _, address = infos[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        # Who only holds the port, without listening, would let a task have it.
+        if port:
+            probe.listen()
+
+
+def _examine_others(others):
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        reasons = dict(zip(others, pool.map(_reach, others.values()), strict=True))
+    facts = {"tasks": {name: reason or "listening" for name, reason in reasons.items()}}
+    silent = [name for name, reason in reasons.items() if reason == _REFUSED]
+    lost = [
+        f"{name} at {others[name]} ({reason})"
+        for name, reason in reasons.items()
+        if reason not in (None, _REFUSED)
+    ]
+    if lost:
+        text = (
+            f"no way to {', '.join(lost)}; check the name or address, and the "
+            "firewalls between"
+        )
+        return Finding(about="other tasks", state=PROBLEM, text=text, facts=facts)
+    if silent:
+        text = (
+            f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
+            "start them"
+        )
+        return Finding(about="other tasks", state=NOTE, text=text, facts=facts)
+    text = f"all listening: {', '.join(others)}"
+    return Finding(about="other tasks", state=OK, text=text, facts=facts)
+
+
+_REFUSED = "nobody listens"
+
+
+def _reach(address):
+    """Say why "host:port" cannot be reached, or None if it can."""
+    try:
+        with socket.create_connection(_split(address), _CONNECT_SECS):
+            return None
+    except ConnectionRefusedError:
+        return _REFUSED
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+
+
+def _split(address):
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _own(config):
+    return f"{config.task_type} {config.task_index}"

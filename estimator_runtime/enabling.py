@@ -1,0 +1,36 @@
+"""`estimator-runtime enable`, `disable` and `status`: automatic activation by hand."""
+
+from estimator_runtime.activation import VARIABLE, Activation
+from estimator_runtime.compat import install, versions
+from estimator_runtime.compat.report import report
+
+DESCRIPTION = (
+    "Where enabled, plain `python train.py`, notebooks and tests have tf.estimator as "
+    "under\n'estimator-runtime run', and tf.keras is tf-keras. "
+    f"{VARIABLE}=0 switches it off\nfor one run."
+)
+
+
+def _enable(_options):
+    versions.check_installed()
+    Activation().enable()
+    return Activation().describe(), 0
+
+
+def _disable(_options):
+    Activation().disable()
+    return Activation().describe(), 0
+
+
+def _status(_options):
+    activation = Activation().describe()
+    install()
+    return f"{activation}\n{report()}", 0
+
+
+# Name of a command to (what gives its text and exit status, its help).
+COMMANDS = {
+    "enable": (_enable, "let every python of this environment have the runtime"),
+    "disable": (_disable, "undo 'enable'"),
+    "status": (_status, "say whether it is enabled, and on which TensorFlow"),
+}

@@ -1,0 +1,43 @@
+"""Devices, as TensorFlow told them, beside those that the machine has."""
+
+import os
+
+import pytest
+
+from estimator_runtime.doctor import devices
+
+CPU = {"name": "CPU:0", "type": "CPU", "details": {}}
+GPU = {"name": "GPU:0", "type": "GPU", "details": {"device_name": "NVIDIA T4"}}
+CORES = len(os.sched_getaffinity(0))
+CPUS = f"{CORES} CPU {'core' if CORES == 1 else 'cores'}"
+
+
+@pytest.mark.parametrize(
+    "found, machine, environ, state, text",
+    [
+        ([CPU], [], {}, "ok", f"{CPUS}, no GPU"),
+        ([CPU, GPU], ["/dev/nvidia0"], {}, "ok", f"{CPUS}, GPU:0 (NVIDIA T4)"),
+        (
+            [CPU],
+            ["/dev/nvidia0"],
+            {},
+            "problem",
+            "/dev/nvidia0 is there, but TensorFlow sees no GPU; compare the driver of "
+            "nvidia-smi with what this TensorFlow needs, or: pip install "
+            "'tensorflow[and-cuda]'",
+        ),
+        (
+            [CPU],
+            ["/dev/nvidia0"],
+            {"CUDA_VISIBLE_DEVICES": ""},
+            "ok",
+            f"{CPUS}, no GPU (CUDA_VISIBLE_DEVICES is '')",
+        ),
+    ],
+)
+def test_a_gpu_that_tensorflow_does_not_see_is_a_problem_unless_it_is_hidden(
+    found, machine, environ, state, text
+):
+    answer = {"devices": found, "cuda": True}
+    finding = devices.examine(answer, environ, machine)
+    assert (finding.state, finding.text) == (state, text)

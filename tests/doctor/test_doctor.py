@@ -1,0 +1,156 @@
+"""`estimator-runtime doctor` as a user runs it, on the TensorFlow that is installed."""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from estimator_runtime.compat import versions
+from estimator_runtime.doctor import probe
+from estimator_runtime.errors import EstimatorRuntimeError
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "digits.py"
+NEW = versions.parse(tf.__version__) >= (2, 16)
+
+
+def doctor(*arguments, cwd, **environ):
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "doctor", *map(str, arguments)],
+        cwd=cwd,
+        env={**inherited, **environ},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def test_a_healthy_place_has_no_problem_and_says_what_is_there(tmp_path):
+    status, output = doctor("--json", "--model-dir", "model", EXAMPLE, cwd=tmp_path)
+    found = {each["about"]: each for each in json.loads(output)["findings"]}
+    assert (status, json.loads(output)["problems"]) == (0, 0)
+    assert list(found) == [
+        "packages", "devices", "TF_CONFIG", "model dir", "ray", "activation", "script"
+    ]  # fmt: skip
+    told = found["packages"]["facts"]["versions"]
+    assert (told["python"], told["tensorflow"]) == (
+        platform.python_version(),
+        tf.__version__,
+    )
+    kinds = {each["type"] for each in found["devices"]["facts"]["devices"]}
+    assert kinds == {each.device_type for each in tf.config.list_physical_devices()}
+    assert "tensorflow.estimator.RunConfig" in found["script"]["facts"]["names"]
+
+
+def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import keras\n"
+        "import tensorflow as tf\n"
+        "from tensorflow.python.estimator import run_config\n"
+        "tf.estimator.Estimator\n"
+        "tf.estimator.Oracle\n"
+        "tf.Session()\n"
+        "tf.contrib.learn.RunConfig()\n"
+        "tf.compat.v1.estimator.tpu.TPUEstimator(None, use_tpu=True)\n"
+    )
+    (tmp_path / "file").touch()
+    status, output = doctor(
+        "--model-dir", "file/model", "train.py", cwd=tmp_path, TF_CONFIG='{"cluster":'
+    )
+    lines = [re.split("  +", line, maxsplit=2) for line in output.splitlines()[:-1]]
+    problems = [
+        f"{about}: {text}" for state, about, text in lines if state == "problem"
+    ]
+    expected = [
+        "TF_CONFIG: not JSON (Expecting value: line 1 column 12 (char 11)): ",
+        f"model dir: {tmp_path}/file/model cannot be written: Not a directory (",
+        "script: train.py:5: there is no tf.estimator.Oracle in this TensorFlow; "
+        "look for its new name, or take it out",
+        "script: train.py:6: there is no tf.Session in this TensorFlow; write "
+        "tf.compat.v1.Session, or import tensorflow.compat.v1 as tf",
+        "script: train.py:7: there is no tf.contrib in this TensorFlow; it went "
+        "with TensorFlow 1; estimator_runtime.contrib.learn has the RunConfig of "
+        "tf.contrib.learn",
+    ]
+    if NEW:
+        expected.append(
+            "script: train.py:8: use_tpu=True: training on TPUs needs TensorFlow "
+            "2.15; with use_tpu=False it trains here"
+        )
+    assert [text.startswith(start) for text, start in zip(problems, expected, strict=True)] == [True] * len(expected), output  # fmt: skip
+    keras = "train.py:1: keras is Keras 3 here; models for an Estimator have to be of tf.keras"
+    assert (keras in output) == NEW
+    assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
+
+
+def test_a_script_that_cannot_be_parsed_is_a_problem(tmp_path):
+    (tmp_path / "train.py").write_text("a = = 1\n")
+    status, output = doctor("train.py", cwd=tmp_path)
+    assert "train.py:1: invalid syntax: a = = 1; mend that line first" in output
+    assert (status, output.splitlines()[-1]) == (1, "1 problem")
+
+
+def test_a_tensorflow_that_hangs_when_imported_is_ended_at_the_deadline(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("import time\ntime.sleep(600)\n")
+    with pytest.raises(
+        EstimatorRuntimeError, match=r"took longer than 0\.5 s, and was"
+    ):
+        probe.ask([], first_path=str(tmp_path), timeout_secs=0.5)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("raise ImportError('no libcuda')", "fails: ImportError: no libcuda; see all"),
+        (
+            "import os, signal\nos.kill(os.getpid(), signal.SIGILL)",
+            "ended its process by signal 4",
+        ),
+    ],
+)
+def test_a_tensorflow_that_fails_is_told_by_its_last_line(tmp_path, text, expected):
+    (tmp_path / "tensorflow.py").write_text(text)
+    with pytest.raises(EstimatorRuntimeError, match=expected):
+        probe.ask([], first_path=str(tmp_path))
+
+
+def test_packages_that_cannot_run_estimators_are_told_and_tensorflow_not_asked(
+    tmp_path,
+):
+    info = tmp_path / "old" / "tensorflow-2.14.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: tensorflow\nVersion: 2.14.0\n")
+    path = os.pathsep.join([str(info.parent), *sys.path])
+    status, output = doctor(cwd=tmp_path, PYTHONPATH=path)
+    first, second = output.splitlines()[:2]
+    assert first.startswith(
+        "problem  packages    TensorFlow 2.14.0 is too old; install"
+    )
+    assert second.endswith("TensorFlow was not asked: mend the packages first")
+    assert status == 1
+
+
+def test_the_examination_itself_imports_no_tensorflow(tmp_path):
+    program = (
+        "import sys\n"
+        "from estimator_runtime import cli\n"
+        "status = cli.main(['doctor'])\n"
+        "print(status, {'tensorflow', 'numpy', 'tf_keras'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout.splitlines()[-1] == "0 set()", done.stderr

@@ -1,0 +1,98 @@
+"""What is read from a script's text: which names it needs, and where."""
+
+import textwrap
+
+import pytest
+
+from estimator_runtime.doctor import program
+
+
+def read(source):
+    return program.read(textwrap.dedent(source))
+
+
+@pytest.mark.parametrize(
+    "source, names",
+    [
+        ("import tensorflow as tf\ntf.estimator.RunConfig()", ["tensorflow", "tensorflow.estimator.RunConfig"]),
+        ("import tensorflow\ntensorflow.Session()", ["tensorflow", "tensorflow.Session"]),
+        ("import tensorflow.compat.v1 as tf\ntf.Session()", ["tensorflow.compat.v1", "tensorflow.compat.v1.Session"]),
+        ("from tensorflow import estimator as e\ne.Estimator", ["tensorflow.estimator", "tensorflow.estimator.Estimator"]),
+        ("from tensorflow.compat.v1 import *", ["tensorflow.compat.v1"]),
+        ("import numpy as np\nnp.zeros(3)", []),
+        ("from .tensorflow import estimator", []),
+    ],
+)  # fmt: skip
+def test_names_are_followed_from_the_import(source, names):
+    assert list(program.read(source).names) == names
+
+
+def test_each_name_has_its_first_line():
+    uses = read(
+        """
+        import tensorflow as tf
+
+        def model_fn():
+            tf.estimator.EstimatorSpec()
+            tf.estimator.EstimatorSpec()
+        """
+    )
+    assert uses.names == {"tensorflow": 2, "tensorflow.estimator.EstimatorSpec": 5}
+    assert uses.estimator_names == ("tensorflow.estimator.EstimatorSpec",)
+
+
+def test_what_a_program_guards_itself_is_not_needed():
+    uses = read(
+        """
+        import tensorflow as tf
+        try:
+            from tensorflow.contrib import learn
+        except ImportError:
+            learn = None
+        if hasattr(tf, "Session"):
+            tf.Session()
+        if tf.__version__ < "2":
+            tf.placeholder()
+        """
+    )
+    assert uses.names == {"tensorflow": 2}
+
+
+def test_an_if_of_the_model_and_a_try_that_only_cleans_up_guard_nothing():
+    uses = read(
+        """
+        import tensorflow as tf
+        try:
+            if training:
+                tf.Session()
+        finally:
+            print("end")
+        """
+    )
+    assert "tensorflow.Session" in uses.names
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow as tf\ntf = tf.compat.v1\ntf.Session()",
+        "import tensorflow as tf\ndef f(tf): return tf.Session()",
+        "import tensorflow as tf\nimport tensorflow.compat.v1 as tf\ntf.Session()",
+        "import tensorflow as tf\ntf.Session = tf.compat.v1.Session\ntf.Session()",
+    ],
+)
+def test_a_name_that_may_mean_something_else_is_left_alone(source):
+    assert not any(each.endswith(".Session") and "v1" not in each for each in program.read(source).names)  # fmt: skip
+
+
+def test_tpus_and_keras_itself_are_noticed():
+    uses = read(
+        """
+        import keras
+        estimator.TPUEstimator(model_fn, use_tpu=False)
+        estimator.TPUEstimator(model_fn, use_tpu=True)
+        """
+    )
+    assert (uses.tpu_lines, uses.keras_line) == ((4,), 2)
+    nothing = program.read("import tensorflow.keras as keras")
+    assert (nothing.tpu_lines, nothing.keras_line) == ((), None)

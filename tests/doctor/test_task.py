@@ -1,0 +1,106 @@
+"""TF_CONFIG as a task understands it, and real ports of this machine."""
+
+import json
+import socket
+
+import pytest
+
+from estimator_runtime.doctor import task
+from estimator_runtime.tf_config import TFConfig
+
+
+def environ(own, **cluster):
+    task_type, index = own.split()
+    document = {"cluster": cluster, "task": {"type": task_type, "index": int(index)}}
+    return {"TF_CONFIG": json.dumps(document)}
+
+
+def ports(own, **cluster):
+    found = task.examine_ports(TFConfig.from_environ(environ(own, **cluster)))
+    return [(each.about, each.state, each.text) for each in found]
+
+
+@pytest.fixture
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "variables, state, text",
+    [
+        ({}, "ok", "not set: this process trains by itself"),
+        ({"TF_CONFIG": "{}"}, "ok", "no cluster in it: this process trains by itself"),
+        (
+            environ("worker 1", chief=["h:1"], worker=["h:2", "h:3"], ps=["h:4"]),
+            "ok",
+            "this is worker 1, of a cluster of 1 chief, 2 worker, 1 ps",
+        ),
+        (
+            environ("worker 0", worker=["h:2"]),
+            "note",
+            "this is worker 0, of a cluster of 1 worker; without a chief only "
+            "multi-worker strategies train",
+        ),
+        (
+            environ("worker 2", chief=["h:1"], worker=["h:2", "h:3"]),
+            "problem",
+            "task.index is 2, but cluster['worker'] has 2 addresses, so 2 is not a "
+            "valid task_id for task_type worker; use 0 to 1",
+        ),
+    ],
+)
+def test_tf_config_is_said_as_the_task_reads_it(variables, state, text):
+    config, found = task.read(variables)
+    assert (found.about, found.state, found.text) == ("TF_CONFIG", state, text)
+    assert (config is None) == (state == "problem")
+
+
+def test_a_task_that_can_listen_and_reach_the_others_is_good(listening, free_addresses):
+    [own] = free_addresses(1)
+    assert ports("chief 0", chief=[own], ps=[listening]) == [
+        ("own port", "ok", f"{own} is free"),
+        ("other tasks", "ok", "all listening: ps 0"),
+    ]
+
+
+def test_a_port_in_use_is_a_problem_with_its_remedy(listening):
+    port = listening.rpartition(":")[2]
+    assert ports("chief 0", chief=[listening]) == [
+        (
+            "own port",
+            "problem",
+            f"cannot listen on port {port} (Address already in use); end the program "
+            "that has it (this task, if it runs already), or give another port",
+        )
+    ]
+
+
+def test_an_address_of_another_machine_is_noticed(free_addresses):
+    port = free_addresses(1)[0].rpartition(":")[2]
+    # 192.0.2.0/24 is kept for documentation: no machine has it.
+    [(about, state, text)] = ports("chief 0", chief=[f"192.0.2.1:{port}"])
+    assert (about, state) == ("own port", "note")
+    assert text.startswith(
+        f"port {port} is free, but 192.0.2.1 is no address of this machine"
+    )
+
+
+def test_tasks_that_are_not_started_and_names_that_lead_nowhere_differ(free_addresses):
+    own, silent = free_addresses(2)
+    [_, silence] = ports("chief 0", chief=[own], worker=[silent])
+    assert silence == (
+        "other tasks",
+        "note",
+        "nobody listens yet for worker 0; their machines answer, so start them",
+    )
+    [_, (about, state, text)] = ports("chief 0", chief=[own], ps=["no.invalid:2222"])
+    assert (about, state) == ("other tasks", "problem")
+    assert text.startswith("no way to ps 0 at no.invalid:2222 (")
+    assert text.endswith("; check the name or address, and the firewalls between")
+
+
+def test_an_evaluator_has_no_port_of_its_own(listening):
+    assert ports("evaluator 0", chief=[listening]) == [
+        ("other tasks", "ok", "all listening: chief 0")
+    ]

@@ -1,0 +1,159 @@
+"""The documentation is held against the repository: snippets, commands, links, names."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from estimator_runtime import cli
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")])
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+
+def blocks():
+    for page in PAGES:
+        found, start, language = [], None, ""
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            if not line.startswith("```"):
+                found.append(line)
+            elif start is None:
+                found, start, language = [], number, line[3:].strip()
+            else:
+                name = str(page.relative_to(ROOT))
+                yield Block(name, start, language, "\n".join(found) + "\n")
+                start = None
+        assert start is None, f"{page}: a block that starts in line {start} has no end"
+
+
+BLOCKS = list(blocks())
+PYTHON = [each for each in BLOCKS if each.language == "python"]
+
+
+def shown_commands():
+    """Give each of our commands that a block shows, as (where, arguments)."""
+    for block in BLOCKS:
+        for line in block.text.splitlines():
+            line = line.removeprefix("$ ")
+            if line.startswith("estimator-runtime ") and "[" not in line:
+                words = shlex.split(line.split(";")[0].split("&")[0], comments=True)
+                yield str(block), words[1:]
+
+
+def named_commands():
+    """Give each of our commands that a sentence names, as (page, arguments)."""
+    for page in PAGES:
+        for text in re.findall(r"`estimator-runtime (\w[^`]*)`", page.read_text()):
+            yield page.name, text.split()
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_a_python_snippet_can_be_parsed(block):
+    compile(block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize("where, arguments", list(shown_commands()))
+def test_a_command_in_a_block_is_one_that_the_command_line_takes(where, arguments):
+    cli._parse(arguments)
+
+
+@pytest.mark.parametrize("where, arguments", list(named_commands()))
+def test_a_command_in_a_sentence_has_options_that_there_are(where, arguments, capsys):
+    command = arguments[0]
+    with pytest.raises(SystemExit):
+        cli._parse([command, "--help"])
+    options = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+    script = next((i for i, x in enumerate(arguments) if x.endswith(".py")), None)
+    used = re.findall(r"--[a-z][a-z-]*", " ".join(arguments[:script]))
+    assert set(used) <= options, where
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_leads_to_a_file_and_a_heading_that_are_there(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+            assert anchor in [_anchor(each) for each in headings], target
+
+
+def _anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_each_row_of_the_faults_names_a_test_that_there_is():
+    rows = re.findall(r"^\|.* \| `(\S+)`: (.*) \|$", _text("docs/faults.md"), re.M)
+    assert len(rows) > 20
+    for file, sentence in rows:
+        name = "test_" + re.sub(r"[^\w]+", "_", sentence)
+        source = (ROOT / "tests" / file).read_text()
+        assert f"def {name}(" in source, f"{file} has no {name}"
+
+
+def test_each_row_of_the_faults_is_whole():
+    lines = [x for x in _text("docs/faults.md").splitlines() if x.startswith("|")]
+    assert {line.count(" | ") for line in lines if "---" not in line} == {3}
+
+
+def test_the_architecture_names_modules_that_there_are():
+    package = ROOT / "estimator_runtime"
+    named = set(re.findall(r"\b(?:compat|launch|checkpoint)/\w+", _text("docs/architecture.md")))  # fmt: skip
+    assert {"launch/job", "compat/seam", "checkpoint/inventory"} <= named
+    assert [name for name in named if not (package / f"{name}.py").exists()] == []
+
+
+def _text(name):
+    return (ROOT / name).read_text()
+
+
+def run(block, folder):
+    (folder / "snippet.py").write_text(block.text)
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    return subprocess.run(
+        [sys.executable, "snippet.py"],
+        cwd=folder,
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def _only(page):
+    [block] = [each for each in PYTHON if each.page == page]
+    return block
+
+
+def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
+    done = run(_only("README.md"), tmp_path)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
+    program = ROOT / "tests" / "launch" / "programs" / "train.py"
+    shutil.copy(program, tmp_path / "train.py")
+    done = run(_only("docs/clusters.md"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
+        done.stdout
+    )
