@@ -49,7 +49,7 @@ PYTHON = [each for each in BLOCKS if each.language == "python"]
 def shown_commands():
     """Give each of our commands that a block shows, as (where, arguments)."""
     for block in BLOCKS:
-        for line in block.text.splitlines():
+        for line in block.text.replace("\\\n", " ").splitlines():
             line = line.removeprefix("$ ")
             if line.startswith("estimator-runtime ") and "[" not in line:
                 words = shlex.split(line.split(";")[0].split("&")[0], comments=True)
