@@ -24,6 +24,8 @@ from estimator_runtime.errors import ConfigError, EstimatorRuntimeError, UsageEr
 from estimator_runtime.options import (
     ASYNC_CHECKPOINT_VARIABLE,
     CHECKPOINT_OVERHEAD_VARIABLE,
+    PROGRESS_MODES,
+    PROGRESS_VARIABLE,
     STEPS_PER_RUN_VARIABLE,
     TrainingOptions,
     parse_checkpoint_overhead,
@@ -144,6 +146,12 @@ def _add_run(commands):
         help="let the interval of checkpoints follow their cost, so that they take at "
         "most this part of the time, such as 0.01",
     )
+    parser.add_argument(
+        "--progress",
+        choices=PROGRESS_MODES,
+        help="how far one process is: a bar, a line each 10 s, or nothing (default: "
+        "auto, a bar on a terminal, else lines)",
+    )
     launching.add_options(parser)
     # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
     # what looks like an option of ours included, and does not swallow those before.
@@ -183,6 +191,9 @@ def _run(options):
         os.environ[ASYNC_CHECKPOINT_VARIABLE] = str(int(options.async_checkpoint))
     if options.checkpoint_overhead is not None:
         os.environ[CHECKPOINT_OVERHEAD_VARIABLE] = str(options.checkpoint_overhead)
+    if options.progress is not None:
+        os.environ[PROGRESS_VARIABLE] = options.progress
+    os.environ.setdefault(PROGRESS_VARIABLE, "auto")
     TrainingOptions.from_environ(os.environ)
     if launching.is_wanted(options):
         return launching.launch(options)

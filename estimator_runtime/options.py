@@ -14,6 +14,8 @@ from estimator_runtime.errors import ConfigError, ConfigTypeError
 STEPS_PER_RUN_VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
 ASYNC_CHECKPOINT_VARIABLE = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
 CHECKPOINT_OVERHEAD_VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
+PROGRESS_VARIABLE = "ESTIMATOR_RUNTIME_PROGRESS"
+PROGRESS_MODES = ("auto", "bar", "plain", "none")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,11 +28,14 @@ class TrainingOptions:
         async_checkpoint: Whether checkpoints are written while training goes on.
         checkpoint_overhead: Part of the wall time that checkpoints may take, where no
             interval is given; None leaves the interval as it is.
+        progress: How the progress of a process on its own is shown: "bar", "plain",
+            "none", or "auto", a bar on a terminal and in a notebook, else lines.
     """
 
     steps_per_run: int | str = 1
     async_checkpoint: bool = True
     checkpoint_overhead: float | None = None
+    progress: str = "none"
 
     def __post_init__(self):
         """Check the values."""
@@ -143,16 +148,33 @@ def check_checkpoint_overhead(value, source):
         raise ConfigError(f"{source} is {value!r}, not between 0 and 1; {remedy}")
 
 
+def check_progress(value, source):
+    """Check how progress is shown.
+
+    Raises:
+        ConfigError: If it is none of the ways there are.
+    """
+    if value not in PROGRESS_MODES:
+        raise ConfigError(f"{source} is {value!r}; give {', '.join(PROGRESS_MODES)}")
+
+
+def _parse_progress(text, source):
+    check_progress(text, source)
+    return text
+
+
 # Name of each option to its check, of (value, source); the message names the source.
 CHECKS = {
     "steps_per_run": check_steps_per_run,
     "async_checkpoint": check_async_checkpoint,
     "checkpoint_overhead": check_checkpoint_overhead,
+    "progress": check_progress,
 }
 _VARIABLES = {
     STEPS_PER_RUN_VARIABLE: ("steps_per_run", parse_steps_per_run),
     ASYNC_CHECKPOINT_VARIABLE: ("async_checkpoint", _parse_async_checkpoint),
     CHECKPOINT_OVERHEAD_VARIABLE: ("checkpoint_overhead", parse_checkpoint_overhead),
+    PROGRESS_VARIABLE: ("progress", _parse_progress),
 }
 
 _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(

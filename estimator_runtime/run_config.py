@@ -75,6 +75,8 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
             as 0.01, in place of an interval: it follows what they cost, from 10 seconds
             to half an hour. None takes, if no interval is given, the command's
             `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
+        progress: How progress is shown: "auto", "bar", "plain" or "none". None takes
+            the command's `--progress`, else ESTIMATOR_RUNTIME_PROGRESS, else "none".
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -107,6 +109,7 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         steps_per_run=None,
         async_checkpoint=None,
         checkpoint_overhead=None,
+        progress=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -147,7 +150,11 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
         with settings.errors_of_frozen_class():
             super().__init__(**arguments)
         self._set_options(
-            {"steps_per_run": steps_per_run, "async_checkpoint": async_checkpoint}
+            {
+                "steps_per_run": steps_per_run,
+                "async_checkpoint": async_checkpoint,
+                "progress": progress,
+            }
         )
         strategies.adapt(self.train_distribute, self.eval_distribute)
 
@@ -165,6 +172,11 @@ class RunConfig(StockRunConfig, metaclass=abc.ABCMeta):
     def async_checkpoint(self):
         """Whether training goes on while a checkpoint is written."""
         return self.training_options.async_checkpoint
+
+    @property
+    def progress(self):
+        """How progress is shown."""
+        return self.training_options.progress
 
     @property
     def checkpoint_overhead(self):
