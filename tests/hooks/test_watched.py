@@ -72,9 +72,7 @@ def hooks_of(loss, last_step, folder, displays):
 
 
 @pytest.mark.parametrize("steps_per_run", [1, 25])
-def test_steps_loss_and_checkpoint_are_shown_until_the_session_ends(
-    tmp_path, steps_per_run
-):
+def test_steps_and_loss_are_shown_until_the_session_ends(tmp_path, steps_per_run):
     displays = Displays()
     with (
         options.use(options.TrainingOptions(steps_per_run=steps_per_run)),
@@ -93,7 +91,20 @@ def test_steps_loss_and_checkpoint_are_shown_until_the_session_ends(
     steps = [each.step for each in shown.all]
     assert steps == sorted(steps) and steps[-1] == 100
     assert (shown.all[-1].last_step, shown.all[-1].loss) == (100, 0.5)
-    assert shown.all[-1].saved_step in (50, 100)
+
+
+def test_a_checkpoint_is_shown_when_it_is_written(tmp_path):
+    displays = Displays()
+    with tf.Graph().as_default():
+        train_op, loss = model()
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=5,
+            hooks=hooks_of(loss, 1000, str(tmp_path), displays),
+        ) as session:
+            for _ in range(7):
+                session.run(train_op)
+            displays.last.wait_for(lambda progress: progress.saved_step == 5)
 
 
 def test_it_shows_a_training_that_is_under_way():
