@@ -2,6 +2,8 @@
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
+PROGRESS_MODES = ("auto", "bar", "plain", "none")
+
 
 def parse_steps_per_run(text, source):
     """Read a number of steps, or "auto", given as text.
@@ -157,6 +159,16 @@ def check_best_mode(value, source):
             f"{source} is {value!r}; give 'min' if less of the metric is better, 'max' "
             "if more is"
         )
+
+
+def check_progress(value, source):
+    """Check how progress is shown.
+
+    Raises:
+        ConfigError: If it is none of the ways there are.
+    """
+    if value not in PROGRESS_MODES:
+        raise ConfigError(f"{source} is {value!r}; give {', '.join(PROGRESS_MODES)}")
 
 
 def parsed_by(check):

@@ -18,6 +18,7 @@ CHECKPOINT_OVERHEAD_VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
 KEEP_BEST_VARIABLE = "ESTIMATOR_RUNTIME_KEEP_BEST"
 BEST_METRIC_VARIABLE = "ESTIMATOR_RUNTIME_BEST_METRIC"
 BEST_MODE_VARIABLE = "ESTIMATOR_RUNTIME_BEST_MODE"
+PROGRESS_VARIABLE = "ESTIMATOR_RUNTIME_PROGRESS"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class TrainingOptions:
         best_metric: Metric of the evaluation that says which are the best, or None.
         best_mode: "max" if more of it is better, "min" if less is; None for "min" if
             its name has "loss" or "error" in it.
+        progress: How the progress of a process on its own is shown: "bar", "plain",
+            "none", or "auto", a bar on a terminal and in a notebook, else lines.
     """
 
     steps_per_run: int | str = 1
@@ -43,6 +46,7 @@ class TrainingOptions:
     keep_best: int = 0
     best_metric: str | None = None
     best_mode: str | None = None
+    progress: str = "none"
 
     def __post_init__(self):
         """Check the values."""
@@ -107,6 +111,11 @@ _OPTIONS = {
         BEST_MODE_VARIABLE,
         option_values.check_best_mode,
         option_values.parsed_by(option_values.check_best_mode),
+    ),
+    "progress": (
+        PROGRESS_VARIABLE,
+        option_values.check_progress,
+        option_values.parsed_by(option_values.check_progress),
     ),
 }
 CHECKS = {name: check for name, (_, check, _) in _OPTIONS.items()}

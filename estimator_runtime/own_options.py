@@ -38,6 +38,11 @@ class OwnOptions:
         """Whether "max" or "min" of it is better, or None if that is not said."""
         return self.training_options.best_mode
 
+    @property
+    def progress(self):
+        """How progress is shown."""
+        return self.training_options.progress
+
     def _set_options(self, options):
         """Set options by name; None leaves one to the command and the environment."""
         for name, value in options.items():

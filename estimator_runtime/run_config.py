@@ -82,6 +82,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         best_metric: Metric of the evaluation that says which are the best; likewise.
         best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
             if its name has "loss" or "error" in it.
+        progress: How progress is shown: "auto", "bar", "plain" or "none". None takes
+            the command's `--progress`, else ESTIMATOR_RUNTIME_PROGRESS, else "none".
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -115,6 +117,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         keep_best=None,
         best_metric=None,
         best_mode=None,
+        progress=None,
     ):
         arguments = {
             "model_dir": model_dir,
@@ -161,6 +164,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "keep_best": keep_best,
                 "best_metric": best_metric,
                 "best_mode": best_mode,
+                "progress": progress,
             }
         )
         strategies.adapt(self.train_distribute, self.eval_distribute)

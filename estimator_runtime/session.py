@@ -12,9 +12,11 @@ from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
+from estimator_runtime.hooks import display
 from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.progress import ProgressHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
+from estimator_runtime.hooks.watched import WatchedHook
 from estimator_runtime.loop.monitored import LoopSession
 from estimator_runtime.session_checks import is_on
 
@@ -142,6 +144,10 @@ def MonitoredTrainingSession(
         )
         all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
         all_hooks = asynchronous(all_hooks, creator)
+        # A launcher shows how far all tasks are.
+        make_display = display.choose(options.current().progress)
+        if make_display and not reporting.is_on():
+            all_hooks.append(WatchedHook(all_hooks[:], checkpoint_dir, make_display))
     else:
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs

@@ -13,6 +13,7 @@ _VARIABLES = {
     "keep_best": options.KEEP_BEST_VARIABLE,
     "best_metric": options.BEST_METRIC_VARIABLE,
     "best_mode": options.BEST_MODE_VARIABLE,
+    "progress": options.PROGRESS_VARIABLE,
 }
 
 
@@ -55,6 +56,12 @@ def add_options(parser):
         choices=("min", "max"),
         help="whether less or more of it is better; min if it is a loss or an error",
     )
+    group.add_argument(
+        "--progress",
+        choices=option_values.PROGRESS_MODES,
+        help="how far one process is: a bar, a line each 10 s, or nothing (default: "
+        "auto, a bar on a terminal, else lines)",
+    )
 
 
 def carry(flags, environ):
@@ -71,6 +78,7 @@ def carry(flags, environ):
         value = getattr(flags, name)
         if value is not None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
+    environ.setdefault(options.PROGRESS_VARIABLE, "auto")
     options.TrainingOptions.from_environ(environ)
 
 

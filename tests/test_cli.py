@@ -308,6 +308,23 @@ def test_options_of_checkpoints_reach_the_script(tmp_path, flags, shown):
     assert run(["run", *flags, "show.py"], tmp_path) == (0, f"{shown}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("flags", "given", "shown"),
+    [
+        ([], {}, "auto"),
+        ([], {"ESTIMATOR_RUNTIME_PROGRESS": "none"}, "none"),
+        (["--progress", "bar"], {"ESTIMATOR_RUNTIME_PROGRESS": "none"}, "bar"),
+    ],
+)
+def test_progress_is_shown_under_the_command_unless_it_is_told_otherwise(
+    tmp_path, flags, given, shown
+):
+    program = "import os\nprint(os.environ['ESTIMATOR_RUNTIME_PROGRESS'])\n"
+    (tmp_path / "show.py").write_text(program)
+    expected = (0, f"{shown}\n", "")
+    assert run(["run", *flags, "show.py"], tmp_path, **given) == expected
+
+
 def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
     flag = "--checkpoint-overhead"
     assert run(["run", f"{flag}=1", "train.py"], folder) == refusal(

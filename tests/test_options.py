@@ -140,6 +140,16 @@ def test_an_overhead_that_is_no_number_names_the_variable(text):
     assert str(raised.value) == f"{OVERHEAD} is {text!r}; {OVERHEAD_REMEDY}"
 
 
+def test_progress_is_one_of_four_words():
+    name = "ESTIMATOR_RUNTIME_PROGRESS"
+    assert TrainingOptions().progress == "none"
+    for word in ("auto", "bar", "plain", "none"):
+        assert TrainingOptions.from_environ({name: word}).progress == word
+    with pytest.raises(ConfigError) as raised:
+        TrainingOptions.from_environ({name: "loud"})
+    assert str(raised.value) == f"{name} is 'loud'; give auto, bar, plain, none"
+
+
 def test_a_variable_has_no_say_in_what_is_given():
     environ = {ASYNC: "nonsense", VARIABLE: "5"}
     given = TrainingOptions.from_environ(environ, async_checkpoint=False)

@@ -1,0 +1,158 @@
+"""How far a training is, on a terminal or in lines: drawn for people."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import logging
+import os
+import sys
+import time
+
+_LINE_SECS = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a training is.
+
+    Attributes:
+        step: Global step.
+        last_step: Global step at which it ends, or None if nobody knows.
+        loss: The loss that was logged last, or None.
+        saved_step: Global step of the newest checkpoint, or None.
+    """
+
+    step: int
+    last_step: int | None = None
+    loss: float | None = None
+    saved_step: int | None = None
+
+    def remarks(self):
+        """Say what is known beside the step, as name to text."""
+        found = {}
+        if self.loss is not None:
+            found["loss"] = f"{self.loss:.4g}"
+        if self.saved_step is not None:
+            found["saved"] = f"step {self.saved_step}"
+        return found
+
+
+def choose(mode, stream=None):
+    """Give the class of displays that a mode stands for.
+
+    Args:
+        mode: "bar", "plain", "none", or "auto": a bar on a terminal and in a notebook,
+            else lines.
+        stream: Where it would be shown; standard error if None.
+
+    Returns:
+        `Bar`, `Lines`, or None for none.
+    """
+    if mode == "auto":
+        stream = sys.stderr if stream is None else stream
+        seen = stream.isatty() or "ipykernel" in sys.modules
+        can_draw = importlib.util.find_spec("tqdm") is not None
+        mode = "bar" if seen and can_draw else "plain"
+    return {"bar": Bar, "plain": Lines, "none": None}[mode]
+
+
+class Bar:
+    """A bar that is drawn anew in place; log lines go above it.
+
+    Args:
+        first: `Progress` that it starts from.
+        stream: Where it is drawn; standard error, or the notebook, if None.
+    """
+
+    def __init__(self, first, stream=None):
+        from tqdm.auto import tqdm
+        from tqdm.contrib.logging import logging_redirect_tqdm
+
+        class Quiet(tqdm):
+            monitor_interval = 0  # no thread of tqdm's beside ours
+
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(logging_redirect_tqdm(_console_loggers()))
+        self._bar = self._stack.enter_context(
+            Quiet(
+                initial=first.step,
+                total=first.last_step,
+                unit="step",
+                file=stream,
+                **_width(stream),
+                mininterval=0,
+            )
+        )
+
+    def show(self, progress):
+        """Draw it."""
+        self._bar.total = progress.last_step
+        self._bar.set_postfix(progress.remarks(), refresh=False)
+        self._bar.update(progress.step - self._bar.n)
+        self._bar.refresh()
+
+    def close(self):
+        """Leave it as it is, and give the log back."""
+        self._stack.close()
+
+
+class Lines:
+    """A line now and then: none at all for a training of seconds.
+
+    Args:
+        first: `Progress` that it starts from.
+        stream: Where it is written; standard error if None.
+        clock: Gives seconds.
+    """
+
+    def __init__(self, first, stream=None, clock=time.monotonic):
+        self._stream = stream
+        self._clock = clock
+        self._shown = first
+        self._shown_at = clock()
+
+    def show(self, progress):
+        """Write a line, if it is time."""
+        secs = self._clock() - self._shown_at
+        if secs < _LINE_SECS or progress.step == self._shown.step:
+            return
+        rate = (progress.step - self._shown.step) / secs
+        self._shown, self._shown_at = progress, self._clock()
+        stream = sys.stderr if self._stream is None else self._stream
+        stream.write(f"{_line(progress, rate)}\n")
+        stream.flush()
+
+    def close(self):
+        """Nothing is left to be done."""
+
+
+def _line(progress, rate):
+    parts = [f"step {progress.step}"]
+    if progress.last_step is not None:
+        parts[0] += f" of {progress.last_step}"
+    parts.append(f"{rate:.4g} steps/s")
+    parts += [f"{name} {text}" for name, text in progress.remarks().items()]
+    if progress.last_step is not None and rate > 0:
+        left = max(0, progress.last_step - progress.step) / rate
+        minutes, secs = divmod(round(left), 60)
+        parts.append(f"{minutes // 60}:{minutes % 60:02}:{secs:02} left")
+    return ", ".join(parts)
+
+
+def _width(stream):
+    """Give tqdm's settings of how wide to draw: as wide as the terminal is now."""
+    # The pseudo-terminals of some containers have 0 columns; tqdm would draw nothing.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if not os.get_terminal_size((stream or sys.stderr).fileno()).columns:
+            return {"ncols": 79, "nrows": 20}
+    return {"dynamic_ncols": True}
+
+
+def _console_loggers():
+    """Give the loggers that write to the terminal themselves."""
+    streams = (sys.stdout, sys.stderr)
+    return [
+        logger
+        for logger in (logging.getLogger(), logging.getLogger("tensorflow"))
+        if any(getattr(each, "stream", None) in streams for each in logger.handlers)
+    ]
