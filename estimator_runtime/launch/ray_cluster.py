@@ -67,12 +67,12 @@ def disconnect():
 
 
 def nodes():
-    """Give address to `Resources` of all nodes that are alive."""
+    """Give address to `Resources` of all nodes that are alive, in order."""
     return {
         node["NodeManagerAddress"]: Resources(
             cpus=node["Resources"].get("CPU", 0), gpus=node["Resources"].get("GPU", 0)
         )
-        for node in ray.nodes()
+        for node in sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"])
         if node["Alive"]
     }
 
@@ -80,6 +80,14 @@ def nodes():
 def is_alive(node_id):
     """Tell whether a node is there, as far as Ray knows."""
     return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+
+
+def leaving():
+    """Give the ids of the nodes that are about to go, as after SIGTERM."""
+    try:
+        return set(ray._private.state.state.get_draining_nodes())
+    except Exception:  # noqa: BLE001 - it is private, and a notice less is no harm
+        return set()
 
 
 def check_nodes(node_ids, folder):

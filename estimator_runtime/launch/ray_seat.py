@@ -27,6 +27,7 @@ class Seat:
         actor: Who has the seat, or None.
         node: The address of its node, once the seat has been placed.
         node_id: The id of that.
+        is_leaving: Whether its node is about to go.
         port: The port of the task there, or None.
     """
 
@@ -42,6 +43,7 @@ class Seat:
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self.node = self.node_id = self.port = None
         self.actor = self._run = self._follower = None
+        self.is_leaving = False
         self._options = {}
         self._lock = threading.Lock()
 
@@ -67,7 +69,7 @@ class Seat:
 
     def start(self, run, environ):
         """Start a run, at the address of the task."""
-        if not self._is_movable and self.has_lost_node():
+        if not self.is_movable and self.has_lost_node():
             cause = "cannot have its address again: its node is gone"
             self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
@@ -77,10 +79,17 @@ class Seat:
             self._run = run if is_there else None
         if not is_there:
             self._end(run, "lost its actor")
-        elif self._is_movable:
+        elif self.is_movable:
             actor.start.remote(run, environ, None, None)
         else:
             actor.start.remote(run, environ, self.port, self.node_id)
+
+    def stop(self):
+        """Let the present run save what it has and end."""
+        with self._lock:
+            run = self._run
+        if run is not None:
+            self.signal(run, signal.SIGTERM)
 
     def signal(self, run, number):
         """Send a signal to a run; an actor that does not answer is given up."""
@@ -112,8 +121,8 @@ class Seat:
         return self.node_id is not None and not ray_cluster.is_alive(self.node_id)
 
     @property
-    def _is_movable(self):
-        # Nobody connects to it, also where it is in the cluster of TF_CONFIG.
+    def is_movable(self):
+        """Whether it need not be where it was: nobody connects to an evaluator."""
         return self.task.type == TaskType.EVALUATOR
 
     def _follow(self, actor):
@@ -153,7 +162,7 @@ class Seat:
         self._end(run, cause)
 
     def _end(self, run, cause):
-        is_displaced = not self._is_movable and self.has_lost_node()
+        is_displaced = not self.is_movable and self.has_lost_node()
         status = -int(signal.SIGKILL)
         self._hear(
             Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)

@@ -1,7 +1,9 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
 import concurrent.futures
+import dataclasses
 import os
+import signal
 import threading
 import time
 import uuid
@@ -14,13 +16,16 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import ray_cluster, shared_folder
 from estimator_runtime.launch.ray_seat import Seat
-from estimator_runtime.launch.task import Refused, Reported
+from estimator_runtime.launch.task import Ended, Refused, Reported
 from estimator_runtime.reporting import JOB_VARIABLE
 
 # For all actors to be made, each a new Python on its node.
 _ACTORS_SECS = 120.0
 _CLOSE_SECS = 20.0
 _RETRY_SECS = 1.0
+_NOTICE_SECS = 2.0
+# Exit statuses of a training that was told to stop, and has saved.
+_STOPPED = (143, -int(signal.SIGTERM))
 
 
 class RayTasks:
@@ -50,6 +55,8 @@ class RayTasks:
     def open(self, events):
         """Let events go to this queue."""
         self._events = events
+        name = "estimator_runtime notices"
+        threading.Thread(target=self._watch_nodes, name=name, daemon=True).start()
 
     def place(self, addressed):
         """Give every task an address; see `Tasks.place`.
@@ -91,8 +98,9 @@ class RayTasks:
         ray_cluster.disconnect()
 
     def _place(self, addressed):
-        deadline = time.monotonic() + self._timeout_secs + _ACTORS_SECS
+        deadline = time.monotonic() + 2 * self._timeout_secs + _ACTORS_SECS
         while True:
+            self._await_departures()
             if any(seat.has_lost_node() for seat in self._seats.values()):
                 self._placement.reserve(self._timeout_secs, self._closing.is_set)
                 ray_cluster.check_nodes(self._placement.nodes(), self._folder)
@@ -120,6 +128,7 @@ class RayTasks:
             seat.node_id, seat.node, folder = ray.get(place, timeout=_ACTORS_SECS)
             if self._folder is None:
                 self._copies.add(folder)
+            seat.is_leaving = False
             self._nodes.setdefault(seat.node, seat)
             if task in ports:
                 seat.port = ray.get(ports[task], timeout=_ACTORS_SECS)
@@ -128,9 +137,57 @@ class RayTasks:
         self._has_checked = False
         return Cluster(jobs)
 
+    # Nodes that give notice.
+
+    def _watch_nodes(self):
+        while not self._closing.wait(_NOTICE_SECS):
+            leaving = ray_cluster.leaving()
+            seats = [
+                seat
+                for seat in self._seats.values()
+                if seat.node_id in leaving
+                and not seat.is_movable
+                and not seat.is_leaving
+            ]
+            leader = self._seats[self._job.trainers[0]]
+            for seat in seats:
+                seat.is_leaving = True
+                self._console.say(
+                    f"node {seat.node} of {seat.task} is about to go: stopping the job "
+                    "with a checkpoint, to place it anew"
+                )
+                # With a ps would go what there is to save.
+                (seat if seat.task in self._job.trainers else leader).stop()
+
+    def _has_to_move(self, event):
+        is_told = any(seat.is_leaving for seat in self._seats.values())
+        is_movable = self._seats[event.run.task].is_movable
+        return is_told and not is_movable and event.status in _STOPPED
+
+    def _await_departures(self):
+        """Wait until nodes are gone that are about to go: then others get their place.
+
+        Raises:
+            LaunchError: If one stays.
+        """
+        going = [seat for seat in self._seats.values() if seat.is_leaving]
+        for seat in going:
+            seat.vacate(_CLOSE_SECS)
+        deadline = time.monotonic() + self._timeout_secs
+        for seat in going:
+            while not seat.has_lost_node() and not self._closing.is_set():
+                if time.monotonic() > deadline:
+                    raise LaunchError(
+                        f"node {seat.node} was about to go, and is still there after "
+                        f"{self._timeout_secs:g} s; start the job again"
+                    )
+                time.sleep(_RETRY_SECS)
+
     # The model directory.
 
     def _hear(self, event):
+        if isinstance(event, Ended) and self._has_to_move(event):
+            event = dataclasses.replace(event, is_displaced=True)
         if isinstance(event, Reported) and "model_dir" in event.report:
             path = event.report["model_dir"]
             if "://" not in path:  # those are read by TensorFlow, the same for all

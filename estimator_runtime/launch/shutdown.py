@@ -62,12 +62,22 @@ class Shutdown:
         if watch.is_running and watch.kill_at is None:
             watch.kill_at = now + self._grace_secs
 
-    def clear(self, gang, now):
-        """End those that are about to get new addresses; again whenever one has ended.
+    def clear(self, watch, gang, now):
+        """End those that are about to get new addresses, whenever one has ended.
 
         Where each trains on its own and all ps are there, the one that leads can save
-        what there is: it has its time for that, and they live as long.
+        what there is: it has its time for that, and they live as long. Those who take
+        each step together stop together, if one was told to.
+
+        Args:
+            watch: The one that has ended.
+            gang: All of them.
+            now: The time.
         """
+        if self._is_gang and watch.failure.is_stop:
+            for each in gang:
+                self.expect(each, now)
+            return
         leader = self._trainers[0]
         servers = [each for each in gang if each.task.type == TaskType.PS]
         can_save = (
@@ -75,13 +85,13 @@ class Shutdown:
             and not self._is_gang
             and all(each.is_running for each in servers)
         )
-        for watch in gang:
-            if not watch.is_running or (can_save and watch in servers):
+        for each in gang:
+            if not each.is_running or (can_save and each in servers):
                 continue
-            if not (can_save and watch is leader):
-                self.kill(watch)
-            elif watch.kill_at is None:
-                self._ask(watch, now + self._grace_secs)
+            if not (can_save and each is leader):
+                self.kill(each)
+            elif each.kill_at is None:
+                self._ask(each, now + self._grace_secs)
 
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""

@@ -158,7 +158,8 @@ class Supervisor:
             self._shutdown.go_on(self._clock())
         elif watch.restart_at is not None:  # killed together with its gang
             if self._starts.is_anew:
-                self._shutdown.clear(self._starts.gang(watch), self._clock())
+                gang = self._starts.gang(watch)
+                self._shutdown.clear(watch, gang, self._clock())
         elif watch.task.type == TaskType.PS and self._has_trained():
             return
         elif event.status == 0 and watch.task.type != TaskType.PS:
@@ -186,7 +187,7 @@ class Supervisor:
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
         if watch.is_displaced:
-            self._shutdown.clear(gang, now)
+            self._shutdown.clear(watch, gang, now)
             return
         for each in filter(lambda each: each.is_running, gang):
             if watch.failure.is_stop:

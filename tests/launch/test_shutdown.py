@@ -75,22 +75,32 @@ def test_before_a_move_the_leader_saves_while_the_ps_are_there():
     gang = list(watches.values())
     watches["worker 0"].end(-9, is_displaced=True)
     for _ in range(2):  # once for each end, in any order
-        shutdown.clear(gang, now=0.0)
+        shutdown.clear(watches["worker 0"], gang, now=0.0)
         assert sent == [("chief", _TERM)]
     watches["chief"].end(143)
-    shutdown.clear(gang, now=1.0)
+    shutdown.clear(watches["chief"], gang, now=1.0)
     assert sent == [("chief", _TERM), ("ps 0", _KILL)]
 
 
 def test_before_a_move_nobody_saves_where_a_ps_is_gone():
     sent, shutdown, watches = _job("chief", "worker 0", "ps 0", "ps 1", is_gang=False)
     watches["ps 1"].end(-9, is_displaced=True)
-    shutdown.clear(list(watches.values()), now=0.0)
+    shutdown.clear(watches["ps 1"], list(watches.values()), now=0.0)
     assert sorted(sent) == [("chief", _KILL), ("ps 0", _KILL), ("worker 0", _KILL)]
 
 
 def test_before_a_move_a_gang_that_has_lost_one_saves_nothing():
     sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
     watches["worker 0"].end(-9, is_displaced=True)
-    shutdown.clear(list(watches.values()), now=0.0)
+    shutdown.clear(watches["worker 0"], list(watches.values()), now=0.0)
+    assert sent == [("chief", _KILL)]
+
+
+def test_before_a_move_a_gang_that_was_told_to_stop_saves_together():
+    sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
+    watches["worker 0"].end(143, is_displaced=True)
+    shutdown.clear(watches["worker 0"], list(watches.values()), now=0.0)
+    shutdown.kill_overdue(now=29.0)
+    assert sent == []
+    shutdown.kill_overdue(now=30.0)
     assert sent == [("chief", _KILL)]

@@ -64,6 +64,10 @@ class RayCluster:
         """Kill the raylet of a node, as a machine that is lost."""
         self._ask(kill=address)
 
+    def drain(self, address, secs):
+        """Give notice that a node goes, as SIGTERM to it would, and kill it then."""
+        self._ask(drain=address, secs=secs)
+
     def close(self):
         try:
             self.process.communicate(timeout=60)

@@ -2,20 +2,37 @@
 
 Each node is a raylet with a loopback address of its own. A line on standard input is a
 JSON object: {"kill": ADDRESS} kills the raylet of a node, as if the machine were lost;
-another one has the arguments for one more node. After the start, and after each line, the
-address of the cluster is written as a JSON line.
+{"drain": ADDRESS, "secs": N} gives notice, and kills it so many seconds later; another
+one has the arguments for one more node. After the start, and after each line, the address
+of the cluster is written as a JSON line.
 """
 
 import json
 import sys
+import threading
+import time
 
 from ray.cluster_utils import Cluster
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
 _NODE = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
 
 
 def tell(cluster):
     print(json.dumps({"address": cluster.address}), flush=True)
+
+
+def find(address):
+    (node,) = [
+        node for node in cluster.list_all_nodes() if node.node_ip_address == address
+    ]
+    return node
+
+
+def kill(node):
+    raylet = node.all_processes["raylet"][0].process
+    raylet.kill()
+    raylet.wait()  # one that is left as a zombie would be taken for alive
 
 
 cluster = Cluster(
@@ -40,14 +57,17 @@ tell(cluster)
 for line in sys.stdin:
     request = json.loads(line)
     if "kill" in request:
-        (node,) = [
-            node
-            for node in cluster.list_all_nodes()
-            if node.node_ip_address == request["kill"]
-        ]
-        raylet = node.all_processes["raylet"][0].process
-        raylet.kill()
-        raylet.wait()  # one that is left as a zombie would be taken for alive
+        kill(find(request["kill"]))
+    elif "drain" in request:
+        node = find(request["drain"])
+        accepted, why = node.get_gcs_client().drain_node(
+            node.node_id,
+            DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION"),
+            "a notice",
+            int((time.time() + request["secs"]) * 1000),
+        )
+        assert accepted, why
+        threading.Timer(request["secs"], kill, [node]).start()
     else:
         cluster.add_node(**{**_NODE, **request})
     tell(cluster)
