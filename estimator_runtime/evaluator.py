@@ -16,14 +16,17 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
     one of the best.
     """
 
+    def __init__(self, estimator, eval_spec, max_training_steps):
+        super().__init__(estimator, eval_spec, max_training_steps)
+        criterion = criterion_of(estimator.config)
+        self._best = criterion and BestCheckpoints(estimator.model_dir, criterion)
+
     def evaluate_and_export(self):
         """Evaluate the newest checkpoint, if it is new, and export it."""
         with lease.together():
             result, exports = super().evaluate_and_export()
-            criterion = criterion_of(self._estimator.config)
-            if result.metrics and criterion is not None:
-                best = BestCheckpoints(self._estimator.model_dir, criterion)
-                best.offer(result.checkpoint_path, numbers(result.metrics))
+            if result.metrics and self._best is not None:
+                self._best.offer(result.checkpoint_path, numbers(result.metrics))
         return result, exports
 
 
@@ -38,5 +41,12 @@ def criterion_of(config):
 
 
 def numbers(metrics):
-    """Give the metrics that are one number each, as floats by name."""
-    return {name: float(v) for name, v in metrics.items() if np.ndim(v) == 0}
+    """Give the metrics that are one number each, as floats by name.
+
+    Others are arrays, and summaries: texts that go to TensorBoard as they are.
+    """
+    return {
+        name: float(value)
+        for name, value in metrics.items()
+        if np.ndim(value) == 0 and not isinstance(value, (bytes, str))
+    }

@@ -49,6 +49,7 @@ def add_options(parser):
     group.add_argument(
         "--best-metric",
         metavar="NAME",
+        type=_parsed_by(option_values.parsed_by(option_values.check_best_metric)),
         help="metric that says which are the best, such as loss",
     )
     group.add_argument(

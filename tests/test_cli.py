@@ -376,3 +376,12 @@ def test_best_checkpoints_without_a_metric_are_refused_before_the_script_runs(fo
         "keep_best is 3, but best_metric is not given; name the metric of the "
         "evaluation that says which checkpoints are the best",
     )
+
+
+def test_a_metric_without_a_name_is_refused_by_the_name_of_its_flag(folder):
+    flags = ["--keep-best", "3", "--best-metric", ""]
+    assert run(["run", *flags, "train.py"], folder) == refusal(
+        2,
+        "argument --best-metric: it is ''; give the name of a metric of the "
+        "evaluation, such as 'loss'; see 'estimator-runtime run --help'",
+    )

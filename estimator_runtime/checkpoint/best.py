@@ -5,7 +5,9 @@ those are there, and stay when those are deleted. The folder is one of checkpoin
 any other; the newest, to whoever asks, is the best.
 """
 
+import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import math
@@ -13,9 +15,14 @@ import os
 import shutil
 import time
 
-from estimator_runtime.checkpoint import commit, durable, files
-from estimator_runtime.checkpoint.state import State, write_state
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.checkpoint import commit, durable, files, lease
+from estimator_runtime.checkpoint.state import (
+    State,
+    StateError,
+    read_state,
+    write_state,
+)
+from estimator_runtime.errors import CheckpointError, ConfigError
 
 FOLDER = "best"
 _METRICS = "metrics.json"
@@ -85,7 +92,7 @@ class BestCheckpoints:
 
         Raises:
             ConfigError: If the evaluation has no such metric.
-            OSError: If it cannot be kept; those kept before are as they were.
+            CheckpointError: If it cannot be kept; those kept before are as they were.
         """
         metric = self._criterion.metric
         if metric not in metrics:
@@ -93,47 +100,78 @@ class BestCheckpoints:
                 f"RunConfig: best_metric is {metric!r}, but the evaluation has "
                 f"{', '.join(map(repr, sorted(metrics)))}; give one of these"
             )
-        os.makedirs(self._folder, exist_ok=True)
-        commit.finish_dead(self._folder, self._now)
-        name = os.path.basename(prefix)
-        found = self._metrics()
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            commit.finish_dead(self._folder, self._now)
+            return self._keep(prefix, metrics)
+        except OSError as error:
+            raise CheckpointError(
+                f"{prefix!r} cannot be kept in {self._folder!r}: "
+                f"{error.strerror or error}; make room, or give the permission, or "
+                "leave keep_best out"
+            ) from error
+
+    def _keep(self, prefix, metrics):
+        name, metric = os.path.basename(prefix), self._criterion.metric
+        noted = self._metrics()
+        found = {n: v for n, v in noted.items() if self._at(n).has_index}
         # JSON has no other numbers.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
         known = {**found, name: finite}
         best = self._criterion.ranked(known)[: self._criterion.keep]
-        _logger.info(
-            "%s has %s %g: %s",
-            name,
-            metric,
-            metrics[metric],
-            f"number {best.index(name) + 1} of the best"
-            if name in best
-            else "not kept",
-        )
-        if not best or (name not in best and name not in found):
+        is_kept = name in best
+        place = f"number {best.index(name) + 1} of the best" if is_kept else "not kept"
+        _logger.info("%s has %s %g: %s", name, metric, metrics[metric], place)
+        if not best:
             return False
-        self._write_metrics(known)
-        if name in best:
-            self._link(prefix)
+        if is_kept:
+            self._write_metrics({**noted, name: finite})
+            try:
+                self._link(prefix)
+            except FileNotFoundError:
+                # By who asks no reader, or where the file system knows no locks.
+                _logger.warning(
+                    "%s is not kept among the best: it was deleted while it was "
+                    "evaluated",
+                    prefix,
+                )
+                self._write_metrics(noted)
+                return False
+        # Also where it is not kept: a run that died may have left more than the best.
         self._write_state(best)
-        for other in known.keys() - best:
-            files.delete(files.at(os.path.join(self._folder, other)))
-        self._write_metrics({each: known[each] for each in best})
-        return name in best
+        read = [other for other in noted.keys() - best if not self._delete(other)]
+        left = {each: known.get(each, noted.get(each)) for each in (*best, *read)}
+        if left != ({**noted, name: finite} if is_kept else noted):
+            self._write_metrics(left)
+        return is_kept
+
+    def _at(self, name):
+        return files.at(os.path.join(self._folder, name))
+
+    def _delete(self, name):
+        """Delete a checkpoint unless somebody reads it; tell whether it is gone."""
+        prefix = os.path.join(self._folder, name)
+        with lease.deleting(prefix) as is_free:
+            if is_free:
+                files.delete(files.at(prefix))
+        return is_free
 
     def _metrics(self):
-        """Give the metrics of each checkpoint that is in the folder, by name."""
+        """Give the metrics that are noted, by name of the checkpoint."""
+        path = os.path.join(self._folder, _METRICS)
         try:
-            with open(os.path.join(self._folder, _METRICS)) as file:
+            with open(path) as file:
                 noted = json.load(file)
+            if not isinstance(noted, dict) or not all(
+                isinstance(each, dict) for each in noted.values()
+            ):
+                raise ValueError("it has no metrics by name")
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            path = os.path.join(self._folder, _METRICS)
             _logger.warning("%s cannot be read (%s); it is made again", path, error)
             return {}
-        in_folder = {os.path.basename(each.prefix) for each in files.find(self._folder)}
-        return {name: found for name, found in noted.items() if name in in_folder}
+        return noted
 
     def _write_metrics(self, metrics):
         content = json.dumps(metrics, indent=2, sort_keys=True).encode()
@@ -142,6 +180,12 @@ class BestCheckpoints:
     def _link(self, prefix):
         target = os.path.join(self._folder, os.path.basename(prefix))
         source = files.at(prefix)
+        if not source.has_index:
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), f"{prefix}.index"
+            )
+        if _are_same(source, files.at(target)):
+            return  # of an evaluation before; nobody need find it missing meanwhile
         hidden = commit.start(target)
         try:
             for path in source.files:
@@ -159,6 +203,15 @@ class BestCheckpoints:
         # The last one is what a restart, or a warm start, takes.
         paths = tuple(os.path.join(self._folder, name) for name in reversed(best))
         times = tuple(files.at(path).saved_at for path in paths)
-        write_state(
-            self._folder, State(latest=paths[-1], paths=paths, timestamps=times)
-        )
+        state = State(latest=paths[-1], paths=paths, timestamps=times)
+        with contextlib.suppress(StateError):
+            if read_state(self._folder) == state:
+                return
+        write_state(self._folder, state)
+
+
+def _are_same(one, other):
+    """Tell whether two checkpoints have the same files, under two names."""
+    return len(one.files) == len(other.files) and all(
+        map(os.path.samefile, one.files, other.files)
+    )

@@ -63,8 +63,9 @@ def reading(prefix):
     if "://" in prefix:
         yield True
         return
-    with _opened(f"{prefix}.index", os.O_RDONLY) as descriptor:
-        yield descriptor is not None and _shares(descriptor)
+    path = f"{prefix}.index"
+    with _opened(path, os.O_RDONLY) as descriptor:
+        yield descriptor is not None and _shares(descriptor, path)
 
 
 @contextlib.contextmanager
@@ -77,8 +78,9 @@ def deleting(prefix):
     Yields:
         Whether it may be deleted: False if somebody reads it.
     """
-    # NFS locks a file for one only if that one may write to it.
-    with _opened(f"{prefix}.index", os.O_RDWR) as descriptor:
+    # NFS locks a file for one only if that one may write to it. Who may not can delete
+    # it nevertheless, where the folder is theirs.
+    with _opened(f"{prefix}.index", os.O_RDWR, os.O_RDONLY) as descriptor:
         is_free = True
         if descriptor is not None:
             try:
@@ -90,23 +92,35 @@ def deleting(prefix):
         yield is_free
 
 
-def _shares(descriptor):
+def _shares(descriptor, path):
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:  # it is being deleted
         return False
     except OSError:  # a file system without locks
         return True
-    return os.fstat(descriptor).st_nlink > 0  # it may have been, between the two calls
+    # It may have been deleted between the two calls. Links to the file, as there are of
+    # the best checkpoints, stay then: so it is not their number that tells.
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
-def _opened(path, flags):
-    descriptor = None
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, flags)
+def _opened(path, *ways):
+    descriptor, opened_by = None, os.getpid()
+    for flags in ways:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, flags)
+            break
     try:
         yield descriptor
     finally:
         if descriptor is not None:
+            # A child that was forked meanwhile has the file open too, and with it the
+            # lock, unless that is let go of here; the child's end ends none of ours.
+            if os.getpid() == opened_by:
+                with contextlib.suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)

@@ -72,8 +72,13 @@ def read(folder):
     """
     found: dict[str, dict[int, float]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "events.out.*"))):
-        for step, tag, value in _scalars(path):
-            found.setdefault(tag, {})[step] = value
+        try:
+            for step, tag, value in _scalars(path):
+                found.setdefault(tag, {})[step] = value
+        except OSError as error:
+            raise CheckpointError(
+                f"the event file {path!r} cannot be read: {error.strerror or error}"
+            ) from error
     blocked = found.get("blocked_secs")
     if not blocked:
         raise CheckpointError(
@@ -99,7 +104,7 @@ def _scalars(path):
             for number, summary in event:
                 if number == _SUMMARY:
                     yield from _checkpoint_values(step, summary)
-        except (TableError, IndexError, UnicodeDecodeError, TypeError, struct.error):
+        except (TableError, IndexError, UnicodeDecodeError, TypeError, AttributeError):
             continue  # somebody else's, that only looks like it
 
 
@@ -108,8 +113,9 @@ def _checkpoint_values(step, summary):
         value = dict(message.fields(content)) if number == _VALUE else {}
         tag = value.get(_TAG, b"").decode()
         if tag.startswith(_PREFIX) and _SIMPLE_VALUE in value:
-            bits = value[_SIMPLE_VALUE].to_bytes(4, "little")
-            yield step, tag.removeprefix(_PREFIX), struct.unpack("<f", bits)[0]
+            bits = value[_SIMPLE_VALUE] & 0xFFFFFFFF  # a float has no more
+            number = struct.unpack("<f", bits.to_bytes(4, "little"))[0]
+            yield step, tag.removeprefix(_PREFIX), number
 
 
 def _records(path):

@@ -7,6 +7,7 @@ there, and its exporters read the same one once more.
 import contextlib
 import functools
 import inspect
+import os
 
 from tensorflow_estimator.python.estimator import estimator
 
@@ -16,10 +17,14 @@ from estimator_runtime.checkpoint import lease
 def patch_estimator(_module):
     """Let Estimators hold the checkpoints that they read."""
     cls = estimator.Estimator
-    cls.latest_checkpoint = _holding_latest(cls.latest_checkpoint)
-    cls.predict = _holding_until_done(cls.predict)
-    for name in ("evaluate", "_export_all_saved_models"):
-        setattr(cls, name, _holding(getattr(cls, name)))
+    in_folder = cls.latest_checkpoint
+    cls.latest_checkpoint = _holding_latest(in_folder)
+    # What a subclass says is the newest one counts only for exports.
+    cls.evaluate = _holding(cls.evaluate, in_folder)
+    cls.predict = _holding_until_done(cls.predict, in_folder)
+    cls._export_all_saved_models = _holding(
+        cls._export_all_saved_models, lambda self: self.latest_checkpoint()
+    )
 
 
 def _holding_latest(original):
@@ -27,49 +32,60 @@ def _holding_latest(original):
 
     @functools.wraps(original)
     def latest_checkpoint(self):
-        prefix = original(self)
-        # Between its name and the lease it may be deleted: then there is a newer one.
-        while prefix is not None and lease.is_together() and not lease.hold(prefix):
-            newer = original(self)
-            if newer == prefix:
-                break
-            prefix = newer
-        return prefix
+        if not lease.is_together():
+            return original(self)
+        return _held(lambda: original(self), lease.hold)
 
     return latest_checkpoint
 
 
-def _holding(original):
+def _held(latest, hold):
+    """Hold the newest checkpoint; give its path, or None."""
+    prefix = latest()
+    # Between its name and the lease it may be deleted: then there is a newer one.
+    while prefix is not None and not hold(prefix):
+        newer = latest()
+        if newer == prefix:
+            break
+        prefix = newer
+    return prefix
+
+
+def _holding(original, latest):
     signature = inspect.signature(original)
 
     @functools.wraps(original)
     def read(self, *args, **kwargs):
         call = signature.bind(self, *args, **kwargs)
         with lease.together():
-            _hold_checkpoint(self, call)
+            _give_checkpoint(call, lambda: latest(self), lease.hold)
             return original(*call.args, **call.kwargs)
 
     return read
 
 
-def _holding_until_done(original):
+def _holding_until_done(original, latest):
     signature = inspect.signature(original)
 
     @functools.wraps(original)
     def read(self, *args, **kwargs):
         call = signature.bind(self, *args, **kwargs)
         # What a generator sets in a context its caller would see: so not `together`.
-        prefix = call.arguments.get("checkpoint_path") or self.latest_checkpoint()
-        call.arguments["checkpoint_path"] = prefix
-        with lease.reading(prefix) if prefix else contextlib.nullcontext():
+        with contextlib.ExitStack() as leases:
+
+            def hold(prefix):
+                return leases.enter_context(lease.reading(prefix))
+
+            _give_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)
 
     return read
 
 
-def _hold_checkpoint(self, call):
+def _give_checkpoint(call, latest, hold):
+    """Hold the checkpoint that a call is to read; name the newest to it, if none is."""
     prefix = call.arguments.get("checkpoint_path")
     if prefix:
-        lease.hold(str(prefix))
+        hold(os.fsdecode(prefix))
     else:
-        call.arguments["checkpoint_path"] = self.latest_checkpoint()
+        call.arguments["checkpoint_path"] = _held(latest, hold)

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint import files, lease
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.state import read_state
-from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.errors import CheckpointError, ConfigError, ConfigTypeError
 
 er.install()
 
@@ -112,6 +112,62 @@ def test_damaged_notes_are_made_again(ckpt, caplog):
     }
 
 
+@pytest.mark.parametrize("content", ["[1]", '{"model.ckpt-10": 3}', "{"])
+def test_notes_of_another_form_are_made_again(ckpt, caplog, content):
+    (ckpt / "best").mkdir()
+    (ckpt / "best" / "metrics.json").write_text(content)
+    assert offer(ckpt, {20: {"loss": 0.2}}) == [True]
+    assert "metrics.json cannot be read" in caplog.text
+    assert kept(ckpt) == [(20, 20.0)]
+
+
+def test_fewer_are_kept_as_soon_as_fewer_are_wanted(ckpt):
+    offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
+    assert offer(ckpt, {30: {"loss": 0.3}}, keep=1) == [False]
+    assert kept(ckpt) == [(10, 10.0)]
+
+
+def test_what_is_read_is_deleted_when_its_reader_has_left(ckpt):
+    offer(ckpt, {10: {"loss": 0.3}}, keep=1)
+    read = str(ckpt / "best" / "model.ckpt-10")
+    with lease.reading(read):
+        offer(ckpt, {20: {"loss": 0.2}}, keep=1)
+        assert [each.step for each in files.find(ckpt / "best")] == [10, 20]
+        assert read_state(ckpt / "best").paths == (str(ckpt / "best/model.ckpt-20"),)
+    offer(ckpt, {30: {"loss": 0.9}}, keep=1)
+    assert kept(ckpt) == [(20, 20.0)]
+
+
+def test_what_was_deleted_while_it_was_evaluated_is_left_out(ckpt, caplog):
+    offer(ckpt, {10: {"loss": 0.3}})
+    files.delete(files.at(str(ckpt / "model.ckpt-20")))
+    assert offer(ckpt, {20: {"loss": 0.1}}) == [False]
+    assert "was deleted while it was evaluated" in caplog.text
+    assert kept(ckpt) == [(10, 10.0)]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(ckpt):
+    (ckpt / "best").write_text("a file")
+    with pytest.raises(CheckpointError) as raised:
+        offer(ckpt, {10: {"loss": 0.3}})
+    assert str(raised.value) == (
+        f"{str(ckpt / 'model.ckpt-10')!r} cannot be kept in {str(ckpt / 'best')!r}: "
+        "File exists; make room, or give the permission, or leave keep_best out"
+    )
+
+
+def test_only_metrics_that_are_numbers_count():
+    from estimator_runtime.evaluator import numbers
+
+    metrics = {
+        "loss": np.float32(0.5),
+        "step": 3,
+        "curve": b"\n\x00",
+        "all": np.ones(2),
+    }
+    assert numbers(metrics) == {"loss": 0.5, "step": 3.0}
+
+
 def test_a_metric_that_there_is_not_is_one_line(ckpt):
     with pytest.raises(ConfigError) as raised:
         offer(ckpt, {10: {"loss": 1.0, "auc": 0.5}}, metric="AUC", mode="max")
@@ -126,6 +182,18 @@ def test_remote_storage_is_refused():
     criterion = Criterion(keep=1, metric="loss", mode="min")
     with pytest.raises(ConfigError, match="'gs://bucket/model' is no local folder"):
         BestCheckpoints("gs://bucket/model", criterion)
+
+
+def test_remote_storage_is_refused_before_anything_is_trained():
+    from tensorflow_estimator.python.estimator import training
+
+    config = tf.estimator.RunConfig(
+        "gs://bucket/model", keep_best=1, best_metric="loss"
+    )
+    spec = tf.estimator.EvalSpec(lambda: None)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    with pytest.raises(ConfigError, match="'gs://bucket/model' is no local folder"):
+        training._TrainingExecutor._Evaluator(estimator, spec, None)
 
 
 LOSSES = [5.0, 3.0, 1.0, 2.0, 4.0, 6.0]  # of the checkpoint of each second step

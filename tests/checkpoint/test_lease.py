@@ -1,6 +1,8 @@
 """A checkpoint that somebody reads is not deleted, by whoever else."""
 
 import contextlib
+import fcntl
+import os
 import subprocess
 import sys
 import textwrap
@@ -86,6 +88,156 @@ def test_a_reader_that_dies_keeps_nothing(ckpt):
         reader.wait(60)
     with lease.deleting(prefix) as is_free:
         assert is_free
+
+
+@pytest.mark.parametrize("kind", ["reading", "deleting"])
+def test_a_forked_child_keeps_nothing_when_its_parent_has_left(ckpt, kind):
+    # With no TensorFlow, whose threads do not outlive a fork.
+    program = """
+        import os, sys
+        from estimator_runtime.checkpoint import lease
+        pipe, end = os.pipe()
+        with getattr(lease, sys.argv[2])(sys.argv[1]) as first:
+            child = os.fork()
+            if not child:
+                os.close(end)
+                os.read(pipe, 1)
+                os._exit(0)
+        with lease.deleting(sys.argv[1]) as second:
+            print(first, second)
+        os.close(end)
+        os.waitpid(child, 0)
+    """
+    prefix = str(ckpt / "model.ckpt-10")
+    command = [sys.executable, "-c", textwrap.dedent(program), prefix, kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
+def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(ckpt):
+    program = """
+        import os, sys
+        from estimator_runtime.checkpoint import lease
+        with lease.reading(sys.argv[1]):
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+                with lease.deleting(sys.argv[1]) as is_free:
+                    print(is_free)
+    """
+    prefix = str(ckpt / "model.ckpt-10")
+    command = [sys.executable, "-c", textwrap.dedent(program), prefix]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
+    ckpt, monkeypatch
+):
+    prefix = str(ckpt / "model.ckpt-10")
+    os.link(f"{prefix}.index", ckpt / "link")
+    real = fcntl.flock
+
+    def late(descriptor, operation):
+        if operation & fcntl.LOCK_SH:
+            files.delete(files.at(prefix))
+        return real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with lease.reading(prefix) as is_there:
+        assert not is_there
+
+
+def test_who_may_not_write_to_the_files_asks_their_readers_too(ckpt):
+    if os.geteuid():
+        pytest.skip("only root can act as another user")
+    prefix = str(ckpt / "model.ckpt-10")
+    program = """
+        import os, sys
+        from estimator_runtime.checkpoint import lease
+        os.chdir(sys.argv[1])  # the folders above are root's
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        with lease.deleting("model.ckpt-10") as is_free:
+            print(is_free)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(ckpt)]
+    with lease.reading(prefix):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def save(folder, *steps, **settings):
+    """Save steps with one Saver, without a training."""
+    with tf.Graph().as_default(), tf1.Session() as session:
+        tf1.get_variable("v", initializer=0.0)
+        session.run(tf1.global_variables_initializer())
+        saver = train.Saver(**settings)
+        for step in steps:
+            saver.save(session, str(folder / "model.ckpt"), global_step=step)
+
+
+def test_what_is_saved_anew_is_not_deleted_for_an_older_one_of_its_name(tmp_path):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        tf1.get_variable("v", initializer=0.0)
+        session.run(tf1.global_variables_initializer())
+        saver = train.Saver(max_to_keep=1)
+        saver.save(session, str(tmp_path / "model.ckpt"), global_step=1)
+        with lease.reading(str(tmp_path / "model.ckpt-1")):
+            saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
+        assert steps_on_disk(tmp_path) == [1, 2]
+    # The next training in the folder comes by the same step.
+    for path in tmp_path.iterdir():
+        path.unlink()
+    save(tmp_path, 0, 1, max_to_keep=1)
+    assert steps_on_disk(tmp_path) == [1]
+
+
+def constant_model(features, labels, mode):
+    """Give what is in the checkpoint."""
+    v = tf1.get_variable("v", [])
+    train.get_or_create_global_step()
+    return tf.estimator.EstimatorSpec(mode, predictions=v + features, loss=v + 0.0)
+
+
+def zeros():
+    return tf.data.Dataset.from_tensors([0.0])
+
+
+def test_what_a_subclass_says_is_the_newest_counts_for_exports_only(tmp_path):
+    class Best(tf.estimator.Estimator):
+        def latest_checkpoint(self):
+            return str(tmp_path / "model.ckpt-1")
+
+    train_two_values(tmp_path)
+    best = Best(constant_model, str(tmp_path))
+    assert best.evaluate(zeros)["global_step"] == 2
+    assert list(best.predict(zeros)) == [2.0]
+
+
+def train_two_values(folder):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        v = tf1.get_variable("v", initializer=0.0)
+        step = train.get_or_create_global_step()
+        saver = train.Saver()
+        for number in (1, 2):
+            v.load(float(number), session)
+            step.load(number, session)
+            saver.save(session, str(folder / "model.ckpt"), global_step=number)
+
+
+def test_predictions_take_the_path_as_text_or_as_path(tmp_path):
+    train_two_values(tmp_path)
+    estimator = tf.estimator.Estimator(constant_model, str(tmp_path))
+    for path in (str(tmp_path / "model.ckpt-1"), tmp_path / "model.ckpt-1"):
+        predictions = estimator.predict(zeros, checkpoint_path=path)
+        assert next(predictions) == 1.0
+        with lease.deleting(str(path)) as is_free:
+            assert not is_free
+        predictions.close()
+        with lease.deleting(str(path)) as is_free:
+            assert is_free
 
 
 def test_what_is_read_stays_in_view_until_a_later_plan():

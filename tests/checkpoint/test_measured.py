@@ -66,6 +66,27 @@ def test_an_event_file_that_is_cut_off_gives_what_it_has(tmp_path):
     assert counts == {0, 1, 2, 3}
 
 
+def test_what_only_looks_like_a_measure_is_passed_over(tmp_path):
+    tell(tmp_path)
+    strange = [
+        b"\x28\x01" + b"\x12\x0bcheckpoint/",  # a summary that is a number
+        b"\x2a\x11\x0a\x0f\x08\x01\x12\x0bcheckpoint/",  # so is the name
+        b"\x2a\x14\x0a\x12\x0a\x0bcheckpoint/" + b"\x12\x03abc",  # a value in bytes
+        b"\x2a\x18\x0a\x16\x0a\x0bcheckpoint/" + b"\x10" + b"\xff" * 7 + b"\x01",
+    ]
+    with open(tmp_path / "events.out.tfevents.0.strange", "wb") as file:
+        for record in strange:
+            file.write(len(record).to_bytes(8, "little") + b"ckck" + record + b"ckck")
+    assert measured.read(str(tmp_path)).count == 3
+
+
+def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
+    tell(tmp_path)
+    (tmp_path / "events.out.folder").mkdir()
+    with pytest.raises(CheckpointError, match=r"events.out.folder' cannot be read: Is"):
+        measured.read(str(tmp_path))
+
+
 def test_a_run_that_goes_on_counts_too(tmp_path):
     tell(tmp_path)
     (path,) = tmp_path.glob("events.out.*")

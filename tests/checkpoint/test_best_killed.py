@@ -1,0 +1,107 @@
+"""Whenever whoever keeps the best checkpoints is killed, they stay usable."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint.table_writer import table
+
+# Kills itself before the change of the file system whose number it is given.
+OFFER = """\
+import json, os, sys
+from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+
+folder, number, losses, keep = json.loads(sys.argv[1])
+CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir")
+
+def count(event, arguments):
+    global number
+    is_write = event == "open" and arguments[1] in ("w", "wb")
+    if event in CHANGES or is_write:
+        number -= 1
+        if number < 0:
+            os._exit(9)
+
+best = BestCheckpoints(folder, Criterion(keep=keep, metric="loss", mode="min"))
+sys.addaudithook(count)
+for step, loss in losses:
+    best.offer(f"{folder}/model.ckpt-{step}", {"loss": loss})
+"""
+HEADER = b"\x08\x01\x1a\x02\x08\x01"  # of a checkpoint with one shard, without values
+ANEW = "a step that was trained anew"
+# Losses of the steps that are offered first, then those while it is killed.
+CASES = {
+    "the first": ([], [(1, 1.0)]),
+    "a better one": ([(1, 1.0), (2, 2.0)], [(3, 0.5)]),
+    "a second one": ([(1, 1.0)], [(3, 2.0)]),
+    "one in the place of the second": ([(1, 1.0), (2, 3.0)], [(3, 2.0)]),
+    "one that is evaluated again": ([(1, 1.0), (2, 2.0)], [(1, 1.0)]),
+    ANEW: ([(1, 1.0), (2, 2.0)], [(1, 0.5)]),
+}
+
+
+def make(folder, step):
+    (folder / f"model.ckpt-{step}.data-00000-of-00001").write_bytes(b"")
+    (folder / f"model.ckpt-{step}.index").write_bytes(table([(b"", HEADER)]))
+
+
+def offer(folder, losses, keep):
+    best = BestCheckpoints(str(folder), Criterion(keep=keep, metric="loss", mode="min"))
+    for step, loss in losses:
+        best.offer(str(folder / f"model.ckpt-{step}"), {"loss": loss})
+
+
+def killed_at_each_change(tmp_path, first, then, anew):
+    """Give a folder for each change, in which the process was killed before it."""
+    number = 0
+    while True:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for step in (1, 2, 3, 4):
+            make(folder, step)
+        offer(folder, first, keep=2)
+        for step in anew:
+            files.delete(files.at(str(folder / f"model.ckpt-{step}")))
+            make(folder, step)
+        before = read_state(folder / "best") if first else None
+        given = json.dumps([str(folder), number, then, 2])
+        status = subprocess.run([sys.executable, "-c", OFFER, given], timeout=60)
+        if not status.returncode:
+            assert number >= 3
+            return
+        assert status.returncode == 9
+        yield folder, before
+        number += 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_best_can_be_used_and_the_next_evaluation_tidies_up(tmp_path, case):
+    first, then = CASES[case]
+    # Its files have the names of the old ones, which have to go before.
+    anew = {step for step, _ in then} if case == ANEW else set()
+    others = [loss for step, loss in first if step not in anew] or [9.0]
+    for folder, before in killed_at_each_change(tmp_path, first, then, anew):
+        best = folder / "best"
+        if before is not None:
+            state = read_state(best)
+            named = {files.at(path) for path in state.paths}
+            assert len(named) >= len(before.paths) - len(anew)
+            assert [each.problem() for each in named] == [None] * len(named)
+        offer(folder, [(4, 9.0)], keep=1)
+        state = read_state(best)
+        [kept] = files.find(best)
+        assert (state.latest, state.paths) == (kept.prefix, (kept.prefix,))
+        assert kept.problem() is None
+        # The killed one may not have been kept yet: then the best is one before it.
+        losses = [loss for step, loss in [*first, *then, (4, 9.0)] if step == kept.step]
+        assert min(losses) <= min(others)
+        noted = json.loads((best / "metrics.json").read_text())
+        assert noted in [{f"model.ckpt-{kept.step}": {"loss": each}} for each in losses]
+        names = [*map(os.path.basename, kept.files), "checkpoint", "metrics.json"]
+        assert sorted(os.listdir(best)) == sorted(names)
