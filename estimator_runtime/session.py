@@ -5,19 +5,32 @@ import os
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
+from tensorflow.python.training.sync_replicas_optimizer import (
+    _SyncReplicasOptimizerHook,
+)
 
-from estimator_runtime import options, reporting, session_checks
+from estimator_runtime import (
+    options,
+    peers,
+    reporting,
+    session_checks,
+    silence,
+    waits,
+)
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
+from estimator_runtime.finish import Finish
 from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.progress import ProgressHook
+from estimator_runtime.hooks.silent_peers import SilentPartnersHook, SilentPeersHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.loop.monitored import LoopSession
 from estimator_runtime.session_checks import is_on
 
 _USE_DEFAULT = object()
+_SYNCHRONOUS_GRACE_SECS = 1
 _train = tf.compat.v1.train
 
 
@@ -113,22 +126,31 @@ def MonitoredTrainingSession(
     session_checks.check_intervals(common)
     if is_chief:
         session_checks.check_folders(common)
+    if any(isinstance(hook, _SyncReplicasOptimizerHook) for hook in hooks or ()):
+        reporting.send(synchronous=True)
+        # The chief has a thread that waits for the next gradients, and so never ends.
+        stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     if reporting.is_on():
         hooks = [*(hooks or ()), ProgressHook()]
+    # Before all others: its end has to come before that of those that save.
+    guards = _guards(master, max_wait_secs, checkpoint_dir)
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
         interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
         common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
         # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
-        return monitored_session._create_monitored_session_with_worker_context(
+        training = monitored_session._create_monitored_session_with_worker_context(
             coordinated,
-            hooks=[*(hooks or ()), AgreedStopHook(coordinated)],
+            hooks=[*guards, *(hooks or ()), AgreedStopHook(coordinated)],
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
             max_wait_secs=max_wait_secs,
             **common,
         )
+        for guard in guards:
+            guard.belong_to(training)
+        return training
     if is_chief:
         creator = chief_creator(
             scaffold,
@@ -137,13 +159,13 @@ def MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             max_wait_secs=max_wait_secs,
         )
-        all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
-        all_hooks = asynchronous(all_hooks, creator)
+        chief_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common)]
+        all_hooks = asynchronous([*guards, *chief_hooks, *(hooks or ())], creator)
     else:
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
-        all_hooks = list(hooks or ())
+        all_hooks = [*guards, *(hooks or ())]
         if is_on(log_step_count_steps):
             all_hooks.append(TaskRateHook(log_step_count_steps))
     return LoopSession(
@@ -151,6 +173,26 @@ def MonitoredTrainingSession(
         hooks=all_hooks,
         stop_grace_period_secs=stop_grace_period_secs,
     )
+
+
+def _guards(master, max_wait_secs, checkpoint_dir):
+    """Give the hook of a training on a server of a cluster that looks after others."""
+    if not master:
+        return []
+    task = peers.this_task()
+    concerns = silence.concerns(
+        task.cluster,
+        task.task_type,
+        task.task_index,
+        waits.peer_timeout_secs(),
+        max_wait_secs,
+    )
+    if not concerns:
+        return []
+    finish = Finish(checkpoint_dir) if checkpoint_dir else None
+    if any(concern.is_partner for concern in concerns):
+        return [SilentPartnersHook(concerns, finish)]
+    return [SilentPeersHook(concerns, finish)]
 
 
 def _interval(first, second, default):
