@@ -17,7 +17,6 @@ from estimator_runtime import peers
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
@@ -47,7 +46,7 @@ class ChiefCreator(VerifiedSessionCreator):
             scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
         )
         self._max_wait_secs = _limit(max_wait_secs)
-        self._cluster = _cluster()
+        self._cluster = peers.this_task().cluster
         self._owner = None
 
     def create_session(self):
@@ -119,7 +118,7 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
 
     def create_session(self):
         """Wait for the parameter servers, then for their variables."""
-        cluster = _cluster() if self._master else {}
+        cluster = peers.this_task().cluster if self._master else {}
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
         try:
@@ -203,9 +202,3 @@ def _limit(max_wait_secs):
 def _saved_step(saved):
     step = saved.model_checkpoint_path.rpartition("-")[2]
     return int(step) if step.isdigit() else 0
-
-
-def _cluster():
-    return TFConfig.from_environ(
-        os.environ, check_addresses=False, chief_required=False, task_required=False
-    ).cluster

@@ -1,7 +1,6 @@
 """What each task of a cluster does; the frozen package's way, but with an end."""
 
 import logging
-import math
 import os
 import sys
 import time
@@ -13,14 +12,12 @@ from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
 from estimator_runtime.finish import Finish
+from estimator_runtime.presence import Presence
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
 
-TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _POLL_SECS = 0.5
-# Between two looks of a ps whether anybody still trains.
-_PRESENCE_SECS = 10.0
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
@@ -82,10 +79,23 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             raise
 
     def _start_continuous_evaluation(self):
-        """Evaluate each new checkpoint until the last one has been evaluated."""
+        """Evaluate each new checkpoint until the last one has been evaluated.
+
+        Raises:
+            PeerTimeoutError: If no trainer is there, and nothing is written to the
+                model directory, for as long as a session may take to be made
+                (`session_creation_timeout_secs`).
+        """
         frozen.assert_eval_spec(self._eval_spec)
         finish = Finish(self._estimator.model_dir)
-        _pause(self._eval_spec.start_delay_secs, finish)
+        presence = Presence(
+            "this evaluator",
+            # Under a strategy its RunConfig knows nobody.
+            peers.this_task().cluster,
+            self._estimator.config.session_creation_timeout_secs,
+            work=lambda: _sizes(self._estimator.model_dir),
+        )
+        _pause(self._eval_spec.start_delay_secs, finish, presence)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )
@@ -106,7 +116,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 return
             elapsed = time.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
-            _pause(throttle, finish)
+            _pause(throttle, finish, presence)
 
     def _is_last(self, result, last_step):
         if last_step is not None:
@@ -127,25 +137,12 @@ def serve_until_finished(finish, cluster, timeout_secs):
     Raises:
         PeerTimeoutError: If there is none for longer.
     """
-    timeout_secs = math.inf if timeout_secs is None else timeout_secs
-    trainers = peers.tasks(cluster, TRAINERS)
-    present_at = looked_at = time.monotonic()
+    presence = Presence("this ps", cluster, timeout_secs)
     while True:
-        now = time.monotonic()
-        has_finished = finish.step() is not None
-        if has_finished or now - looked_at >= _PRESENCE_SECS:
-            looked_at = now
-            if any(peers.is_listening(address) for address in trainers.values()):
-                present_at = now
-            elif has_finished:
-                _logger.info("the training has ended; this ps is done")
-                return
-        if now - present_at >= timeout_secs:
-            raise PeerTimeoutError(
-                f"none of {', '.join(trainers)} has been there for {timeout_secs:g} s "
-                "(session_creation_timeout_secs), and the training has not ended; "
-                "this ps gives up"
-            )
+        if finish.step() is not None and not presence.look():
+            _logger.info("the training has ended; this ps is done")
+            return
+        presence.check()
         time.sleep(_POLL_SECS)
 
 
@@ -173,8 +170,18 @@ def _expect_the_end(evaluator, last_step, exporters):
         evaluator._previous_ckpt_path = None
 
 
-def _pause(secs, finish):
+def _pause(secs, finish, presence):
     """Wait, but not beyond the end of the training."""
     until = time.monotonic() + secs
     while time.monotonic() < until and finish.step() is None:
+        presence.check()
         time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))
+
+
+def _sizes(folder):
+    """Give the sizes of the files in a folder, by name; checkpoints and summaries."""
+    try:
+        names = tf.io.gfile.listdir(folder)
+        return {n: tf.io.gfile.stat(os.path.join(folder, n)).length for n in names}
+    except tf.errors.OpError:  # not there yet, or one was being removed
+        return None

@@ -1,18 +1,32 @@
 """Whether the other tasks of a cluster are there; every wait for them has an end."""
 
+import enum
 import logging
+import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from estimator_runtime.errors import PeerTimeoutError
+from estimator_runtime.tf_config import TFConfig
 
 _logger = logging.getLogger(__name__)
 
 _POLL_SECS = 0.2
 _CONNECT_SECS = 1.0
+# How long a server may take to answer `ask`.
+ANSWER_SECS = 2.0
+_MAX_QUESTIONS_AT_ONCE = 32
 # A wait is named in the log after the first of these, and again after each second one.
 _NAMED_AFTER_SECS = 10.0
 _NAMED_EVERY_SECS = 60.0
+
+
+def this_task():
+    """Give TF_CONFIG as it is, in a process where others have checked it."""
+    return TFConfig.from_environ(
+        os.environ, check_addresses=False, chief_required=False, task_required=False
+    )
 
 
 def tasks(cluster, task_types):
@@ -34,13 +48,58 @@ def is_listening(address):
         return False
 
 
-def wait_for(peers, timeout_secs, listening=is_listening, clock=time.monotonic):
-    """Wait until all `peers` accept connections.
+class Answer(enum.Enum):
+    """What became of a question to a server.
+
+    Attributes:
+        GIVEN: It answers.
+        REFUSED: Nobody listens: it has ended, or not started. TensorFlow sees that too.
+        NONE: No answer: it is stopped, or cut off. TensorFlow waits, for ever.
+    """
+
+    GIVEN = enum.auto()
+    REFUSED = enum.auto()
+    NONE = enum.auto()
+
+
+def ask(address):
+    """Give the `Answer` of TensorFlow's server at "host:port".
+
+    The kernel accepts connections also for a process that is stopped. But gRPC's
+    servers speak first: whoever has connected gets their HTTP/2 settings.
+    """
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + ANSWER_SECS
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECS) as s:
+            s.settimeout(max(0.1, until - time.monotonic()))
+            return Answer.GIVEN if s.recv(1) else Answer.NONE
+    except ConnectionRefusedError:
+        return Answer.REFUSED
+    except OSError:
+        return Answer.NONE
+
+
+def is_answering(address):
+    """Tell whether TensorFlow's server at "host:port" answers."""
+    return ask(address) is Answer.GIVEN
+
+
+def ask_all(addresses, question):
+    """Give the answers of all addresses to a `question`, asked at the same time."""
+    if len(addresses) < 2:
+        return [question(address) for address in addresses]
+    with ThreadPoolExecutor(min(len(addresses), _MAX_QUESTIONS_AT_ONCE)) as pool:
+        return list(pool.map(question, addresses))
+
+
+def wait_for(peers, timeout_secs, answering=is_answering, clock=time.monotonic):
+    """Wait until all `peers` answer.
 
     Args:
         peers: Name to address.
         timeout_secs: Seconds to wait at most.
-        listening: Tells whether an address accepts connections.
+        answering: Tells whether an address answers.
         clock: Gives the time in seconds.
 
     Raises:
@@ -49,7 +108,9 @@ def wait_for(peers, timeout_secs, listening=is_listening, clock=time.monotonic):
     start, named_at = clock(), _NAMED_AFTER_SECS
     missing = dict(peers)
     while True:
-        missing = {n: a for n, a in missing.items() if not listening(a)}
+        answers = ask_all(list(missing.values()), answering)
+        pairs = zip(missing.items(), answers, strict=True)
+        missing = {name: address for (name, address), is_there in pairs if not is_there}
         if not missing:
             return
         waited = clock() - start

@@ -107,3 +107,9 @@ def progress(**values):
     """Send these with the next sign of life, if there is a launcher."""
     if _reporter is not None:
         _reporter.progress(**values)
+
+
+def close():
+    """Send all that waits, before a process ends that does not come to its exit."""
+    if _reporter is not None:
+        _reporter.close()

@@ -1,18 +1,20 @@
 """The runtime's MonitoredTrainingSession: what every Estimator trains through."""
 
-import logging
 import os
 
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session
+from tensorflow.python.training.sync_replicas_optimizer import (
+    _SyncReplicasOptimizerHook,
+)
 
 from estimator_runtime import options, reporting, session_checks
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
-from estimator_runtime.hooks import display
+from estimator_runtime.hooks import display, silent_peers
 from estimator_runtime.hooks.agreed_stop import AgreedStopHook
 from estimator_runtime.hooks.progress import ProgressHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
@@ -20,8 +22,8 @@ from estimator_runtime.hooks.watched import WatchedHook
 from estimator_runtime.loop.monitored import LoopSession
 from estimator_runtime.session_checks import is_on
 
-_logger = logging.getLogger(__name__)
 _USE_DEFAULT = object()
+_SYNCHRONOUS_GRACE_SECS = 1
 _train = tf.compat.v1.train
 
 
@@ -117,23 +119,32 @@ def MonitoredTrainingSession(
     session_checks.check_intervals(common)
     if is_chief:
         session_checks.check_folders(common)
+    if any(isinstance(hook, _SyncReplicasOptimizerHook) for hook in hooks or ()):
+        reporting.send(synchronous=True)
+        # The chief has a thread that waits for the next gradients, and so never ends.
+        stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     if reporting.is_on():
         hooks = [*(hooks or ()), ProgressHook()]
+    # Before all others: its end has to come before that of those that save.
+    guards = silent_peers.hooks_of(master, max_wait_secs, checkpoint_dir)
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
-        _say_what_is_left_out(options.current(), checkpoint_dir)
+        session_checks.say_what_has_no_effect(options.current(), checkpoint_dir)
         interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
         common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
         # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
-        return monitored_session._create_monitored_session_with_worker_context(
+        training = monitored_session._create_monitored_session_with_worker_context(
             coordinated,
-            hooks=[*(hooks or ()), AgreedStopHook(coordinated)],
+            hooks=[*guards, *(hooks or ()), AgreedStopHook(coordinated)],
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
             max_wait_secs=max_wait_secs,
             **common,
         )
+        for guard in guards:
+            guard.belong_to(training)
+        return training
     if is_chief:
         creator = chief_creator(
             scaffold,
@@ -142,8 +153,8 @@ def MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             max_wait_secs=max_wait_secs,
         )
-        all_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common), *(hooks or ())]
-        all_hooks = asynchronous(all_hooks, creator)
+        chief_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common)]
+        all_hooks = asynchronous([*guards, *chief_hooks, *(hooks or ())], creator)
         # A launcher shows how far all tasks are.
         make_display = display.choose(options.current().progress)
         if make_display and not reporting.is_on():
@@ -152,7 +163,7 @@ def MonitoredTrainingSession(
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
-        all_hooks = list(hooks or ())
+        all_hooks = [*guards, *(hooks or ())]
         if is_on(log_step_count_steps):
             all_hooks.append(TaskRateHook(log_step_count_steps))
     return LoopSession(
@@ -160,22 +171,6 @@ def MonitoredTrainingSession(
         hooks=all_hooks,
         stop_grace_period_secs=stop_grace_period_secs,
     )
-
-
-def _say_what_is_left_out(chosen, checkpoint_dir):
-    """Log which options have no effect in TensorFlow's own session."""
-    if chosen.steps_per_run != 1:
-        _logger.warning(
-            "steps_per_run=%s: steps are run one by one, because the step is that of a "
-            "multi-worker strategy",
-            chosen.steps_per_run,
-        )
-    if chosen.async_checkpoint and checkpoint_dir:
-        _logger.info(
-            "Training waits for each checkpoint in %s, because a multi-worker strategy "
-            "saves by TensorFlow's own hook.",
-            checkpoint_dir,
-        )
 
 
 def _interval(first, second, default):

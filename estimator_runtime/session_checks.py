@@ -1,10 +1,12 @@
 """What the arguments of a training session may be, checked before anything is made."""
 
+import logging
 import os
 
 from estimator_runtime import settings
 from estimator_runtime.errors import ConfigError
 
+_logger = logging.getLogger(__name__)
 _INTERVAL_UNITS = {
     "save_checkpoint_secs": "seconds",
     "save_checkpoint_steps": "steps",
@@ -73,4 +75,25 @@ def _check_writable(argument, folder):
         raise ConfigError(
             f"{argument} {folder!r} cannot be written by this process; change its "
             "permissions, or give another folder"
+        )
+
+
+def say_what_has_no_effect(chosen, checkpoint_dir):
+    """Log which options have no effect in TensorFlow's own session.
+
+    Args:
+        chosen: `TrainingOptions` of the session.
+        checkpoint_dir: Where it saves, or None.
+    """
+    if chosen.steps_per_run != 1:
+        _logger.warning(
+            "steps_per_run=%s: steps are run one by one, because the step is that of a "
+            "multi-worker strategy",
+            chosen.steps_per_run,
+        )
+    if chosen.async_checkpoint and checkpoint_dir:
+        _logger.info(
+            "Training waits for each checkpoint in %s, because a multi-worker strategy "
+            "saves by TensorFlow's own hook.",
+            checkpoint_dir,
         )

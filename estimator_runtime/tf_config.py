@@ -145,21 +145,26 @@ class TFConfig:
 
 
 def check_form(environ: Mapping[str, str]) -> None:
-    """Check what every reader of TF_CONFIG needs: its form and its addresses.
+    """Check what every reader of TF_CONFIG needs: form, addresses, and the task.
 
     An address with a scheme, for one, aborts the process inside TensorFlow, when a
-    strategy is made. Nothing is said of the task, and none need be there.
+    strategy is made. No chief and no task need be there: whether they must be, only
+    the program knows. But a task that is there has to be one of the cluster.
 
     Raises:
-        ConfigError: If it is not a JSON object, or its cluster or its settings have
-            the wrong form.
+        ConfigError: If it is not a JSON object, its cluster or its settings have the
+            wrong form, or the cluster has no such task.
     """
     text = environ.get("TF_CONFIG")
     if not text:
         return
     document = parse(text)
     _check_settings({name: document.get(name) for name in SETTINGS})
-    Cluster(document.get("cluster", {})).check_addresses()
+    cluster = Cluster(document.get("cluster", {}))
+    if cluster:
+        check_chief(cluster, required=False)
+        check_task(cluster, read_task(document.get("task", {})), required=False)
+    cluster.check_addresses()
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -1,19 +1,17 @@
 """train_and_evaluate: what each task of a training job does."""
 
 import logging
-import os
 import socket
 import threading
 
 import tensorflow as tf
 
-from estimator_runtime import executor, finish, reporting
+from estimator_runtime import executor, finish, peers, reporting
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -50,9 +48,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     check_reachable(cluster)
     # Beside the training: a look-up may take its time, and the host may come up yet.
     threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
-    task = TFConfig.from_environ(
-        os.environ, check_addresses=False, chief_required=False, task_required=False
-    )
+    task = peers.this_task()
     if not task.cluster:
         return stock_train_and_evaluate(estimator, train_spec, eval_spec)
     finish.begin()

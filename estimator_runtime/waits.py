@@ -14,6 +14,8 @@ START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
 RECOVERY_WAIT_VARIABLE = "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS"
 # Seconds from SIGTERM to the end of a step, after which a training is not waited for.
 STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
+# Seconds without an answer of a task that a training needs, before it is given up.
+PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
 # For tasks that a launcher starts together: none of TensorFlow's waits is needed.
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
 
@@ -43,6 +45,15 @@ def stop_grace_secs(environ=os.environ):
         ConfigError: If the variable is no number of seconds.
     """
     return _seconds(environ, STOP_GRACE_VARIABLE, 30.0)
+
+
+def peer_timeout_secs(environ=os.environ):
+    """Give the seconds for which a needed task may be silent: 300 if unset.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, PEER_TIMEOUT_VARIABLE, 300.0)
 
 
 def _seconds(environ, name, default):

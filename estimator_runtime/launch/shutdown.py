@@ -12,7 +12,9 @@ class Shutdown:
     """Ends the tasks of a job: the trainers first, while they can still save.
 
     Where each trains on its own, with a ps, the one that leads is the last of them: its
-    checkpoint has the steps of all. A gang stops together.
+    checkpoint has the steps of all. Where it takes the steps for all, with gradients of
+    all (SyncReplicasOptimizer), it is the first: it could not end its step without the
+    others, and they have nothing to save. A gang stops together.
 
     Attributes:
         has_begun: Whether all tasks are to end.
@@ -30,14 +32,19 @@ class Shutdown:
         """
         self._tasks, self._watches, self._trainers = tasks, watches, trainers
         self._grace_secs, self._is_gang = grace_secs, is_gang
-        self.has_begun = False
+        self.has_begun = self._leader_is_first = False
 
     def begin(self, now, politely):
         """Let all tasks end; the trainers at once unless `politely`."""
         self.has_begun = True
         for watch in self._watches:
             watch.restart_at = None
-        first = self._trainers if self._is_gang or not politely else self._trainers[1:]
+        leader, *others = self._trainers
+        self._leader_is_first = leader.is_running and "synchronous" in leader.report
+        if self._is_gang or not politely:
+            first = self._trainers
+        else:
+            first = [leader] if self._leader_is_first else others
         for watch in first:
             if watch.is_running and not politely:
                 self.kill(watch)
@@ -48,6 +55,9 @@ class Shutdown:
     def go_on(self, now):
         """Let those end whose turn it is: the leader, then all that are no trainers."""
         leader, *others = self._trainers
+        if self._leader_is_first and not leader.is_running:
+            for watch in others:
+                self.release(watch, now)
         if any(watch.is_running for watch in others):
             return
         if leader.is_running:

@@ -6,7 +6,11 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.launch.restarts import Budget
 from estimator_runtime.role import TaskType
 from estimator_runtime.tf_config import TFConfig
-from estimator_runtime.waits import LOCAL_WAITS
+from estimator_runtime.waits import LOCAL_WAITS, PEER_TIMEOUT_VARIABLE
+
+# A task that is silent to the others is mostly one that is silent to the launcher, who
+# kills it then: they wait so much longer than the launcher.
+_PEERS_WAIT_LONGER = 1.5
 
 
 class Starts:
@@ -35,10 +39,12 @@ class Starts:
             for watch in self._trainers:
                 watch.budget = shared
         self._cluster = Cluster()
+        peer_timeout_secs = _PEERS_WAIT_LONGER * job.heartbeat_timeout_secs
+        waits = {**LOCAL_WAITS, PEER_TIMEOUT_VARIABLE: f"{peer_timeout_secs:g}"}
         # Those of the user win.
         self._waits = {
             name: job.env.get(name, os.environ.get(name, value))
-            for name, value in LOCAL_WAITS.items()
+            for name, value in waits.items()
         }
 
     @property

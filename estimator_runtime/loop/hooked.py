@@ -1,6 +1,7 @@
 """The session that calls the hooks, by plans instead of a fresh look at every step."""
 
 import functools
+import sys
 import time
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ from tensorflow.python.training import (
 )
 
 from estimator_runtime.loop import kernels
+from estimator_runtime.loop.closing import closable
 from estimator_runtime.loop.flushing import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep, adds_one
 from estimator_runtime.loop.lull import Lull
@@ -95,6 +97,10 @@ class PlannedSession(monitored_session._HookedSession):
     def close(self):
         """Close the session, when the hooks have counted all steps."""
         self.rest()
+        # TensorFlow closes a session that it has lost while it handles that error.
+        if isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS):
+            session = self._sess  # type: ignore[has-type]
+            self._sess = session and closable(session)
         super().close()
 
     def rest(self):

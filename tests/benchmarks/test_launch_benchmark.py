@@ -50,6 +50,8 @@ def test_plain_processes_get_the_cluster_of_the_job_each_as_its_own_task():
     sizes = {job: len(tasks) for job, tasks in configs[0]["cluster"].items()}
     assert sizes == {"chief": 1, "worker": 2, "ps": 1}
     assert all(each["cluster"] == configs[0]["cluster"] for each in configs)
+    # Stock's, whatever the environment would bring in.
+    assert all(v["ESTIMATOR_RUNTIME_AUTO"] == "0" for _, v in commands)
 
 
 def test_a_warm_job_is_one_command():

@@ -1,14 +1,19 @@
 """Jobs as a user starts them, and the promise that nothing of them is left behind."""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
+
+_PROGRAM = str(Path(__file__).parent / "programs" / "train.py")
 
 _MARKER = "ESTIMATOR_RUNTIME_TEST"
 # Killed processes go when the disk and the other tests let them: this is about those
@@ -19,17 +24,14 @@ _GONE_WITHIN_SECS = 30.0
 class Launch:
     """`estimator-runtime run` in a process of its own, and all it has written."""
 
-    def __init__(self, arguments, cwd, marker, environ):
+    def __init__(self, arguments, cwd, marker, within, environ):
         inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
         self.output = cwd / f"launcher-{uuid.uuid4().hex[:8]}.out"
         self.marker = marker
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "estimator_runtime",
-                    "run",
+                    *(*within, sys.executable, "-m", "estimator_runtime", "run"),
                     *map(str, arguments),
                 ],
                 cwd=cwd,
@@ -100,12 +102,15 @@ def wait_until_gone(marker):
 
 @pytest.fixture
 def launch(tmp_path):
-    """Give a function that starts a job; at the end none of its processes is left."""
+    """Give a function that starts a job; at the end none of its processes is left.
+
+    What is given as `within` is a command that runs the rest of its arguments.
+    """
     marker = uuid.uuid4().hex
     started = []
 
-    def start(*arguments, **environ):
-        started.append(Launch(arguments, tmp_path, marker, environ))
+    def start(*arguments, within=(), **environ):
+        started.append(Launch(arguments, tmp_path, marker, within, environ))
         return started[-1]
 
     yield start
@@ -120,3 +125,104 @@ def launch(tmp_path):
         each.process.wait()
     assert not running, f"the test left a launcher running:\n{running[0].text}"
     assert not left, "processes were left behind"
+
+
+class Task:
+    """A process with a TF_CONFIG, as another scheduler starts it."""
+
+    def __init__(self, folder, cluster, task_type, arguments, within, environ):
+        inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+        config = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
+        self.output = folder / f"{task_type}-{len(list(folder.iterdir()))}.out"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(*within, sys.executable, "-m", "estimator_runtime", "run"),
+                    *(_PROGRAM, *arguments),
+                ],
+                cwd=folder,
+                env={
+                    **inherited,
+                    "TF_CPP_MIN_LOG_LEVEL": "3",
+                    "TF_CONFIG": json.dumps(config),
+                    "ESTIMATOR_RUNTIME_START_DELAY_SECS": "0",
+                    "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS": "0.5",
+                    **environ,
+                },
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def text(self):
+        return self.output.read_text(errors="replace")
+
+    @property
+    def steps(self):
+        return [int(step) for step in re.findall(r"^step (\d+)$", self.text, re.M)]
+
+    def wait_until_it_listens(self, address):
+        host, port = address.split(":")
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return socket.create_connection((host, int(port)), timeout=5).close()
+            except OSError:
+                assert self.process.poll() is None, self.text
+                assert time.monotonic() < deadline, self.text
+                time.sleep(0.1)
+
+    def wait_for(self, pattern, timeout_secs=60):
+        """Wait until a line matches; give the match."""
+        deadline = time.monotonic() + timeout_secs
+        while True:
+            over = self.process.poll() is not None
+            found = re.search(pattern, self.text, re.MULTILINE)
+            if found:
+                return found
+            assert not over, f"ended without {pattern!r}:\n{self.text}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text}"
+            time.sleep(0.05)
+
+    def wait_for_step(self, step):
+        deadline = time.monotonic() + 60
+        while max(self.steps, default=-1) < step:
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.05)
+
+    def end(self, timeout_secs=60):
+        try:
+            return self.process.wait(timeout_secs)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running:\n{self.text}")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Give a function that starts a task, of (cluster, task type, arguments).
+
+    What is given as `within` is a command that runs the rest of its arguments.
+    """
+    started = []
+
+    def start(cluster, task_type, *arguments, within=(), **environ):
+        task = Task(tmp_path, cluster, task_type, arguments, within, environ)
+        started.append(task)
+        return task
+
+    yield start
+    for task in started:
+        task.process.kill()
+        task.process.wait()
+
+
+@pytest.fixture
+def cluster_of(free_addresses):
+    """Give a function that gives a cluster with one task of each type."""
+
+    def cluster_of(*task_types):
+        addresses = free_addresses(len(task_types))
+        return {name: [a] for name, a in zip(task_types, addresses, strict=True)}
+
+    return cluster_of

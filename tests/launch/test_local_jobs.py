@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import textwrap
 
 import pytest
@@ -229,6 +230,29 @@ def test_a_log_folder_that_cannot_be_made_is_refused(launch, tmp_path):
     )
 
 
+def test_a_log_folder_that_no_file_can_be_made_in_stops_the_job_before_its_start(
+    launch, tmp_path
+):
+    (tmp_path / "toy.py").write_text("print('ran')")
+    # It is there, and the rights would do, even for root.
+    job = launch("--workers", "1", "--cold", "--log-dir", "/proc/self/fdinfo", "toy.py")
+    assert job.end() == 1
+    assert job.text.startswith(
+        "estimator-runtime: log folder '/proc/self/fdinfo' cannot be written: "
+    )
+    assert "ran" not in job.text
+
+
+def test_more_tasks_than_file_descriptors_are_refused(launch, tmp_path):
+    (tmp_path / "toy.py").touch()
+    job = launch("--workers", "50", "toy.py", within=("prlimit", "--nofile=100"))
+    assert (job.end(), job.text) == (
+        1,
+        "estimator-runtime: error: 51 tasks need 268 file descriptors, and the limit is "
+        "100; start at most 9 tasks, or raise it: ulimit -n 268\n",
+    )
+
+
 def test_a_tf_config_of_the_launchers_own_is_refused(launch, tmp_path):
     (tmp_path / "toy.py").touch()
     job = launch("--workers", "1", "toy.py", TF_CONFIG="{}")
@@ -254,3 +278,42 @@ def test_a_private_network_has_a_loopback_and_nothing_else(run):
         pytest.skip(job.text)
     assert job.text.count("| [(1, 'lo')]\n") == 2
     assert job.process.returncode == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--private-network",)])
+def test_only_its_tasks_reach_what_listens_in_a_private_network(run, tmp_path, options):
+    job = run(
+        """
+        import socket
+        config = json.loads(os.environ["TF_CONFIG"])
+        host, port = config["cluster"]["worker"][0].split(":")
+        if name == "worker-0":
+            with socket.create_server(("", int(port))) as server:
+                print("listens at", port, flush=True)
+                server.accept()
+                meet(3)  # the test is the third
+        else:
+            while True:
+                try:
+                    socket.create_connection((host, int(port))).close()
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.05)
+            meet(3)
+        """,
+        *("--workers", "1", *options),
+    )
+    try:
+        port = int(job.wait_for(r"\| listens at (\d+)$")[1])
+    except AssertionError:
+        if "the kernel does not allow" in job.text:
+            pytest.skip(job.text)
+        raise
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        is_reached = True
+    except ConnectionRefusedError:
+        is_reached = False
+    assert is_reached == (not options)
+    (tmp_path / "here-test").touch()
+    assert job.end() == 0

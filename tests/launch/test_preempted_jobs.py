@@ -32,9 +32,10 @@ def _pid(job, task):
     [
         ((*_PS, "--evaluator"), []),
         (_PS, ["--strategy", "ps"]),
+        (_PS, ["--sync", "2"]),
         (_MWMS, ["--strategy", "mwms"]),
     ],
-    ids=["ps", "ps strategy", "mwms"],
+    ids=["ps", "ps strategy", "ps, synchronous", "mwms"],
 )
 def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     launch, tmp_path, options, arguments, number
@@ -100,11 +101,17 @@ def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
     )
 
 
-def test_a_worker_that_is_stopped_leaves_the_others_training_and_comes_back(launch):
+@pytest.mark.parametrize("task", ["chief", "worker 0"])
+def test_a_trainer_that_is_stopped_leaves_the_others_training_and_comes_back(
+    launch, task
+):
     job = launch(*_PS, _PROGRAM, "--steps", "700", "--step_secs", "0.02")
-    job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)
-    os.kill(_pid(job, "worker 0"), signal.SIGTERM)
+    for each in ("chief", "worker 0"):
+        job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
+    os.kill(_pid(job, task), signal.SIGTERM)
     job.wait_for(
-        r"^launcher +\| worker 0 was stopped by SIGTERM: restarting it now \(1 of 3\)$"
+        rf"^launcher +\| {task} was stopped by SIGTERM: restarting it now \(1 of 3\)$"
     )
     assert job.end(120) == 0, job.text
+    steps = [int(n) for n in re.findall(rf"^{task} *\| step (\d+)$", job.text, re.M)]
+    assert steps == sorted(steps), "the global step fell"

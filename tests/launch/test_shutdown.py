@@ -50,6 +50,25 @@ def test_where_there_is_a_ps_each_ends_when_those_before_it_have():
         assert sent == [(name, _TERM) for name in asked]
 
 
+def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time():
+    sent, shutdown, watches = _job(
+        "chief", "worker 0", "worker 1", "ps 0", is_gang=False
+    )
+    watches["chief"].hear({"synchronous": True}, now=0.0)
+    shutdown.begin(now=0.0, politely=True)
+    assert sent == [("chief", _TERM)]
+    watches["chief"].end(143)
+    shutdown.go_on(now=1.0)
+    assert sent[1:] == [("worker 0", _TERM), ("worker 1", _TERM)]
+    watches["worker 0"].end(143)
+    shutdown.go_on(now=2.0)
+    shutdown.kill_overdue(now=3.0)
+    assert sent[3:] == [("worker 1", _KILL)]
+    watches["worker 1"].end(-9)
+    shutdown.go_on(now=4.0)
+    assert sent[4:] == [("ps 0", _TERM)]
+
+
 def test_a_gang_is_asked_at_once_and_killed_when_its_time_is_over():
     sent, shutdown, _ = _job("chief", "worker 0", is_gang=True)
     shutdown.begin(now=0.0, politely=True)

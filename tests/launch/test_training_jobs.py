@@ -54,10 +54,11 @@ def _saved_step(tmp_path):
     [
         ((*_PS, "--evaluator"), []),
         ((*_PS, "--cold"), ["--strategy", "ps"]),
+        (_PS, ["--sync", "2"]),
         ((*_MWMS, "--evaluator"), ["--strategy", "mwms"]),
         (("--evaluator",), []),
     ],
-    ids=["ps", "ps strategy, cold", "mwms", "chief"],
+    ids=["ps", "ps strategy, cold", "ps, synchronous", "mwms", "chief"],
 )
 def test_a_job_ends_by_itself_with_the_last_step_saved(
     train, tmp_path, options, arguments
@@ -107,16 +108,21 @@ def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_p
     assert all(b > a - 2 * 20 - 2 for a, b in falls) and before < 100
 
 
-def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path):
+@pytest.mark.parametrize("task", ["worker 0", "chief"])
+def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path, task):
     job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
-    _kill_at_gate(job, "worker 0")
-    job.wait_for(
-        r"^launcher +\| worker 0 was killed by SIGKILL: restarting all trainers now"
+    _kill_at_gate(job, task, ("chief", "worker 0"))
+    killed = job.wait_for(
+        rf"^launcher +\| {task} was killed by SIGKILL: restarting all trainers now"
     )
     (tmp_path / "go_on").touch()
     assert job.end(90) == 0, job.text
     assert _saved_step(tmp_path) == 100
     assert "(2 of 3)" not in job.text
+    # TensorFlow warns of much when a program starts, and again when it is restarted.
+    at_first = job.text.partition("| step ")[0].count("\n")
+    told = job.text[killed.end() :].partition("| step ")[0].count("\n")
+    assert told <= at_first + 50, job.text
 
 
 @pytest.mark.parametrize("task", ["chief", "ps 0"])
@@ -134,12 +140,26 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 
-def test_a_stopped_worker_is_named_then_killed_and_restarted(train, tmp_path):
-    job = train((*_PS, "--heartbeat-timeout", "6"), "--gate", "40:go_on")
-    _kill_at_gate(job, "worker 0", number=signal.SIGSTOP)
-    job.wait_for(r"^launcher +\| worker 0 has given no sign of life for \d+ s \(is it")
-    job.wait_for(r"^launcher +\| worker 0 gave no sign of life for \d+ s: killing it$")
-    assert _pid(job, "worker 0", life=1)
+@pytest.mark.parametrize(
+    "task, options, strategy",
+    [
+        ("worker 0", _PS, "none"),
+        ("chief", _PS, "none"),
+        ("ps 0", _PS, "none"),
+        ("worker 0", _MWMS, "mwms"),
+    ],
+)
+def test_a_stopped_task_is_named_then_killed_and_restarted(
+    train, tmp_path, task, options, strategy
+):
+    job = train(
+        (*options, "--heartbeat-timeout", "6"),
+        *("--strategy", strategy, "--gate", "40:go_on"),
+    )
+    _kill_at_gate(job, task, ("chief", "worker 0"), signal.SIGSTOP)
+    job.wait_for(rf"^launcher +\| {task} has given no sign of life for \d+ s \(is it")
+    job.wait_for(rf"^launcher +\| {task} gave no sign of life for \d+ s: killing it$")
+    assert _pid(job, task, life=1)
     (tmp_path / "go_on").touch()
     assert job.end(90) == 0, job.text
     assert _saved_step(tmp_path) >= 100

@@ -1,103 +1,10 @@
 """Tasks that somebody else starts, each with a TF_CONFIG: they end, and fail, well."""
 
-import json
-import os
-import re
 import signal
 import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
-
-_PROGRAM = str(Path(__file__).parent / "programs" / "train.py")
-
-
-class _Task:
-    """A process with a TF_CONFIG."""
-
-    def __init__(self, folder, cluster, task_type, *arguments):
-        inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-        config = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
-        self.output = folder / f"{task_type}-{len(list(folder.iterdir()))}.out"
-        with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "estimator_runtime", "run", _PROGRAM),
-                    *arguments,
-                ],
-                cwd=folder,
-                env={
-                    **inherited,
-                    "TF_CPP_MIN_LOG_LEVEL": "3",
-                    "TF_CONFIG": json.dumps(config),
-                    "ESTIMATOR_RUNTIME_START_DELAY_SECS": "0",
-                    "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS": "0.5",
-                },
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def text(self):
-        return self.output.read_text(errors="replace")
-
-    @property
-    def steps(self):
-        return [int(step) for step in re.findall(r"^step (\d+)$", self.text, re.M)]
-
-    def wait_until_it_listens(self, address):
-        host, port = address.split(":")
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                return socket.create_connection((host, int(port)), timeout=5).close()
-            except OSError:
-                assert self.process.poll() is None, self.text
-                assert time.monotonic() < deadline, self.text
-                time.sleep(0.1)
-
-    def wait_for_step(self, step):
-        deadline = time.monotonic() + 60
-        while max(self.steps, default=-1) < step:
-            assert self.process.poll() is None, self.text
-            assert time.monotonic() < deadline, self.text
-            time.sleep(0.05)
-
-    def end(self, timeout_secs=60):
-        try:
-            return self.process.wait(timeout_secs)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"still running:\n{self.text}")
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Give a function that starts a task, of (cluster, task type, arguments)."""
-    started = []
-
-    def start(cluster, task_type, *arguments):
-        started.append(_Task(tmp_path, cluster, task_type, *arguments))
-        return started[-1]
-
-    yield start
-    for task in started:
-        task.process.kill()
-        task.process.wait()
-
-
-@pytest.fixture
-def cluster_of(free_addresses):
-    """Give a function that gives a cluster with one task of each type."""
-
-    def cluster_of(*task_types):
-        addresses = free_addresses(len(task_types))
-        return {name: [a] for name, a in zip(task_types, addresses, strict=True)}
-
-    return cluster_of
 
 
 @pytest.mark.parametrize(
@@ -118,6 +25,31 @@ def test_a_ps_and_an_evaluator_end_when_their_training_has(
     assert list(tmp_path.glob("model/export/last/*/saved_model.pb"))
     reader = tf.train.load_checkpoint(str(tmp_path / "model"))
     assert reader.get_tensor("global_step") >= 60
+
+
+def test_a_synchronous_training_ends_soon_for_all(start, cluster_of):
+    cluster = cluster_of("chief", "worker", "ps")
+    tasks = [
+        start(cluster, task_type, "--sync", "2")
+        for task_type in ("ps", "worker", "chief")
+    ]
+    # TensorFlow's chief would wait two minutes for a thread that never ends.
+    assert [task.end() for task in tasks] == [0, 0, 0], [t.text for t in tasks]
+
+
+def test_a_chief_that_takes_the_steps_for_all_saves_the_last_when_it_is_stopped(
+    start, cluster_of, tmp_path
+):
+    cluster = cluster_of("chief", "worker", "ps")
+    arguments = ("--sync", "2", "--steps", "1000000", "--step_secs", "0.02")
+    start(cluster, "ps", *arguments)
+    worker, chief = (start(cluster, each, *arguments) for each in ("worker", "chief"))
+    for task in (worker, chief):
+        task.wait_for_step(10)
+    chief.process.send_signal(signal.SIGTERM)
+    assert chief.end() == 143, chief.text
+    reader = tf.train.load_checkpoint(str(tmp_path / "model"))
+    assert reader.get_tensor("global_step") >= max(chief.steps + worker.steps)
 
 
 def test_an_evaluator_outside_the_cluster_of_a_mirrored_strategy_works(
@@ -203,11 +135,90 @@ def test_a_chief_that_never_comes_is_named_at_the_deadline(start, cluster_of):
     )
 
 
+def test_a_ps_that_is_gone_for_good_is_named_at_the_deadline(start, cluster_of):
+    cluster = cluster_of("chief", "ps")
+    ps = start(cluster, "ps")
+    ps.wait_until_it_listens(*cluster["ps"])
+    arguments = ("--timeout_secs", "4", "--steps", "1000000", "--step_secs", "0.02")
+    chief = start(cluster, "chief", *arguments)
+    chief.wait_for_step(10)
+    ps.process.kill()
+    assert chief.end() == 1
+    assert (
+        f"nobody answers for ps 0 at {cluster['ps'][0]}, after 4 s"
+    ) in chief.text.splitlines()[-1]
+
+
+def test_a_chief_that_is_gone_for_good_is_waited_for_by_nobody_for_ever(
+    start, cluster_of, tmp_path
+):
+    cluster = cluster_of("chief", "worker", "ps")
+    arguments = ("--steps", "1000000", "--step_secs", "0.05")
+    # The ps is there long before anybody trains.
+    ps = start(cluster, "ps", *arguments, "--timeout_secs", "25")
+    chief = start(cluster, "chief", *arguments)
+    chief.wait_for_step(10)
+    waits = (*arguments, "--timeout_secs", "10")
+    others = [
+        start(cluster, task_type, *waits) for task_type in ("worker", "evaluator")
+    ]
+    worker, evaluator = others
+    worker.wait_for_step(max(chief.steps) + 10)
+    evaluator.wait_for("Saving dict|eval")
+    chief.process.kill()
+    assert worker.end() == 1, worker.text
+    assert (
+        f"chief 0 at {cluster['chief'][0]} has not been there for "
+    ) in worker.text.splitlines()[-1]
+    assert (evaluator.end(), ps.end()) == (1, 1), evaluator.text
+    for task, secs, who in ((evaluator, 10, "evaluator"), (ps, 25, "ps")):
+        assert task.text.splitlines()[-1].endswith(
+            f"there has been no sign of chief 0, worker 0 for {secs} s "
+            "(session_creation_timeout_secs), and the training has not ended; this "
+            f"{who} gives up"
+        )
+
+
+@pytest.mark.parametrize("killed", ["worker", "chief"])
+def test_a_task_of_a_mirrored_strategy_that_is_gone_ends_the_others(
+    start, cluster_of, killed
+):
+    cluster = cluster_of("chief", "worker")
+    arguments = ("--strategy", "mwms", "--steps", "1000000", "--step_secs", "0.02")
+    tasks = {each: start(cluster, each, *arguments) for each in ("chief", "worker")}
+    for task in tasks.values():
+        # In the meantime they have asked each other.
+        task.wait_for_step(200)
+    tasks.pop(killed).process.kill()
+    [left] = tasks.values()
+    assert left.end() == 1
+    assert left.text.splitlines()[-1] == (
+        f"{killed} 0 at {cluster[killed][0]} has ended, and no step can end without it; "
+        "ending as well, to be started again together"
+    )
+
+
+def test_a_ps_that_is_stopped_is_named_by_those_who_wait_for_it(start, cluster_of):
+    cluster = cluster_of("chief", "ps")
+    ps = start(cluster, "ps")
+    chief = start(cluster, "chief", "--steps", "1000000", "--step_secs", "0.02")
+    chief.wait_for_step(10)
+    ps.process.send_signal(signal.SIGSTOP)
+    address = cluster["ps"][0]
+    named = chief.wait_for(
+        rf"^ps 0 at {address} has not answered for (\d+) s \(is it stopped, or cut off\?\)"
+    )
+    assert int(named[1]) < 15
+    ps.process.send_signal(signal.SIGCONT)
+    chief.wait_for(rf"^ps 0 at {address} answers again$")
+    chief.wait_for_step(max(chief.steps) + 10)
+
+
 def test_a_ps_without_any_trainer_gives_up_at_the_deadline(start, cluster_of):
     ps = start(cluster_of("chief", "ps"), "ps", "--timeout_secs", "2")
     assert ps.end() == 1
     assert ps.text.splitlines()[-1].endswith(
-        "none of chief 0 has been there for 2 s (session_creation_timeout_secs), and "
+        "there has been no sign of chief 0 for 2 s (session_creation_timeout_secs), and "
         "the training has not ended; this ps gives up"
     )
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
+parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimizer")
 parser.add_argument("--no_eager", action="store_true")
 parser.add_argument("--only_train", action="store_true")
 parser.add_argument("--step_secs", type=float, default=0.01)
@@ -36,20 +37,30 @@ def come_to(place):
         signal.raise_signal(signal.Signals[args.signal])
 
 
-def model_fn(features, labels, mode):
+def model_fn(features, labels, mode, config):
     come_to(f"model_fn {mode}")
     weight = tf.compat.v1.get_variable("weight", initializer=0.0)
     loss = tf.reduce_mean(tf.square(weight - labels))
     step = tf.compat.v1.train.get_global_step()
     optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    train_op = None
+    train_op, training_hooks = None, []
+    if args.sync:
+        optimizer = tf.compat.v1.train.SyncReplicasOptimizer(
+            optimizer, args.sync, args.sync
+        )
     if args.hang == "tensorflow":
         waits = tf.numpy_function(hang_in_step_5, [step], tf.int64)
         loss += tf.cast(waits, tf.float32)
     if mode == tf.estimator.ModeKeys.TRAIN:
         train_op = optimizer.minimize(loss, step)
+        if args.sync:
+            training_hooks = [optimizer.make_session_run_hook(config.is_chief)]
     return tf.estimator.EstimatorSpec(
-        mode, loss=loss, train_op=train_op, evaluation_hooks=[Evaluation()]
+        mode,
+        loss=loss,
+        train_op=train_op,
+        training_hooks=training_hooks,
+        evaluation_hooks=[Evaluation()],
     )
 
 

@@ -13,6 +13,7 @@ parser.add_argument("--save_steps", type=int, default=20)
 parser.add_argument("--step_secs", type=float, default=0.0)
 parser.add_argument("--gate", action="append", default=[], metavar="STEP:FILE")
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
+parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimizer")
 parser.add_argument("--timeout_secs", type=int, default=60)
 parser.add_argument("--nan_at", type=int)
 parser.add_argument("--stop_at", type=int)
@@ -26,7 +27,7 @@ strategy = {
 }[args.strategy]()
 
 
-def model_fn(features, labels, mode):
+def model_fn(features, labels, mode, config):
     weight = tf.compat.v1.get_variable("weight", initializer=0.0)
     if mode == tf.estimator.ModeKeys.PREDICT:
         predictions = {"weight": tf.reshape(weight, [1])}
@@ -36,10 +37,18 @@ def model_fn(features, labels, mode):
     if args.nan_at is not None:
         loss = tf.where(step >= args.nan_at, float("nan"), loss)
     optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    train_op = None
+    train_op, training_hooks = None, []
+    if args.sync:
+        optimizer = tf.compat.v1.train.SyncReplicasOptimizer(
+            optimizer, args.sync, args.sync
+        )
     if mode == tf.estimator.ModeKeys.TRAIN:
         train_op = optimizer.minimize(loss, step)
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+        if args.sync:
+            training_hooks = [optimizer.make_session_run_hook(config.is_chief)]
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=train_op, training_hooks=training_hooks
+    )
 
 
 def wait_at_gates(step):
