@@ -233,7 +233,7 @@ def test_under_a_coordinator_the_log_says_what_has_no_effect(tmp_path, caplog):
         def _get_master_target(self):
             return ""  # no servers in this test
 
-    caplog.set_level("INFO", logger="estimator_runtime.session")
+    caplog.set_level("INFO", logger="estimator_runtime.session_checks")
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with (
         HereNotThere(strategy, cluster, "chief", 0, tf.compat.v1.ConfigProto()),
