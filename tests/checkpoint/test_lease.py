@@ -151,7 +151,9 @@ def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
 def test_who_may_not_write_to_the_files_asks_their_readers_too(ckpt):
     if os.geteuid():
         pytest.skip("only root can act as another user")
+    ckpt.chmod(0o755)
     prefix = str(ckpt / "model.ckpt-10")
+    os.chmod(f"{prefix}.index", 0o644)
     program = """
         import os, sys
         from estimator_runtime.checkpoint import lease
