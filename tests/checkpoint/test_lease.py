@@ -231,19 +231,6 @@ def train_two_values(folder):
             saver.save(session, str(folder / "model.ckpt"), global_step=number)
 
 
-def test_predictions_take_the_path_as_text_or_as_path(tmp_path):
-    train_two_values(tmp_path)
-    estimator = tf.estimator.Estimator(constant_model, str(tmp_path))
-    for path in (str(tmp_path / "model.ckpt-1"), tmp_path / "model.ckpt-1"):
-        predictions = estimator.predict(zeros, checkpoint_path=path)
-        assert next(predictions) == 1.0
-        with lease.deleting(str(path)) as is_free:
-            assert not is_free
-        predictions.close()
-        with lease.deleting(str(path)) as is_free:
-            assert is_free
-
-
 def test_what_is_read_stays_in_view_until_a_later_plan():
     policy = Policy(newest=1, every_secs=100)
     saved = [("a", 1), ("b", 2), ("c", 3)]
