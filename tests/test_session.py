@@ -240,7 +240,9 @@ def test_under_a_coordinator_the_log_says_what_has_no_effect(tmp_path, caplog):
         options.use(options.TrainingOptions(steps_per_run=7)),
     ):
         made_by(er.MonitoredTrainingSession, IN_FOLDER, tmp_path / "model")
-    said = [r.getMessage() for r in caplog.records if r.name.endswith(".session")]
+    said = [
+        r.getMessage() for r in caplog.records if r.name.endswith(".session_checks")
+    ]
     assert said == [
         "steps_per_run=7: steps are run one by one, because the step is that of a "
         "multi-worker strategy",
