@@ -92,7 +92,13 @@ def tests(session, tensorflow):
     # A process per core: most tests start processes of their own and wait for them.
     # One that has done its part takes over from another: they differ a hundredfold.
     spread = ("--numprocesses=auto", "--dist=worksteal")
-    session.run("pytest", *spread, *session.posargs)
+    if session.posargs:
+        session.run("pytest", *spread, *session.posargs)
+        return
+    # By themselves: three nodes of Ray are as much as two cores can carry.
+    nodes = "tests/launch/on_ray"
+    session.run("pytest", *spread, f"--ignore={nodes}")
+    session.run("pytest", nodes)
 
 
 @nox.session

@@ -67,7 +67,9 @@ for line in sys.stdin:
             int((time.time() + request["secs"]) * 1000),
         )
         assert accepted, why
-        threading.Timer(request["secs"], kill, [node]).start()
+        timer = threading.Timer(request["secs"], kill, [node])
+        timer.daemon = True
+        timer.start()
     else:
         cluster.add_node(**{**_NODE, **request})
     tell(cluster)
