@@ -6,16 +6,18 @@ it trains on.
 """
 
 import functools
+import inspect
 import os
 
 from tensorflow_estimator.python.estimator import estimator
 
-from estimator_runtime.checkpoint import recovery
+from estimator_runtime.checkpoint import checksums, recovery
 
 
 def patch_estimator(_module):
     """Let the task that saves checkpoints check them before it trains."""
     original = estimator.Estimator.train
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def train(self, *args, **kwargs):
@@ -25,7 +27,23 @@ def patch_estimator(_module):
         # then this is called again.
         coordinated = getattr(config, "_distribute_coordinator_mode", None)
         if config.is_chief and not coordinated and "://" not in folder:
-            recovery.recover(folder)
+            newest = recovery.recover(folder)
+            max_steps = signature.bind_partial(self, *args, **kwargs).arguments.get(
+                "max_steps"
+            )
+            _check_result(folder, newest, max_steps)
         return original(self, *args, **kwargs)
 
     estimator.Estimator.train = train
+
+
+def _check_result(folder, newest, max_steps):
+    """Check the values of a checkpoint at which there is nothing left to train.
+
+    Nobody restores it then, who would find out.
+    """
+    if newest is None or not max_steps or (newest.step or 0) < max_steps:
+        return
+    problem = checksums.problem(newest.prefix)
+    if problem is not None:
+        recovery.set_aside_latest(folder, problem)

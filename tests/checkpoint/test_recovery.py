@@ -204,6 +204,27 @@ def test_an_estimator_that_is_done_stays_done_without_a_state_file(tmp_path):
         (tmp_path / "checkpoint").unlink()
 
 
+def test_a_damaged_result_of_a_training_that_is_done_is_trained_again(ckpt, caplog):
+    def model_fn(features, labels, mode):
+        weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
+        step = tf.compat.v1.train.get_global_step()
+        train_op = tf.group(step.assign_add(1), weight.assign_add([1.0] * 100))
+        return tf.estimator.EstimatorSpec(mode, loss=weight[0], train_op=train_op)
+
+    def train():
+        estimator = tf.estimator.Estimator(model_fn, str(ckpt))
+        estimator.train(
+            lambda: tf.data.Dataset.from_tensors((1.0, 1.0)).repeat(), max_steps=30
+        )
+        return estimator.get_variable_value("weight").tolist()
+
+    assert train() == [30.0] * 100
+    flip(ckpt / DATA, 50)
+    assert train() == [30.0] * 100
+    assert "has a wrong checksum for 'weight'" in caplog.text
+    assert (ckpt / "damaged" / DATA).exists()
+
+
 def leave_behind(folder, name, content=b"half"):
     path = folder / name
     path.mkdir()

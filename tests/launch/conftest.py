@@ -44,6 +44,8 @@ class Launch:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                # As from a terminal: what a shell runs in the background ignores it.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     @property
@@ -151,6 +153,8 @@ class Task:
                 },
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                # As from a terminal: what a shell runs in the background ignores it.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     @property
