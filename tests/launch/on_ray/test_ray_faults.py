@@ -122,7 +122,7 @@ def test_a_node_that_gives_notice_costs_no_step(
     _wait_at_gate(job)
     lost = job.node("worker 0")
     cluster.add()
-    cluster.drain(lost, secs=60)  # a stop has 30 s
+    cluster.drain(lost, secs=30)  # as long as a stop has
     job.wait_for(
         rf"^launcher +\| node {lost} of worker 0 is about to go: stopping the job"
     )
