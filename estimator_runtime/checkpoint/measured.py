@@ -22,25 +22,35 @@ _HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Costs:
-    """The cost of a training's checkpoints.
+class Cost:
+    """What a checkpoint has cost.
 
     Attributes:
-        count: How many were measured.
-        blocked_secs: Median of how long training waited for one, in seconds.
-        write_secs: Median of how long one was written in the background, in seconds.
-        interval_secs: Median of the seconds from one to the next, or None.
+        blocked_secs: How long training was kept from going on, in seconds.
+        write_secs: How long it took until it was on the disk, in seconds; while
+            training went on, or 0 if that is in `blocked_secs`.
+        interval_secs: Seconds since the checkpoint before; None if there was none.
     """
 
-    count: int
     blocked_secs: float
     write_secs: float
     interval_secs: float | None
 
     @property
     def cost_secs(self):
-        """What one has cost at most: a write takes time from training, on few cores."""
+        """What it has cost at most: a write takes time from training, on few cores."""
         return self.blocked_secs + self.write_secs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Costs(Cost):
+    """The cost of a training's checkpoints: of each figure the median.
+
+    Attributes:
+        count: How many were measured.
+    """
+
+    count: int
 
     def best_interval_secs(self, mtbf_secs):
         """Give the seconds between checkpoints that lose the least time.

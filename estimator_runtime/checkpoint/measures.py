@@ -5,32 +5,22 @@ import logging
 
 from tensorflow.core.framework.summary_pb2 import Summary
 
+from estimator_runtime.checkpoint.measured import Cost
+
 _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Measures:
+class Measures(Cost):
     """What one checkpoint has cost.
 
     Attributes:
         step: Its global step.
         bytes: Size of the values, in bytes.
-        blocked_secs: How long training was kept from going on, in seconds.
-        write_secs: How long it took until it was on the disk, in seconds; while
-            training went on, or 0 if that is in `blocked_secs`.
-        interval_secs: Seconds since the checkpoint before; None for the first.
     """
 
     step: int
     bytes: int
-    blocked_secs: float
-    write_secs: float
-    interval_secs: float | None
-
-    @property
-    def cost_secs(self):
-        """What it has cost at most: a write takes time from training, on few cores."""
-        return self.blocked_secs + self.write_secs
 
     def tell(self, summary_writer):
         """Write them to the log, and as scalars to an event file."""
