@@ -7,6 +7,7 @@ import threading
 import tensorflow as tf
 
 from estimator_runtime import executor, finish, peers, reporting
+from estimator_runtime.checkpoint import files
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
@@ -85,7 +86,9 @@ def _finish(estimator):
     reader = tf.train.load_checkpoint(path)
     step = int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
     finish.note(estimator.model_dir, step)
-    reporting.send(trained=step)
+    # Workers may train between the reads of the step for the name and for the values.
+    # The launcher has only the name.
+    reporting.send(trained=files.step_of(path))
 
 
 def check_reachable(cluster):

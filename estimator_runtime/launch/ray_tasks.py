@@ -103,7 +103,12 @@ class RayTasks:
             self._await_departures()
             if any(seat.has_lost_node() for seat in self._seats.values()):
                 self._placement.reserve(self._timeout_secs, self._closing.is_set)
-                ray_cluster.check_nodes(self._placement.nodes(), self._folder)
+                nodes = self._placement.nodes()
+                is_new = all(map(ray_cluster.is_alive, nodes))
+                if not is_new and time.monotonic() < deadline:
+                    time.sleep(_RETRY_SECS)  # until Ray has moved what was reserved
+                    continue
+                ray_cluster.check_nodes(nodes, self._folder)
             try:
                 return self._take_seats(addressed)
             except RayActorError as error:

@@ -209,7 +209,7 @@ class Supervisor:
         is_known = expected is not None and not self._record.is_remote
         if is_known and (step is None or step < expected):
             has = "there is no checkpoint" if step is None else f"the newest has {step}"
-            self._fail(leader, f"it trained {expected} steps, but {has}")
+            self._fail(leader, f"it has saved step {expected}, but {has}")
             return
         now = self._clock()
         self._release_by = now + self._job.evaluation_timeout_secs

@@ -74,6 +74,55 @@ def test_a_job_ends_by_itself_with_the_last_step_saved(
     assert "done\n" in (tmp_path / "model" / "logs" / "chief-0.log").read_text()
 
 
+def test_a_last_checkpoint_whose_name_is_a_step_behind_its_values_ends_a_job_well(
+    launch, tmp_path
+):
+    """Workers may take steps between the reads for the two; here a listener does."""
+    program = tmp_path / "late_step.py"
+    program.write_text(_LATE_STEP)
+    job = launch("--ps", "1", program)
+    assert job.end(90) == 0, job.text
+    assert _saved_step(tmp_path) == 4
+    assert (tmp_path / "model" / "model.ckpt-3.index").exists()
+    assert "is done at step 3" in job.text
+
+
+_LATE_STEP = """
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+class OneMoreStep(v1.train.CheckpointSaverListener):
+    def begin(self):
+        with tf.control_dependencies(None):
+            self.add = v1.train.get_or_create_global_step().assign_add(1).op
+
+    def before_save(self, session, step):
+        if step == 3:
+            session.run(self.add)
+
+
+def model_fn(features, labels, mode):
+    weight = v1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - 1.0)
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+tf.estimator.train_and_evaluate(
+    tf.estimator.Estimator(model_fn, "model"),
+    tf.estimator.TrainSpec(input_fn, max_steps=3, saving_listeners=[OneMoreStep()]),
+    tf.estimator.EvalSpec(input_fn, steps=1),
+)
+"""
+
+
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
 def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
     job = train(

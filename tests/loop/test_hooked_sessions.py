@@ -116,8 +116,9 @@ def test_a_step_function_is_repeated_in_a_renewed_session(monitored):
 def test_queues_feed_the_steps_and_their_threads_end_with_the_session(monitored):
     before = threading.active_count()
     queue = tf1.FIFOQueue(10, [tf.int64], [[]])
-    numbers = tf1.get_local_variable("numbers", initializer=tf.constant(0, tf.int64))
-    put = queue.enqueue(numbers.assign_add(1))
+    # An iterator gives each of its threads another number; a variable may not.
+    numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(1000))
+    put = queue.enqueue(numbers.get_next())
     train.add_queue_runner(train.QueueRunner(queue, [put] * 2))
     number = queue.dequeue()
     seen = []
