@@ -104,8 +104,8 @@ class RayTasks:
             if any(seat.has_lost_node() for seat in self._seats.values()):
                 self._placement.reserve(self._timeout_secs, self._closing.is_set)
                 nodes = self._placement.nodes()
-                is_new = all(map(ray_cluster.is_alive, nodes))
-                if not is_new and time.monotonic() < deadline:
+                is_over = self._closing.is_set() or time.monotonic() > deadline
+                if not is_over and not all(map(ray_cluster.is_alive, nodes)):
                     time.sleep(_RETRY_SECS)  # until Ray has moved what was reserved
                     continue
                 ray_cluster.check_nodes(nodes, self._folder)
