@@ -32,8 +32,10 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
 
 def criterion_of(config):
     """Give the `Criterion` of a config, or None if it keeps no best checkpoints."""
-    # Configs of the frozen package, and of TPU's, have none: the environment's.
-    own = getattr(config, "training_options", None) or TrainingOptions.from_environ()
+    own = getattr(config, "training_options", None)
+    if not isinstance(own, TrainingOptions):
+        # Configs of the frozen package, and of TPU's, have none: the environment's.
+        own = TrainingOptions.from_environ()
     if not own.keep_best:
         return None
     mode = best_mode_of(own.best_metric, own.best_mode)

@@ -38,9 +38,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         config = self._estimator.config
         finish = Finish(self._estimator.model_dir)
         server = self._start_std_server(config)
-        serve_until_finished(
-            finish, config.cluster_spec.as_dict(), config.session_creation_timeout_secs
-        )
+        serve_until_finished(finish, config.cluster_spec.as_dict(), _patience(config))
         del server
         sys.exit(0)
 
@@ -92,7 +90,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             "this evaluator",
             # Under a strategy its RunConfig knows nobody.
             peers.this_task().cluster,
-            self._estimator.config.session_creation_timeout_secs,
+            _patience(self._estimator.config),
             work=lambda: _sizes(self._estimator.model_dir),
         )
         _pause(self._eval_spec.start_delay_secs, finish, presence)
@@ -124,6 +122,13 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         step = (result.metrics or {}).get(tf.compat.v1.GraphKeys.GLOBAL_STEP)
         max_steps = self._train_spec.max_steps
         return bool(step and max_steps and step >= max_steps)
+
+
+def _patience(config):
+    """Give how long a task waits for those who train, in seconds; None for no limit."""
+    # The configs of a program's own tests may have anything there.
+    secs = config.session_creation_timeout_secs
+    return secs if isinstance(secs, (int, float)) else None
 
 
 def serve_until_finished(finish, cluster, timeout_secs):
@@ -180,6 +185,7 @@ def _pause(secs, finish, presence):
 
 def _sizes(folder):
     """Give the sizes of the files in a folder, by name; checkpoints and summaries."""
+    folder = tf.compat.as_str_any(folder)
     try:
         names = tf.io.gfile.listdir(folder)
         return {n: tf.io.gfile.stat(os.path.join(folder, n)).length for n in names}

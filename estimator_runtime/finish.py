@@ -31,7 +31,7 @@ def note(model_dir, step):
         "id": uuid.uuid4().hex,
         "job": os.environ.get(JOB_VARIABLE),
     }
-    path = os.path.join(model_dir, _FILE)
+    path = os.path.join(tf.compat.as_str_any(model_dir), _FILE)
     # Whoever reads it finds all of it, or none.
     unfinished = f"{path}.{content['id']}"
     with tf.io.gfile.GFile(unfinished, "w") as file:
@@ -43,7 +43,7 @@ class Finish:
     """The end of the training that this task belongs to; made when the task starts."""
 
     def __init__(self, model_dir):
-        self._path = os.path.join(model_dir, _FILE)
+        self._path = os.path.join(tf.compat.as_str_any(model_dir), _FILE)
         self._job = os.environ.get(JOB_VARIABLE)
         self._training = _trainings
         self._old = self._read().get("id")

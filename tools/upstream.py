@@ -8,8 +8,8 @@
 
 The tests see the tensorflow-estimator that is installed, never the checkout's, and this
 package's runtime behind it. Each file gets a process of its own. What a test came to is
-written at once, so a hanging one takes nothing else with it. Needs pytest, pandas and
-scikit-learn.
+written at once, so a hanging one takes nothing else with it. Needs pytest,
+pytest-timeout, pandas and scikit-learn.
 """
 
 import argparse
@@ -113,6 +113,8 @@ def run_here(options):
     [name] = options.files
     arguments = [pathlib.Path(name).name, "-q", "--rootdir=.", "-pno:cacheprovider"]
     arguments += ["--tb=short", "-Wignore", "--disable-warnings"]
+    # One that waits for what never comes takes no other with it.
+    arguments += ["--timeout=150", "--timeout-method=signal"]
     return int(pytest.main(arguments, plugins=[Recorder(name, options.output)]))
 
 

@@ -1,5 +1,6 @@
 """What jobs in a real Ray cluster survive: the loss of a process, an actor, a node."""
 
+import itertools
 import os
 import signal
 
@@ -91,6 +92,21 @@ def test_a_lost_node_of_a_worker_costs_no_step_and_all_get_new_addresses(
     assert job.end(150) == 0, job.text
     assert lost not in {job.node("chief"), job.node("worker 0")}
     assert job.steps() == sorted(job.steps()), "the global step fell"
+    assert _saved_step(tmp_path) >= 100
+    assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_node_of_the_chief_costs_one_save_interval_at_most(
+    train, lose_node, tmp_path
+):
+    job = train((*_PS, *_LARGE), "--save_steps", "20", "--gate", "40:go_on")
+    _wait_at_gate(job)
+    lost = lose_node(job, "chief")
+    assert job.end(150) == 0, job.text
+    assert lost not in {job.node("chief"), job.node("worker 0")}
+    # Two trainers may each be a step beyond the interval when it is saved.
+    falls = [a - b for a, b in itertools.pairwise(job.steps()) if b < a]
+    assert all(fall < 2 * 20 + 2 for fall in falls)
     assert _saved_step(tmp_path) >= 100
     assert "(2 of 3)" not in job.text
 
