@@ -1,6 +1,7 @@
 """train_and_evaluate: what each task of a training job does."""
 
 import logging
+import os
 import socket
 import threading
 
@@ -55,7 +56,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     finish.begin()
     # A ps has no use for the folder: it may be one of its own.
     if task.task_type != TaskType.PS:
-        reporting.send(model_dir=estimator.model_dir)
+        reporting.send(model_dir=_absolute(estimator.model_dir))
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
         end = finish.Finish(estimator.model_dir)
         timeout_secs = estimator.config.session_creation_timeout_secs
@@ -84,11 +85,21 @@ def _finish(estimator):
         return
     # Read, not taken from the name: it has to be in a checkpoint that can be read.
     reader = tf.train.load_checkpoint(path)
-    step = int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    named = files.step_of(path)
+    if reader.has_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP):
+        step = int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    else:  # of a saver that gives other names, such as tf.train.Checkpoint
+        step = named or 0
     finish.note(estimator.model_dir, step)
     # Workers may train between the reads of the step for the name and for the values.
     # The launcher has only the name.
-    reporting.send(trained=files.step_of(path))
+    reporting.send(trained=named)
+
+
+def _absolute(folder):
+    """Give a path as the launcher, in another folder maybe, would write it."""
+    folder = tf.compat.as_str_any(folder)
+    return folder if "://" in folder else os.path.abspath(folder)
 
 
 def check_reachable(cluster):

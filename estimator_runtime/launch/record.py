@@ -11,7 +11,8 @@ class Record:
     """Gathers what the outcome of a job is made of.
 
     Attributes:
-        model_dir: The model directory, once a task has said which it is, or None.
+        model_dir: The model directory, once a task has said which it is, or None; of
+            a program that trains several models, the last.
         is_remote: Whether that is in a file system that only TensorFlow reads; its
             checkpoints are not known here.
         restarts: How many restarts there were.
@@ -26,6 +27,8 @@ class Record:
         """
         self._logs, self._log_dir = logs, log_dir
         self.model_dir = None
+        self._model_dirs = []  # in the order of the trainings
+        self._training = {}  # of each run, as a place among those
         self.is_remote = False
         self.restarts = 0
 
@@ -45,23 +48,31 @@ class Record:
                 )
         return None
 
-    def take_model_dir(self, task, path):
-        """Take note of the model directory that a task has.
+    def take_model_dir(self, run, path):
+        """Take note of the model directory that a run of a task has from now on.
+
+        Every run of every task has the same ones, in the same order.
 
         Returns:
             Why the job cannot go on; None if it can.
         """
         is_remote = "://" in path
         path = path.rstrip("/") if is_remote else os.path.realpath(path)
-        if self.model_dir is None:
+        place = self._training.get(run, -1)
+        if place >= 0 and self._model_dirs[place] == path:
+            return None  # it goes on training this model
+        self._training[run] = place = place + 1
+        if place == len(self._model_dirs):
+            self._model_dirs.append(path)
             self.model_dir, self.is_remote = path, is_remote
             own = _new_folder() if is_remote else os.path.join(path, "logs")
-            return self.open_logs(self._log_dir or own)
-        if path == self.model_dir:
+            return None if place else self.open_logs(self._log_dir or own)
+        if path == self._model_dirs[place]:
             return None
         return (
-            f"{task} has the model_dir {path!r}, and another task {self.model_dir!r}; "
-            "give all tasks the same, such as RunConfig(model_dir=...)"
+            f"{run.task} has the model_dir {path!r}, and another task "
+            f"{self._model_dirs[place]!r}; give all tasks the same, such as "
+            "RunConfig(model_dir=...)"
         )
 
     def checkpoint(self):

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from estimator_runtime.launch.record import Record
+from estimator_runtime.launch.task import Run, Task
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +47,28 @@ def test_where_the_newest_lacks_a_file_the_one_before_is_safe(saved, tmp_path, l
 def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
     assert checkpoint(tmp_path / "none") == (None, None)
     assert Record(logs=[], log_dir=None).checkpoint() == (None, None)
+
+
+def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order(
+    tmp_path,
+):
+    first, second, other = (str(tmp_path / name) for name in ("a", "b", "c"))
+    record = Record(logs=[], log_dir=None)
+    chief = Run(task=Task(type="chief", index=0), attempt=0)
+    worker, again = (
+        Run(task=Task(type="worker", index=0), attempt=attempt) for attempt in (0, 1)
+    )
+    for run, path in (
+        (chief, first),
+        (chief, first),  # it trains this model on
+        (chief, second),
+        (worker, first),
+        (worker, second),
+        (again, first),
+    ):
+        assert record.take_model_dir(run, path) is None
+    assert record.model_dir == second
+    assert record.take_model_dir(again, other) == (
+        f"worker 0 has the model_dir {other!r}, and another task {second!r}; give all "
+        "tasks the same, such as RunConfig(model_dir=...)"
+    )

@@ -87,6 +87,58 @@ def test_a_last_checkpoint_whose_name_is_a_step_behind_its_values_ends_a_job_wel
     assert "is done at step 3" in job.text
 
 
+def test_a_program_may_change_its_folder_and_train_one_model_after_another(
+    launch, tmp_path
+):
+    """Without a tensor `global_step` in its checkpoints, as of tf.train.Checkpoint."""
+    (tmp_path / "elsewhere").mkdir()
+    program = tmp_path / "two_models.py"
+    program.write_text(_TWO_MODELS)
+    job = launch("--evaluator", program)
+    assert job.end(120) == 0, job.text
+    for name in ("first", "second"):
+        folder = tmp_path / "elsewhere" / name
+        state = tf.train.latest_checkpoint(str(folder))
+        assert state == str(folder / "model.ckpt-4")
+        assert "global_step" not in dict(tf.train.list_variables(state))
+    assert (tmp_path / "elsewhere" / "first" / "logs" / "chief-0.log").exists()
+    assert not (tmp_path / "first").exists()
+
+
+_TWO_MODELS = """
+import os
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+os.chdir("elsewhere")
+
+
+def model_fn(features, labels, mode):
+    weight = v1.get_variable("weight", initializer=0.0, use_resource=True)
+    loss = tf.square(weight - 1.0)
+    step = v1.train.get_or_create_global_step()
+    train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    saver = tf.train.Checkpoint(step=step, weight=weight)
+    scaffold = v1.train.Scaffold(saver=saver)
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=train_op, scaffold=scaffold
+    )
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+for name in ("first", "second"):
+    tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(model_fn, name),
+        tf.estimator.TrainSpec(input_fn, max_steps=4),
+        tf.estimator.EvalSpec(input_fn, steps=1, throttle_secs=0, start_delay_secs=0),
+    )
+"""
+
+
 _LATE_STEP = """
 import tensorflow as tf
 
