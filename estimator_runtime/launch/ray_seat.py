@@ -84,13 +84,6 @@ class Seat:
         else:
             actor.start.remote(run, environ, self.port, self.node_id)
 
-    def stop(self):
-        """Let the present run save what it has and end."""
-        with self._lock:
-            run = self._run
-        if run is not None:
-            self.signal(run, signal.SIGTERM)
-
     def signal(self, run, number):
         """Send a signal to a run; an actor that does not answer is given up."""
         with self._lock:

@@ -16,7 +16,7 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import ray_cluster, shared_folder
 from estimator_runtime.launch.ray_seat import Seat
-from estimator_runtime.launch.task import Ended, Refused, Reported
+from estimator_runtime.launch.task import Ended, Leaving, Refused, Reported
 from estimator_runtime.reporting import JOB_VARIABLE
 
 # For all actors to be made, each a new Python on its node.
@@ -154,15 +154,14 @@ class RayTasks:
                 and not seat.is_movable
                 and not seat.is_leaving
             ]
-            leader = self._seats[self._job.trainers[0]]
             for seat in seats:
                 seat.is_leaving = True
                 self._console.say(
                     f"node {seat.node} of {seat.task} is about to go: stopping the job "
                     "with a checkpoint, to place it anew"
                 )
-                # With a ps would go what there is to save.
-                (seat if seat.task in self._job.trainers else leader).stop()
+            if seats:
+                self._events.put(Leaving(tasks=tuple(seat.task for seat in seats)))
 
     def _has_to_move(self, event):
         is_told = any(seat.is_leaving for seat in self._seats.values())

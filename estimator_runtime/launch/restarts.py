@@ -4,7 +4,13 @@ import dataclasses
 
 # Errors that come from another task's failure, and may go with it.
 _OF_PEERS = frozenset(
-    ("AbortedError", "CancelledError", "DeadlineExceededError", "UnavailableError")
+    (
+        "AbortedError",
+        "CancelledError",
+        "DeadlineExceededError",
+        "PeerTimeoutError",
+        "UnavailableError",
+    )
 )
 # Errors that the same program would only run into again.
 _FINAL = frozenset(

@@ -72,6 +72,20 @@ class Shutdown:
         if watch.is_running and watch.kill_at is None:
             watch.kill_at = now + self._grace_secs
 
+    def make_way(self, watches, now):
+        """Let the trainers among some tasks stop that are about to lose their place.
+
+        With a ps would go what there is to save: then the one that leads saves it.
+
+        Args:
+            watches: The `Watch` of each of the tasks.
+            now: The time.
+        """
+        for watch in watches:
+            trainer = watch if watch in self._trainers else self._trainers[0]
+            if trainer.is_running and trainer.kill_at is None:
+                self._ask(trainer, now + self._grace_secs)
+
     def clear(self, watch, gang, now):
         """End those that are about to get new addresses, whenever one has ended.
 

@@ -9,13 +9,21 @@ import queue
 import time
 
 from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch.completion import Completion
 from estimator_runtime.launch.heartbeats import Heartbeats
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.shutdown import Shutdown
 from estimator_runtime.launch.starts import Starts
 from estimator_runtime.launch.status import Status
-from estimator_runtime.launch.task import Ended, Lost, Output, Refused, Reported
+from estimator_runtime.launch.task import (
+    Ended,
+    Leaving,
+    Lost,
+    Output,
+    Refused,
+    Reported,
+)
 from estimator_runtime.launch.watch import Watch
 from estimator_runtime.role import TaskType
 
@@ -33,12 +41,16 @@ class Supervisor:
         self._job, self._tasks, self._console, self._clock = job, tasks, console, clock
         self._events: queue.Queue = queue.Queue()
         self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
-        self._trainers = [self._watches[task] for task in job.trainers]
+        trainers = [self._watches[task] for task in job.trainers]
+        self._leader = trainers[0]
         everyone = list(self._watches.values())
         self._starts = Starts(job, tasks, everyone)
         self._record = Record([watch.log for watch in everyone], job.log_dir)
         self._shutdown = Shutdown(
-            tasks, everyone, self._trainers, job.grace_secs, job.is_gang
+            tasks, everyone, trainers, job.grace_secs, job.is_gang
+        )
+        self._completion = Completion(
+            job, everyone, trainers, self._record, self._shutdown
         )
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, console, self._shutdown
@@ -46,7 +58,6 @@ class Supervisor:
         self._status = Status(everyone, self._record)
         self._cancelled: tuple[int, str] | None = None  # set by another thread
         self._ending: Outcome | None = None  # once it is decided
-        self._release_by: float | None = None
         self._last_tick = clock()
         self.state = "starting"
 
@@ -97,6 +108,10 @@ class Supervisor:
         if isinstance(event, Refused):
             self._stop_for(event.reason)
             return
+        if isinstance(event, Leaving):
+            leaving = [self._watches[task] for task in event.tasks]
+            self._shutdown.make_way(leaving, self._clock())
+            return
         watch = self._watches[event.run.task]
         if isinstance(event, Output):
             watch.log.write(event.line)
@@ -107,7 +122,7 @@ class Supervisor:
             watch.hear(event.report, self._clock())
             if "model_dir" in event.report and self._ending is None:
                 path = event.report["model_dir"]
-                self._stop_for(self._record.take_model_dir(watch.task, path))
+                self._stop_for(self._record.take_model_dir(watch.run, path))
         elif isinstance(event, Ended):
             self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
@@ -129,13 +144,8 @@ class Supervisor:
         self._shutdown.kill_overdue(now)
         if self._ending is not None:
             return
-        if self._release_by is not None and now >= self._release_by:
-            waited = ", ".join(str(watch.task) for watch in self._running())
-            limit = self._job.evaluation_timeout_secs
-            self._stop_for(
-                f"the training is done, but {waited} did not end within {limit:g} s "
-                "after it"
-            )
+        self._stop_for(self._completion.advance(now))
+        if self._ending is not None:
             return
         self._heartbeats.check(self._running(), now)
         self._console.status(self._status.line(now))
@@ -160,14 +170,15 @@ class Supervisor:
             if self._starts.is_anew:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
-        elif watch.task.type == TaskType.PS and self._has_trained():
-            return
-        elif event.status == 0 and watch.task.type != TaskType.PS:
-            if self._release_by is None and self._has_trained():
-                self._release()
-        else:
+        elif watch.task.type == TaskType.PS and self._completion.is_led_to_end:
+            self._completion.dismiss_trainers(watch, self._console)
+        elif watch.task.type == TaskType.PS or not (
+            event.status == 0 or watch.is_dismissed
+        ):
             # A ps that leaves too early, however well, makes all the others hang.
             self._restart_or_fail(watch)
+        if self._ending is None:
+            self._stop_for(self._completion.advance(self._clock()))
 
     def _restart_or_fail(self, watch):
         refusal = watch.budget.refusal(watch.failure)
@@ -198,25 +209,6 @@ class Supervisor:
 
     # The end.
 
-    def _has_trained(self):
-        return all(watch.has_succeeded for watch in self._trainers)
-
-    def _release(self):
-        """Let the others end, once all trainers have ended well."""
-        leader = self._trainers[0]
-        expected = leader.report.get("trained")
-        _, step = self._record.checkpoint()
-        is_known = expected is not None and not self._record.is_remote
-        if is_known and (step is None or step < expected):
-            has = "there is no checkpoint" if step is None else f"the newest has {step}"
-            self._fail(leader, f"it has saved step {expected}, but {has}")
-            return
-        now = self._clock()
-        self._release_by = now + self._job.evaluation_timeout_secs
-        for watch in self._running():
-            if watch.task.type == TaskType.PS:
-                self._shutdown.release(watch, now)
-
     def _fail(self, watch, why):
         reason = f"{watch.task} {watch.how_it_ended()}: {why}"
         gang = self._starts.gang(watch)
@@ -224,7 +216,7 @@ class Supervisor:
             for each in gang:  # they stop at the same step, and one of them saves it
                 self._shutdown.expect(each, self._clock())
         # Only a leader that is not held up by the failure can save anything.
-        politely = self._trainers[0].is_running and (
+        politely = self._leader.is_running and (
             watch.failure.is_stop or (len(gang) == 1 and watch.task.type != TaskType.PS)
         )
         self._stop(self._record.outcome(1, reason, watch), politely)
@@ -241,7 +233,9 @@ class Supervisor:
         return [watch for watch in self._watches.values() if watch.is_running]
 
     def _is_over(self):
-        waiting = self._ending is None and self._starts.is_waiting
+        waiting = self._ending is None and (
+            self._starts.is_waiting or not self._completion.is_seen
+        )
         return not self._running() and not waiting
 
     def _conclude(self):

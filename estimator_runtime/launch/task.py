@@ -96,6 +96,17 @@ class Ended:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Leaving:
+    """Tasks are about to lose their place; the user has been told.
+
+    Attributes:
+        tasks: Which.
+    """
+
+    tasks: tuple[Task, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
     """The tasks must not go on where they are.
 
@@ -117,7 +128,7 @@ class Lost:
     reason: str
 
 
-Event = Output | Reported | Ended | Refused | Lost
+Event = Output | Reported | Ended | Leaving | Refused | Lost
 
 
 class Tasks(Protocol):

@@ -22,6 +22,7 @@ class Watch:
         report: All that the present run reported, by key.
         heard_at: When it last gave a sign of life.
         is_displaced: Whether its last run lost its address.
+        is_dismissed: Whether nothing more is expected of it, however it ends.
     """
 
     def __init__(self, task, max_restarts):
@@ -37,7 +38,7 @@ class Watch:
         self.heard_at = 0.0
         self.is_named_silent = False
         self.killed_for: str | None = None
-        self.is_displaced = False
+        self.is_displaced = self.is_dismissed = False
 
     def start(self, now):
         """Give the next run, which starts now."""
@@ -67,6 +68,11 @@ class Watch:
     def has_succeeded(self):
         """Whether its last run ended well, and there is to be no other."""
         return self.status == 0 and not self.is_running and self.restart_at is None
+
+    @property
+    def has_left(self):
+        """Whether it is gone, and nothing was expected of it any more."""
+        return self.is_dismissed and not self.is_running
 
     @property
     def failure(self):

@@ -52,6 +52,7 @@ def test_an_error_that_would_repeat_is_not_tried_again(error):
         (("KeyError", 40), ("KeyError", 90), None),
         (("KeyError", 40), ("ValueError", 40), None),
         (("UnavailableError", 40), ("UnavailableError", 40), None),
+        (("PeerTimeoutError", None), ("PeerTimeoutError", None), None),
         ((None, None), (None, None), "the same failure as the last time"),
     ],
 )  # fmt: skip

@@ -1,0 +1,102 @@
+"""The good end of a job: all have trained, the last step is saved, the others leave."""
+
+from estimator_runtime.role import TaskType
+
+# A shared folder may show a file some seconds after another machine has written it.
+_SEEN_SECS = 10.0
+
+
+class Completion:
+    """Sees that a training is complete, and then lets those end who have served it."""
+
+    def __init__(self, job, watches, trainers, record, shutdown):
+        """Know all tasks.
+
+        Args:
+            job: The `Job`.
+            watches: The `Watch` of every task.
+            trainers: Those of them that train; the first of them leads.
+            record: The `Record` of the job.
+            shutdown: Its `Shutdown`.
+        """
+        self._watches, self._trainers, self._record = watches, trainers, record
+        self._leader, self._shutdown = trainers[0], shutdown
+        self._timeout_secs = job.evaluation_timeout_secs
+        self._seen_by: float | None = None
+        self._gone_by: float | None = None
+
+    @property
+    def is_seen(self):
+        """Whether the training has been found complete."""
+        return self._gone_by is not None
+
+    @property
+    def is_led_to_end(self):
+        """Whether the one that leads is done: what comes after that nobody saves."""
+        return self._leader.has_succeeded
+
+    def dismiss_trainers(self, server, console):
+        """Go on without those who still train, when a ps of theirs is gone.
+
+        Without its variables they cannot, and what they train nobody would save.
+
+        Args:
+            server: The `Watch` of the ps.
+            console: Where to say so.
+        """
+        left = [
+            watch
+            for watch in self._trainers
+            if not (watch.has_succeeded or watch.is_dismissed)
+        ]
+        for watch in left:
+            watch.restart_at, watch.is_dismissed = None, True
+            if watch.is_running:
+                self._shutdown.kill(watch)
+        if left:
+            console.say(
+                f"{server.task} {server.how_it_ended()} when the last checkpoint was "
+                f"saved: {', '.join(str(watch.task) for watch in left)} cannot go on, "
+                "and need not"
+            )
+
+    def advance(self, now):
+        """Do what is next, if all have trained.
+
+        Args:
+            now: The time.
+
+        Returns:
+            What went wrong; None while nothing has.
+        """
+        if self.is_seen:
+            return self._overdue() if now >= self._gone_by else None
+        if not all(watch.has_succeeded or watch.has_left for watch in self._trainers):
+            return None
+        missing = self._missing()
+        if missing is not None:
+            self._seen_by = self._seen_by or now + _SEEN_SECS
+            return missing if now >= self._seen_by else None
+        self._gone_by = now + self._timeout_secs
+        for watch in self._watches:
+            if watch.task.type == TaskType.PS:
+                self._shutdown.release(watch, now)
+        return None
+
+    def _missing(self):
+        """Say what is not saved, as far as that is known; None if all is."""
+        expected = self._leader.report.get("trained")
+        if expected is None or self._record.is_remote:
+            return None
+        _, step = self._record.checkpoint()
+        if step is not None and step >= expected:
+            return None
+        has = "there is no checkpoint" if step is None else f"the newest has {step}"
+        return f"{self._leader.task} has saved step {expected}, but {has}"
+
+    def _overdue(self):
+        waited = ", ".join(str(w.task) for w in self._watches if w.is_running)
+        return (
+            f"the training is done, but {waited} did not end within "
+            f"{self._timeout_secs:g} s after it"
+        )

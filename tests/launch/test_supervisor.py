@@ -1,0 +1,185 @@
+"""What a supervisor makes of events, by a clock and a back end that the test holds."""
+
+import io
+import shutil
+import signal
+
+import pytest
+
+from estimator_runtime.cluster import Cluster
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.supervisor import Supervisor
+from estimator_runtime.launch.task import Ended, Leaving, Reported
+
+_TASKS = ("chief", "worker 0", "ps 0")
+_TERM, _KILL = int(signal.SIGTERM), int(signal.SIGKILL)
+
+
+class Tasks:
+    """Tasks that do what the test says, and end when they are told to.
+
+    Attributes:
+        runs: Name of each task to its runs; the script is called when all have one.
+        signals: The name of a task and the number, of each signal.
+        stops_at_once: Whether trainers end when they get SIGTERM.
+    """
+
+    def __init__(self, script):
+        self._script = script
+        self.runs, self.signals = {task: [] for task in _TASKS}, []
+        self.stops_at_once = True
+
+    def open(self, events):
+        self._events = events
+
+    def place(self, addressed):
+        return Cluster({"chief": ["h:1"], "worker": ["h:2"], "ps": ["h:3"]})
+
+    def start(self, run, environ):
+        self.runs[str(run.task)].append(run)
+        if all(len(self.runs[task]) == run.attempt + 1 for task in self.runs):
+            self._script(self, run.attempt)
+
+    def signal(self, run, number):
+        self.signals.append((str(run.task), int(number)))
+        if number == _KILL:
+            self.end(str(run.task), -number)
+        elif str(run.task) != "ps 0" and self.stops_at_once:
+            self.end(str(run.task), 143)
+
+    def close(self):
+        pass
+
+    def report(self, task, **report):
+        self._events.put(Reported(run=self.runs[task][-1], report=report))
+
+    def end(self, task, status, **how):
+        self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
+
+    def leave(self, *tasks):
+        leaving = tuple(self.runs[task][-1].task for task in tasks)
+        self._events.put(Leaving(tasks=leaving))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Give a function that runs a job of a script; (outcome, tasks, what was said)."""
+
+    def run(script, at=None, **arguments):
+        job = Job(
+            command=("x",),
+            replicas={"chief": 1, "worker": 1, "ps": 1},
+            log_dir=str(tmp_path / "logs"),
+            **arguments,
+        )
+        times = iter(range(1000))  # a second for each look at the clock
+
+        def clock():
+            now = next(times)
+            if now in (at or {}):
+                at[now](tasks)
+            return float(now)
+
+        said = io.StringIO()
+        tasks = Tasks(script)
+        outcome = Supervisor(job, tasks, Console(said, said), clock).run()
+        return outcome, tasks, said.getvalue()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with the checkpoints of the steps 10 and 20."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("model")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.Variable(1.0, name="weight").initializer)
+        saver = tf.compat.v1.train.Saver(save_relative_paths=True)
+        for step in (10, 20):
+            saver.save(session, str(folder / "model.ckpt"), step)
+    return folder
+
+
+@pytest.mark.parametrize("status", [0, _KILL])
+def test_a_ps_that_goes_while_a_worker_comes_back_after_the_chief_is_not_missed(
+    run, status
+):
+    def script(tasks, attempt):
+        tasks.end("chief", 0)
+        tasks.end("worker 0", -_KILL)
+        tasks.end("ps 0", -status)
+
+    outcome, tasks, said = run(script, max_restarts=1)
+    assert outcome.exit_status == 0, said
+    assert len(tasks.runs["ps 0"]) == 1
+    assert (
+        " when the last checkpoint was saved: worker 0 cannot go on, and need not\n"
+        in said
+    )
+
+
+def test_a_trainer_without_its_ps_is_ended_once_the_chief_is_done(run):
+    def script(tasks, attempt):
+        tasks.end("chief", 0)
+        tasks.end("ps 0", -_KILL)
+
+    outcome, tasks, said = run(script)
+    assert outcome.exit_status == 0, said
+    assert tasks.signals == [("worker 0", _KILL)]
+
+
+def _train_to_20(folder):
+    def script(tasks, attempt):
+        tasks.report("chief", model_dir=str(folder))
+        tasks.report("chief", trained=20)
+        tasks.end("chief", 0)
+        tasks.end("worker 0", 0)
+
+    return script
+
+
+def test_a_last_checkpoint_that_shows_later_is_waited_for(run, saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder, ignore=shutil.ignore_patterns("*-20.*"))
+    outcome, _, said = run(
+        _train_to_20(folder),
+        at={14: lambda tasks: shutil.copytree(saved, folder, dirs_exist_ok=True)},
+    )
+    assert outcome.exit_status == 0, said
+    assert outcome.reason.startswith("the job is done at step 20")
+
+
+def test_a_last_checkpoint_that_never_shows_fails_the_job(run, saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder, ignore=shutil.ignore_patterns("*-20.*"))
+    outcome, _, _ = run(_train_to_20(folder))
+    assert outcome.exit_status == 1
+    assert outcome.reason == "chief has saved step 20, but the newest has 10"
+
+
+def test_who_has_to_make_way_is_told_once(run):
+    """A second SIGTERM would end a trainer before it has saved."""
+
+    def script(tasks, attempt):
+        if attempt == 0:
+            tasks.stops_at_once = False
+            tasks.leave("chief", "worker 0", "ps 0")
+        else:
+            tasks.end("chief", 0)
+            tasks.end("worker 0", 0)
+
+    outcome, tasks, said = run(
+        script,
+        at={
+            15: lambda tasks: tasks.end("worker 0", 143, is_displaced=True),
+            25: lambda tasks: tasks.end("chief", 143, is_displaced=True),
+        },
+    )
+    assert outcome.exit_status == 0, said
+    told = [task for task, number in tasks.signals if number == _TERM]
+    assert sorted(told[:2]) == ["chief", "worker 0"]
+    assert told[2:] == ["ps 0"]  # at the end of the job
+    assert [len(tasks.runs[task]) for task in _TASKS] == [2, 2, 2]
