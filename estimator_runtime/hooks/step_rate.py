@@ -91,7 +91,10 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         self, every_n_steps, summary_dir=None, run=None, clock=time.perf_counter
     ):
         self._every_n_steps = every_n_steps
-        self._summary_dir, self._run = summary_dir, run
+        self._summary_dir, self._is_chief = summary_dir, run is None
+        # Exactly the chief's: TensorFlow keeps one writer for each spelling of a path.
+        is_own = summary_dir is not None and run is not None
+        self._folder = os.path.join(summary_dir, run) if is_own else summary_dir
         self._clock = clock
         self._steps = 0
         self._start = None
@@ -129,16 +132,15 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
     def _summarize(self, scalars, step):
         if not tf.io.gfile.isdir(self._summary_dir):
             return  # not yet, or not on this machine
-        folder = os.path.join(self._summary_dir, self._run or "")
         values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
         try:
-            writer = tf.compat.v1.summary.FileWriterCache.get(folder)
+            writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
         except tf.errors.OpError as error:
             _logger.warning("no rates of this task in TensorBoard: %s", error.message)
             self._summary_dir = None
             return
         writer.add_summary(Summary(value=values), step)
-        if self._run is not None:
+        if not self._is_chief:
             writer.flush()  # the chief's is flushed by those who save and summarize
 
 

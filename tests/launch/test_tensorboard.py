@@ -110,7 +110,9 @@ def test_the_page_of_one_process_has_rates_checkpoints_loss_and_evaluation(
     assert not page.is_there()
 
 
-def test_the_page_of_a_cluster_has_each_workers_rates_and_the_restarts(cluster):
+def test_the_page_of_a_cluster_has_each_workers_rates_and_the_restarts(
+    cluster, tmp_path
+):
     job, go = cluster
     page = _open(job)
     page.wait_for_tags(
@@ -124,6 +126,9 @@ def test_the_page_of_a_cluster_has_each_workers_rates_and_the_restarts(cluster):
     page.wait_for_value("launcher", "restarts/job", 1.0)
     page.wait_for_value("launcher", "restarts/chief-0", 0.0)
     runs = set(page.get("/data/runs"))
+    # Two writers in one folder would be one run to TensorBoard, and mixed.
+    assert len(list(tmp_path.glob("model/events.*"))) == 1
+    assert len(list(tmp_path.glob("model/launcher/events.*"))) == 1
     go.touch()
     assert job.end() == 0, job.text
     assert runs == {".", "worker-0", "launcher"}
