@@ -2,13 +2,14 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job test smoke lint
+.PHONY: help main_job test smoke lint docs
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
 	@echo "make test      run the tests on TensorFlow 2.15 and 2.21"
 	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
+	@echo "make docs      write docs/run_config.md from the docstrings"
 
 main_job: $(NOX)
 	$(NOX) -s main_job
@@ -21,6 +22,9 @@ smoke: $(NOX)
 
 lint: $(NOX)
 	$(NOX) -s lint
+
+docs: $(NOX)
+	$(NOX) -s docs
 
 $(NOX): constraints/dev.txt
 	python3 -m venv .venv

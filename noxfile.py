@@ -4,6 +4,7 @@
     nox -s tests        run the tests on TensorFlow 2.15 and 2.21
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
+    nox -s docs         write docs/run_config.md from the docstrings
 
 What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
 `nox -R -s ...` keeps the environment of the last time, as it was installed then.
@@ -122,3 +123,11 @@ def lint(session):
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+
+
+@nox.session
+def docs(session):
+    """Write the pages of docs/ that are made from docstrings."""
+    check_python(session)
+    install_package(session, NEWEST_TENSORFLOW, ".")
+    session.run("python", "docs/run_config.py")

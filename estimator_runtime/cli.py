@@ -12,6 +12,8 @@ import time
 
 from estimator_runtime import (
     __version__,
+    dashboard,
+    dashboard_option,
     enabling,
     install,
     launch_options,
@@ -83,7 +85,7 @@ def _parse(argv):
     )
     parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_run(commands)
+    run_parser = _add_run(commands)
     _add_checkpoints(commands)
     _add_doctor(commands)
     _add_render(commands)
@@ -92,6 +94,8 @@ def _parse(argv):
     program = next((each for each in arguments if not each.startswith("-")), "")
     if program.endswith(".py"):
         raise UsageError(f"{program!r} is no command; to run it: {_NAME} run {program}")
+    if arguments[:1] == ["run"]:
+        arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(
@@ -117,9 +121,11 @@ def _add_run(commands):
         epilog=_EXIT_STATUSES,
     )
     training_flags.add_options(parser)
+    dashboard_option.add_option(parser)
     launch_options.add_options(parser)
     _add_program(parser)
     parser.set_defaults(command=_run)
+    return parser
 
 
 def _run(options):
@@ -131,8 +137,12 @@ def _run(options):
         check, run = script.check_script, script.run_script
     check(program)
     training_flags.carry(options, os.environ)
-    if launch_options.is_wanted(options):
+    is_cluster = launch_options.is_wanted(options)
+    if options.tensorboard is not None:
+        dashboard.check(options.tensorboard)
+    if is_cluster:
         return launching.launch(options)
+    dashboard.want(options.tensorboard)
     reporting.start(os.environ)
     # What no reader of it could use. Whether there has to be a chief, or a task, only
     # the script knows: under a multi-worker strategy worker 0 leads, for one.

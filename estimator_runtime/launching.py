@@ -1,9 +1,11 @@
 """`estimator-runtime run` with a cluster: its options, made into a job that is run."""
 
+import contextlib
 import os
 import signal
 import sys
 
+from estimator_runtime.dashboard import Dashboard
 from estimator_runtime.errors import UsageError
 from estimator_runtime.role import TaskType
 
@@ -20,18 +22,41 @@ def launch(options):
         ConfigError: If the job cannot be started.
     """
     from estimator_runtime.launch import get_backend
+    from estimator_runtime.launch.console import Console
 
     job = job_of(options)
-    backend = get_backend(options.backend, **_backend_options(options))
+    console = Console()
+    backend = get_backend(options.backend, console=console, **_backend_options(options))
     try:
         handle = backend.submit(job)
     except KeyboardInterrupt:  # while it waited for room in a cluster
         sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
         return 128 + signal.SIGINT
-    outcome = _wait(handle)
+    with contextlib.ExitStack() as stack:
+        begin = _dashboard(options.tensorboard, handle, console, stack)
+        outcome = _wait(handle, begin)
+        begin(is_end=True)
     for line in f"estimator-runtime: {outcome}".splitlines():
         sys.stderr.write(f"{line}\n")
     return outcome.exit_status
+
+
+def _dashboard(port, handle, console, stack):
+    """Give what starts TensorBoard, if it is wanted, once the folder is known."""
+    waiting = [] if port is None else [port]
+
+    def begin(is_end=False):
+        folder = handle.model_dir()
+        if waiting and is_end:
+            console.say(
+                "TensorBoard was not started: no task has said in time which its model "
+                "directory is, as tf.estimator.train_and_evaluate does"
+            )
+        elif waiting and folder is not None:
+            dashboard = Dashboard(folder, waiting.pop(), console.say)
+            stack.callback(dashboard.close)
+
+    return begin
 
 
 def _backend_options(options):
@@ -108,8 +133,13 @@ def _in_copy(script, folder):
     return path
 
 
-def _wait(handle):
-    """Wait for the end; the first Ctrl-C or SIGTERM stops the job in order."""
+def _wait(handle, look):
+    """Wait for the end; the first Ctrl-C or SIGTERM stops the job in order.
+
+    Args:
+        handle: The `JobHandle`.
+        look: Called now and then meanwhile.
+    """
 
     def stop(number, _frame):
         name = signal.Signals(number).name
@@ -124,7 +154,7 @@ def _wait(handle):
             try:
                 return handle.wait(_POLL_SECS)
             except TimeoutError:
-                continue
+                look()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,8 +1,14 @@
 """`tf.estimator.RunConfig`: how an Estimator trains, and where."""
 
+from __future__ import annotations
+
 import abc
 import copy
 import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
 
 from estimator_runtime import session_arguments, settings
 from estimator_runtime.checkpoint import interval
@@ -12,7 +18,7 @@ from estimator_runtime.options import CHECKS
 from estimator_runtime.own_options import OwnOptions
 from estimator_runtime.tf_config import TFConfig
 
-_USE_DEFAULT = object()
+_USE_DEFAULT: Any = object()
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.run_config")
@@ -25,13 +31,10 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
     type or range are named together with what would do, and a `session_config` of
     your own keeps the cluster's device filters.
 
-    Cluster properties (`cluster_spec`, `task_type`, `task_id`, `master`,
-    `is_chief`, `num_ps_replicas`, ...) come from TF_CONFIG.
-
     Args:
-        model_dir: Folder for checkpoints, summaries and the graph; str or
-            `os.PathLike`. None takes TF_CONFIG's `model_dir`, or else leaves the
-            choice to the Estimator. If both are given they must be equal.
+        model_dir: Folder for checkpoints, summaries and the graph. None takes
+            TF_CONFIG's `model_dir`, or else leaves the choice to the Estimator. If both
+            are given they must be equal.
         tf_random_seed: Seed of the random ops and initializers made inside
             model_fn, so that two runs are equal, as long as their input is
             deterministic and their threads and devices are as many; None draws new
@@ -82,8 +85,23 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         best_metric: Metric of the evaluation that says which are the best; likewise.
         best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
             if its name has "loss" or "error" in it.
-        progress: How progress is shown: "auto", "bar", "plain" or "none". None takes
-            the command's `--progress`, else ESTIMATOR_RUNTIME_PROGRESS, else "none".
+        progress: How progress is shown: "auto", "bar", "plain" or "none"; "auto" under
+            the command, if nothing else is said. None takes the command's `--progress`,
+            else ESTIMATOR_RUNTIME_PROGRESS, else "none".
+
+    Attributes:
+        cluster_spec: `tf.train.ClusterSpec` of all tasks; empty without a cluster.
+        task_type: Type of this task: "chief", "master", "worker", "ps", "evaluator";
+            "worker" without a cluster.
+        task_id: Its index among the tasks of that type.
+        global_id_in_cluster: Its index among all tasks: of the chief 0, then come the
+            workers and the ps; None for an evaluator.
+        is_chief: Whether this task saves checkpoints and writes summaries.
+        master: Session target: "grpc://" and the task's address; "" without others.
+        evaluation_master: Session target for evaluation, "" for this process.
+        num_ps_replicas: How many ps there are.
+        num_worker_replicas: How many workers there are, and a chief or master.
+        service: TF_CONFIG's `service`, an object, or None.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -93,31 +111,31 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
 
     def __init__(
         self,
-        model_dir=None,
-        tf_random_seed=None,
-        save_summary_steps=100,
-        save_checkpoints_steps=_USE_DEFAULT,
-        save_checkpoints_secs=_USE_DEFAULT,
-        session_config=None,
-        keep_checkpoint_max=5,
-        keep_checkpoint_every_n_hours=10000,
-        log_step_count_steps=100,
-        train_distribute=None,
-        device_fn=None,
-        protocol=None,
-        eval_distribute=None,
-        experimental_distribute=None,
-        experimental_max_worker_delay_secs=None,
-        session_creation_timeout_secs=7200,
-        checkpoint_save_graph_def=True,
+        model_dir: str | os.PathLike | None = None,
+        tf_random_seed: int | None = None,
+        save_summary_steps: int | None = 100,
+        save_checkpoints_steps: int | None = _USE_DEFAULT,
+        save_checkpoints_secs: float | None = _USE_DEFAULT,
+        session_config: tf.compat.v1.ConfigProto | None = None,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = 10000,
+        log_step_count_steps: int | None = 100,
+        train_distribute: tf.distribute.Strategy | None = None,
+        device_fn: Callable | None = None,
+        protocol: str | None = None,
+        eval_distribute: tf.distribute.Strategy | None = None,
+        experimental_distribute: Any = None,
+        experimental_max_worker_delay_secs: int | None = None,
+        session_creation_timeout_secs: float | None = 7200,
+        checkpoint_save_graph_def: bool = True,
         *,
-        steps_per_run=None,
-        async_checkpoint=None,
-        checkpoint_overhead=None,
-        keep_best=None,
-        best_metric=None,
-        best_mode=None,
-        progress=None,
+        steps_per_run: int | str | None = None,
+        async_checkpoint: bool | None = None,
+        checkpoint_overhead: float | None = None,
+        keep_best: int | None = None,
+        best_metric: str | None = None,
+        best_mode: str | None = None,
+        progress: str | None = None,
     ):
         arguments = {
             "model_dir": model_dir,

@@ -9,7 +9,7 @@ from tensorflow.python.training.sync_replicas_optimizer import (
     _SyncReplicasOptimizerHook,
 )
 
-from estimator_runtime import options, reporting, session_checks
+from estimator_runtime import dashboard, options, peers, reporting, session_checks
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
@@ -20,6 +20,7 @@ from estimator_runtime.hooks.progress import ProgressHook
 from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.hooks.watched import WatchedHook
 from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.role import TaskType
 from estimator_runtime.session_checks import is_on
 
 _USE_DEFAULT = object()
@@ -119,8 +120,13 @@ def MonitoredTrainingSession(
     session_checks.check_intervals(common)
     if is_chief:
         session_checks.check_folders(common)
-    if any(isinstance(hook, _SyncReplicasOptimizerHook) for hook in hooks or ()):
+        dashboard.show(summary_dir or checkpoint_dir)
+    batches_per_step = 1
+    for hook in hooks or ():
+        if not isinstance(hook, _SyncReplicasOptimizerHook):
+            continue
         reporting.send(synchronous=True)
+        batches_per_step = hook._sync_optimizer._replicas_to_aggregate
         # The chief has a thread that waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     if reporting.is_on():
@@ -153,7 +159,8 @@ def MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             max_wait_secs=max_wait_secs,
         )
-        chief_hooks = [*(chief_only_hooks or ()), *_chief_hooks(**common)]
+        own_hooks = _chief_hooks(**common, batches_per_step=batches_per_step)
+        chief_hooks = [*(chief_only_hooks or ()), *own_hooks]
         all_hooks = asynchronous([*guards, *chief_hooks, *(hooks or ())], creator)
         # A launcher shows how far all tasks are.
         make_display = display.choose(options.current().progress)
@@ -164,8 +171,9 @@ def MonitoredTrainingSession(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
         all_hooks = [*guards, *(hooks or ())]
-        if is_on(log_step_count_steps):
-            all_hooks.append(TaskRateHook(log_step_count_steps))
+    if is_on(log_step_count_steps):
+        folder = summary_dir or checkpoint_dir
+        all_hooks += _task_hooks(log_step_count_steps, is_chief, master, folder)
     return LoopSession(
         session_creator=creator,
         hooks=all_hooks,
@@ -191,13 +199,18 @@ def _chief_hooks(
     log_step_count_steps,
     summary_dir,
     save_graph_def,
+    batches_per_step,
 ):
     """Give the hooks that log, summarize and save, in TensorFlow's order."""
     summary_dir = summary_dir or checkpoint_dir
     hooks = []
     if summary_dir and is_on(log_step_count_steps):
         hooks.append(
-            StepRateHook(output_dir=summary_dir, every_n_steps=log_step_count_steps)
+            StepRateHook(
+                output_dir=summary_dir,
+                every_n_steps=log_step_count_steps,
+                batches_per_step=batches_per_step,
+            )
         )
     if summary_dir and (is_on(save_summaries_steps) or is_on(save_summaries_secs)):
         hooks.append(
@@ -219,3 +232,17 @@ def _chief_hooks(
             )
         )
     return hooks
+
+
+def _task_hooks(every_n_steps, is_chief, master, summary_dir):
+    """Give the hook that tells a task's own rate: in a chief only beside others."""
+    task = peers.this_task() if master else None
+    cluster = task.cluster if task else {}
+    if not is_chief:
+        # Not the chief's folder: TensorBoard would take two writers for one run.
+        run = f"{task.task_type}-{task.task_index}" if task and task.task_type else None
+        return [TaskRateHook(every_n_steps, summary_dir if run else None, run)]
+    trainers = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+    if len(peers.tasks(cluster, trainers)) < 2:
+        return []
+    return [TaskRateHook(every_n_steps, summary_dir)]

@@ -6,7 +6,7 @@ from estimator_runtime import option_values, options
 from estimator_runtime.errors import ConfigError
 
 # Name of each flag's value to the variable in which training finds it.
-_VARIABLES = {
+VARIABLES = {
     "steps_per_run": options.STEPS_PER_RUN_VARIABLE,
     "async_checkpoint": options.ASYNC_CHECKPOINT_VARIABLE,
     "checkpoint_overhead": options.CHECKPOINT_OVERHEAD_VARIABLE,
@@ -75,7 +75,7 @@ def carry(flags, environ):
     Raises:
         ConfigError: If options do not go together, or a variable cannot be used.
     """
-    for name, variable in _VARIABLES.items():
+    for name, variable in VARIABLES.items():
         value = getattr(flags, name)
         if value is not None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)

@@ -51,7 +51,7 @@ def described(value):
         kind = type(value)
         if kind is StepRateHook:  # TensorFlow's StepCounterHook, with one thing more
             kind = train.StepCounterHook
-            for name in ("_batch_size", "_reading"):
+            for name in ("_batch_size", "_batches_per_step", "_reading"):
                 del settings[name]
         if kind is CheckpointHook:  # TensorFlow's, which trains on while it writes
             kind = train.CheckpointSaverHook

@@ -47,3 +47,6 @@ class Measures(Cost):
             if value is not None
         ]
         summary_writer.add_summary(Summary(value=values), self.step)
+        # So that TensorBoard is at most one checkpoint behind; by itself the file is
+        # written out every two minutes.
+        summary_writer.flush()

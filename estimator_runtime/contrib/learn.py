@@ -1,5 +1,7 @@
 """`tf.contrib.learn`'s RunConfig and ClusterConfig, as in TensorFlow 1.15."""
 
+from __future__ import annotations
+
 import numbers
 import os
 import warnings
@@ -83,22 +85,22 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
 
     def __init__(
         self,
-        master=None,
-        num_cores=0,
-        log_device_placement=False,
-        gpu_memory_fraction=1,
-        tf_random_seed=None,
-        save_summary_steps=100,
-        save_checkpoints_secs=0,
-        save_checkpoints_steps=None,
-        keep_checkpoint_max=5,
-        keep_checkpoint_every_n_hours=10000,
-        log_step_count_steps=100,
-        protocol=None,
-        evaluation_master="",
-        model_dir=None,
-        session_config=None,
-        session_creation_timeout_secs=7200,
+        master: str | None = None,
+        num_cores: int | None = 0,
+        log_device_placement: bool | None = False,
+        gpu_memory_fraction: float | None = 1,
+        tf_random_seed: int | None = None,
+        save_summary_steps: int | None = 100,
+        save_checkpoints_secs: float | None = 0,
+        save_checkpoints_steps: int | None = None,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = 10000,
+        log_step_count_steps: int | None = 100,
+        protocol: str | None = None,
+        evaluation_master: str | None = "",
+        model_dir: str | os.PathLike | None = None,
+        session_config: tf.compat.v1.ConfigProto | None = None,
+        session_creation_timeout_secs: float | None = 7200,
     ):
         # Once per construction, at the caller's line: Python shows it once per line
         # and to developers only, whom it is for. `replace` constructs nothing.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,9 @@ from tensorflow.core.framework.summary_pb2 import Summary
 
 _logger = logging.getLogger("tensorflow")  # beside TensorFlow's own step rate
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
+# Not the names above: those are of all tasks, and a chart has all runs of one name.
+_OWN_STEPS_PER_SEC = "task/steps_per_sec"
+_OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,8 +33,17 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
     The batch size is the first dimension that all outputs of the input iterator share
     in the graph; where that is unknown (a `Dataset.batch` without `drop_remainder`),
-    there are no examples/sec.
+    there are no examples/sec. In a cluster it is this task's, taken for that of all.
+
+    Args:
+        batches_per_step: Batches in one global step: with a SyncReplicasOptimizer as
+            many as it aggregates.
+        **kwargs: Those of TensorFlow's hook.
     """
+
+    def __init__(self, *, batches_per_step=1, **kwargs):
+        super().__init__(**kwargs)
+        self._batches_per_step = batches_per_step
 
     def begin(self):
         """Find the batch size; as TensorFlow's hook otherwise."""
@@ -51,7 +64,8 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         super()._log_and_record(elapsed_steps, elapsed_time, global_step)
         if self._batch_size is None:
             return
-        rate = elapsed_steps * self._batch_size / elapsed_time
+        examples = elapsed_steps * self._batches_per_step * self._batch_size
+        rate = examples / elapsed_time
         _logger.info("%s: %g", _EXAMPLES_PER_SEC, rate)
         if self._summary_writer is not None:
             value = Summary.Value(tag=_EXAMPLES_PER_SEC, simple_value=rate)
@@ -59,22 +73,42 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
 
 class TaskRateHook(tf.compat.v1.train.SessionRunHook):
-    """Logs the rate of a task's own steps, where the chief logs that of all tasks.
+    """Logs and summarizes a task's own steps, where the chief has those of all tasks.
+
+    A task that is not chief writes into a folder of its own in that of the summaries,
+    once that is there: where tasks share no file system it never is, and nothing is
+    made. A folder that cannot be written is named in the log, once.
 
     Args:
         every_n_steps: Steps of this task between two log lines.
+        summary_dir: Folder of the training's summaries, or None for log lines only.
+        run: Name of the folder in it, such as "worker-0"; None for the chief, which
+            writes into `summary_dir` itself.
         clock: Gives seconds.
     """
 
-    def __init__(self, every_n_steps, clock=time.perf_counter):
+    def __init__(
+        self, every_n_steps, summary_dir=None, run=None, clock=time.perf_counter
+    ):
         self._every_n_steps = every_n_steps
+        self._summary_dir, self._is_chief = summary_dir, run is None
+        # Exactly the chief's: TensorFlow keeps one writer for each spelling of a path.
+        is_own = summary_dir is not None and run is not None
+        self._folder = os.path.join(summary_dir, run) if is_own else summary_dir
         self._clock = clock
         self._steps = 0
         self._start = None
 
     def begin(self):
-        """Find the batch size."""
+        """Find the batch size and the global step."""
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
+        self._global_step = tf.compat.v1.train.get_global_step()
+
+    def after_create_session(self, session, coord):
+        """Make what reads the global step, at which the rates are shown."""
+        self._read = self._global_step is not None and session.make_callable(
+            self._global_step
+        )
 
     def after_run(self, run_context, run_values):
         """Count the step; the first one starts the clock."""
@@ -88,8 +122,26 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         rate = self._steps / (now - self._start)
         self._steps, self._start = 0, now
         _logger.info("steps/sec of this task: %g", rate)
+        scalars = {_OWN_STEPS_PER_SEC: rate}
         if self._batch_size is not None:
+            scalars[_OWN_EXAMPLES_PER_SEC] = rate * self._batch_size
             _logger.info("examples/sec of this task: %g", rate * self._batch_size)
+        if self._summary_dir is not None and self._read:
+            self._summarize(scalars, int(self._read()))
+
+    def _summarize(self, scalars, step):
+        if not tf.io.gfile.isdir(self._summary_dir):
+            return  # not yet, or not on this machine
+        values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
+        try:
+            writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
+        except tf.errors.OpError as error:
+            _logger.warning("no rates of this task in TensorBoard: %s", error.message)
+            self._summary_dir = None
+            return
+        writer.add_summary(Summary(value=values), step)
+        if not self._is_chief:
+            writer.flush()  # the chief's is flushed by those who save and summarize
 
 
 def batch_size(graph):

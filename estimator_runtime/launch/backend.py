@@ -29,6 +29,9 @@ class JobHandle(Protocol):
     def state(self) -> str:
         """Give "starting", "running", "stopping", "succeeded" or "failed"."""
 
+    def model_dir(self) -> str | None:
+        """Give the model directory, once a task has said which it is, or None."""
+
 
 class Backend(Protocol):
     """A place that runs jobs."""

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sys
+import threading
 
 # Of the terminal's own palette, so that they can be read on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
@@ -11,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Console:
-    """Two streams that the tasks and the launcher write to.
+    """Two streams that the tasks and the launcher write to, from any thread.
 
     Attributes:
         width: Characters of the prefix, before the bar.
@@ -24,6 +25,7 @@ class Console:
         self._has_colours = {s: s.isatty() for s in (self._stdout, self._stderr)}
         self._colours: dict[str, int] = {}
         self._status = ""
+        self._lock = threading.Lock()
         self.width = len(_OURS)
 
     def introduce(self, names):
@@ -39,11 +41,12 @@ class Console:
         prefix = f"{name:<{self.width}} | "
         if self._has_colours[stream] and name in self._colours:
             prefix = f"\x1b[{self._colours[name]}m{prefix}\x1b[0m"
-        if self._status:
-            _put(self._stderr, _CLEAR)
-        _put(stream, f"{prefix}{line}\n")
-        if self._status:
-            _put(self._stderr, self._status)
+        with self._lock:
+            if self._status:
+                _put(self._stderr, _CLEAR)
+            _put(stream, f"{prefix}{line}\n")
+            if self._status:
+                _put(self._stderr, self._status)
 
     def say(self, line):
         """Write one line of the launcher's own."""
@@ -59,8 +62,9 @@ class Console:
             return
         # One that is wrapped could not be taken away again.
         shown = line[: shutil.get_terminal_size().columns - 1]
-        _put(self._stderr, f"{_CLEAR}{shown}")
-        self._status = shown
+        with self._lock:
+            _put(self._stderr, f"{_CLEAR}{shown}")
+            self._status = shown
 
 
 def _put(stream, text):

@@ -44,6 +44,10 @@ class SupervisedJob:
         """Tell how far the job is; see `JobHandle.state`."""
         return self._supervisor.state
 
+    def model_dir(self):
+        """Give the model directory; see `JobHandle.model_dir`."""
+        return self._supervisor.model_dir
+
     def _run(self):
         try:
             self._outcome = self._supervisor.run()

@@ -13,6 +13,7 @@ from estimator_runtime.launch.completion import Completion
 from estimator_runtime.launch.heartbeats import Heartbeats
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.record import Record
+from estimator_runtime.launch.restart_scalars import RestartScalars
 from estimator_runtime.launch.shutdown import Shutdown
 from estimator_runtime.launch.starts import Starts
 from estimator_runtime.launch.status import Status
@@ -56,10 +57,16 @@ class Supervisor:
             job.heartbeat_timeout_secs, console, self._shutdown
         )
         self._status = Status(everyone, self._record)
+        self._restart_scalars = RestartScalars(everyone, self._record, console)
         self._cancelled: tuple[int, str] | None = None  # set by another thread
         self._ending: Outcome | None = None  # once it is decided
         self._last_tick = clock()
         self.state = "starting"
+
+    @property
+    def model_dir(self):
+        """The model directory, once a task has said which it is, or None."""
+        return self._record.model_dir
 
     def cancel(self, exit_status, reason):
         """Stop the job in order; a second time at once. May be called by any thread."""
@@ -83,6 +90,7 @@ class Supervisor:
                 self._start_those_due(self._clock())
             while not self._is_over():
                 self._step()
+            self._restart_scalars.look(is_end=True)
             outcome = self._conclude()
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
@@ -142,6 +150,7 @@ class Supervisor:
             else:
                 self._shutdown.hurry(now)
         self._shutdown.kill_overdue(now)
+        self._restart_scalars.look()
         if self._ending is not None:
             return
         self._stop_for(self._completion.advance(now))

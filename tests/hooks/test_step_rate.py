@@ -1,6 +1,7 @@
 """Examples per second, beside TensorFlow's steps per second."""
 
 import logging
+import threading
 
 import pytest
 import tensorflow as tf
@@ -70,6 +71,37 @@ def test_examples_per_second_are_steps_per_second_times_the_batch_size(
         assert rates["examples/sec", step] == pytest.approx(expected, rel=1e-5)
     lines = [m for m in caplog.messages if m.startswith("examples/sec: ")]
     assert len(lines) == 2
+
+
+# Of the threads that TensorFlow starts for the tokens, when their session is closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_global_step_that_aggregates_batches_counts_all_their_examples(tmp_path):
+    with tf.Graph().as_default():
+        features, labels = inputs(8, drop_remainder=True)
+        weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+        loss = tf.reduce_mean(weight * features) + tf.reduce_mean(tf.cast(labels, tf.float32))  # fmt: skip
+        optimizer = tf.compat.v1.train.SyncReplicasOptimizer(
+            tf.compat.v1.train.GradientDescentOptimizer(0.1), 3, 3
+        )
+        step = tf.compat.v1.train.get_or_create_global_step()
+        optimizer.minimize(loss, step)
+        hook = optimizer.make_session_run_hook(is_chief=True)
+        session = er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), hooks=[hook]
+        )
+        with session:
+            [rates] = [h for h in session._hooks if isinstance(h, StepRateHook)]
+            rates._log_and_record(10, 2.0, 50)
+    for thread in threading.enumerate():
+        if thread.name.startswith("QueueRunnerThread"):
+            thread.join(30)
+    [events] = tmp_path.glob("events.*")
+    found = {
+        value.tag: value.simple_value
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    }
+    assert (found["global_step/sec"], found["examples/sec"]) == (5.0, 3 * 8 * 5.0)
 
 
 def test_a_task_logs_the_rate_of_its_own_steps(caplog):

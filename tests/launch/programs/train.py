@@ -10,6 +10,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--model_dir", default="model")
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--save_steps", type=int, default=20)
+parser.add_argument("--log_steps", type=int, default=100)
+parser.add_argument("--eval_secs", type=int, help="between two evaluations")
 parser.add_argument("--step_secs", type=float, default=0.0)
 parser.add_argument("--gate", action="append", default=[], metavar="STEP:FILE")
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
@@ -88,15 +90,21 @@ def serving_input_fn():
 config = tf.estimator.RunConfig(
     args.model_dir,
     save_checkpoints_steps=args.save_steps,
+    save_summary_steps=args.log_steps,
+    log_step_count_steps=args.log_steps,
     session_creation_timeout_secs=args.timeout_secs,
     train_distribute=strategy,
 )
+pace = {}
+if args.eval_secs is not None:
+    pace = {"start_delay_secs": args.eval_secs, "throttle_secs": args.eval_secs}
 tf.estimator.train_and_evaluate(
     tf.estimator.Estimator(model_fn, config=config),
     tf.estimator.TrainSpec(input_fn, max_steps=args.steps, hooks=[Tell()]),
     tf.estimator.EvalSpec(
         input_fn,
         steps=1,
+        **pace,
         exporters=tf.estimator.FinalExporter("last", serving_input_fn),
     ),
 )

@@ -1,0 +1,261 @@
+"""TensorBoard with a job: what it shows, in its own words and in a browser."""
+
+import html.parser
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+_ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
+_CHROME = shutil.which("chromium") or shutil.which("google-chrome")
+_RATES = {"global_step/sec", "examples/sec"}
+_OWN_RATES = {"task/steps_per_sec", "task/examples_per_sec"}
+_CHECKPOINTS = {"checkpoint/blocked_secs", "checkpoint/write_secs"}
+
+
+class Page:
+    """A TensorBoard, by its port."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def get(self, path, **query):
+        """Give what it answers, decoded from JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", f"{path}?{urllib.parse.urlencode(query)}")
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer
+
+    def wait_for_tags(self, wanted):
+        """Wait until it shows these tags, a set by the name of their run."""
+        deadline = time.monotonic() + 60
+        while True:
+            tags = self.get("/data/plugin/scalars/tags")
+            found = {run: set(names) for run, names in tags.items()}
+            if all(names <= found.get(run, set()) for run, names in wanted.items()):
+                return
+            assert time.monotonic() < deadline, f"{wanted} not in {found}"
+            time.sleep(0.2)
+
+    def wait_for_value(self, run, tag, wanted):
+        """Wait until a tag's last value is this."""
+        path, deadline = "/data/plugin/scalars/scalars", time.monotonic() + 60
+        while True:
+            values = [value for _, _, value in self.get(path, run=run, tag=tag)]
+            if values[-1] == wanted:
+                return
+            assert time.monotonic() < deadline, f"{tag} has {values}"
+            time.sleep(0.2)
+
+    def is_there(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def wait_until_gone(self):
+        deadline = time.monotonic() + 30
+        while self.is_there():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def _open(job):
+    return Page(int(job.wait_for(_ADDRESS, timeout_secs=90)[1]))
+
+
+@pytest.fixture
+def cluster(launch, tmp_path):
+    """Start a chief, a worker that is killed at step 40, and a ps, which stop at 180.
+
+    Gives the job and the file that lets it go on to its end.
+    """
+    half, go = tmp_path / "half", tmp_path / "go"
+    gates = ("--gate", f"40:{half}", "--gate", f"180:{go}")
+    options = ("--workers", "1", "--ps", "1", "--tensorboard", "0")
+    numbers = ("--steps", "200", "--log_steps", "10")
+    job = launch(*options, _PROGRAM, *numbers, *gates)
+    for task in ("chief", "worker 0"):
+        job.wait_for(rf"^{task} *\| step [4-9]\d$")
+    os.kill(int(job.wait_for(r"^worker 0 *\| pid (\d+)$")[1]), signal.SIGKILL)
+    job.wait_for(r"^worker 0 *\| step \d+$(?s:.*)^worker 0 *\| pid \d+$")
+    half.touch()
+    return job, go
+
+
+def test_the_page_of_one_process_has_rates_checkpoints_loss_and_evaluation(
+    launch, tmp_path
+):
+    go = tmp_path / "go"
+    job = launch(
+        *("--tensorboard", "0", _PROGRAM, "--steps", "50", "--log_steps", "5"),
+        *("--save_steps", "10", "--eval_secs", "0", "--gate", f"40:{go}"),
+    )
+    page = _open(job)
+    page.wait_for_tags({".": {"loss"} | _RATES | _CHECKPOINTS, "eval": {"loss"}})
+    go.touch()
+    assert job.end() == 0, job.text
+    assert not page.is_there()
+
+
+def test_the_page_of_a_cluster_has_each_workers_rates_and_the_restarts(
+    cluster, tmp_path
+):
+    job, go = cluster
+    page = _open(job)
+    page.wait_for_tags(
+        {
+            ".": {"loss"} | _RATES | _OWN_RATES | _CHECKPOINTS,
+            "worker-0": _OWN_RATES,
+            "launcher": {f"restarts/{task}" for task in ("job", "chief-0", "ps-0")},
+        }
+    )
+    page.wait_for_value("launcher", "restarts/worker-0", 1.0)
+    page.wait_for_value("launcher", "restarts/job", 1.0)
+    page.wait_for_value("launcher", "restarts/chief-0", 0.0)
+    runs = set(page.get("/data/runs"))
+    # Two writers in one folder would be one run to TensorBoard, and mixed.
+    assert len(list(tmp_path.glob("model/events.*"))) == 1
+    assert len(list(tmp_path.glob("model/launcher/events.*"))) == 1
+    go.touch()
+    assert job.end() == 0, job.text
+    assert runs == {".", "worker-0", "launcher"}
+    assert not page.is_there()
+
+
+@pytest.mark.skipif(_CHROME is None, reason="there is no chromium or google-chrome")
+def test_a_browser_shows_the_rates_of_each_task_and_the_restarts(cluster, tmp_path):
+    job, go = cluster
+    page = _open(job)
+    wanted = {"loss", "global_step/sec", "checkpoint/blocked_secs"}
+    wanted |= {"task/steps_per_sec", "restarts/worker-0", "restarts/job"}
+    page.wait_for_tags(
+        {
+            ".": wanted & ({"loss"} | _RATES | _OWN_RATES | _CHECKPOINTS),
+            "worker-0": {"task/steps_per_sec"},
+            "launcher": {"restarts/worker-0", "restarts/job"},
+        }
+    )
+    tags, texts = _read(page.port, "|".join(f"^{tag}$" for tag in wanted), tmp_path)
+    go.touch()
+    assert job.end() == 0, job.text
+    assert tags == wanted
+    assert {"worker-0", "launcher"} <= texts
+
+
+@pytest.mark.parametrize("options", [(), ("--evaluator",)], ids=["process", "cluster"])
+def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
+    job = launch(
+        *(*options, "--tensorboard", "0", _PROGRAM),
+        *("--gate", f"10:{tmp_path / 'never'}"),
+    )
+    page = _open(job)
+    assert page.is_there()
+    job.process.kill()
+    page.wait_until_gone()
+
+
+def test_without_a_port_it_has_the_first_that_is_free(launch, tmp_path):
+    go = tmp_path / "go"
+    job = launch("--tensorboard", _PROGRAM, "--gate", f"10:{go}")
+    # Those before may be in use by others on this machine.
+    assert 6006 <= _open(job).port < 6016
+    go.touch()
+    assert job.end() == 0, job.text
+
+
+def test_a_port_that_is_taken_meanwhile_is_said_and_the_training_goes_on(
+    launch, tmp_path
+):
+    """The script itself listens there: after the look at the door."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import runpy, socket, sys\n"
+        "taken = socket.create_server(('127.0.0.1', int(sys.argv.pop(1))))\n"
+        "sys.argv[0] = sys.argv.pop(1)\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    go = tmp_path / "go"
+    gate = ("--gate", f"10:{go}")
+    job = launch("--tensorboard", port, script, port, _PROGRAM, "--steps", "20", *gate)
+    why = job.wait_for(r"TensorBoard could not be started: (.*)$", timeout_secs=90)[1]
+    go.touch()
+    assert str(port) in why and "in use" in why
+    assert job.end() == 0, job.text
+
+
+def test_a_worker_that_cannot_see_the_model_directory_makes_none(tmp_path):
+    from estimator_runtime.hooks.step_rate import TaskRateHook
+
+    folder = tmp_path / "of the chief"
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+        hook = TaskRateHook(1, str(folder), "worker-0")
+        with tf.compat.v1.train.MonitoredSession(hooks=[hook]) as session:
+            for _ in range(3):
+                session.run(step)
+            assert not folder.exists()
+            folder.mkdir()
+            session.run(step)
+    [events] = folder.glob("worker-0/events.*")
+    found = [
+        (event.step, value.tag)
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    ]
+    assert found == [(4, "task/steps_per_sec")]
+
+
+class _Reader(html.parser.HTMLParser):
+    """Reads from TensorBoard's page the tags of its charts, and all texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.texts = set(), set()
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tb-truncated-path":
+            self.tags.add(dict(attrs)["title"])
+
+    def handle_data(self, data):
+        self.texts.add(data.strip())
+
+
+def _read(port, tag_filter, tmp_path):
+    """Let a browser open the page of charts; give their tags, and all its texts."""
+    query = urllib.parse.urlencode({"tagFilter": tag_filter})
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [
+                *(_CHROME, "--headless", "--no-sandbox", "--disable-gpu"),
+                *("--disable-quic", "--no-first-run", "--disable-sync"),
+                *("--disable-background-networking", "--disable-component-update"),
+                f"--user-data-dir={tmp_path / 'browser'}",
+                *("--window-size=1600,3000", "--virtual-time-budget=20000"),
+                *("--dump-dom", f"http://127.0.0.1:{port}/?{query}#timeseries"),
+            ],
+            env={**os.environ, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        reader = _Reader()
+        reader.feed(done.stdout)
+        # A busy machine may use up the time of the page before its data are there.
+        if reader.tags or time.monotonic() > deadline:
+            return reader.tags, reader.texts
