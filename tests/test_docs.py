@@ -122,6 +122,39 @@ def test_the_architecture_names_modules_that_there_are():
     assert [name for name in named if not (package / f"{name}.py").exists()] == []
 
 
+def test_the_exit_statuses_of_the_readme_are_those_of_the_help():
+    explained = re.findall(r"^  (\d[\d, ]*)  ", cli._EXIT_STATUSES, re.M)
+    listed = re.findall(r"^\| ([\d, ]+) \|", _text("README.md"), re.M)
+    assert listed == explained == ["0", "1", "2", "130, 143"]
+
+
+@pytest.mark.parametrize(
+    "words, variables, status",
+    [
+        (["run", "fine.py"], {}, 0),
+        (["run", "fine.py"], {"TF_CONFIG": "{"}, 1),
+        (["run", "fine.py"], {"ESTIMATOR_RUNTIME_KEEP_BEST": "few"}, 1),
+        (["run", "fails.py"], {}, 1),
+        (["checkpoints", "."], {}, 1),
+        (["run", "--no-such-option", "fine.py"], {}, 2),
+        (["run", "missing.py"], {}, 2),
+        (["run", "leaves.py"], {}, 7),
+    ],
+)
+def test_an_exit_status_is_what_the_readme_says(tmp_path, words, variables, status):
+    (tmp_path / "fine.py").write_text("")
+    (tmp_path / "fails.py").write_text("raise LookupError")
+    (tmp_path / "leaves.py").write_text("import sys; sys.exit(7)")
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", *words],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == status, done.stderr.decode()
+
+
 def _text(name):
     return (ROOT / name).read_text()
 
