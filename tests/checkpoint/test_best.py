@@ -237,6 +237,14 @@ def test_train_and_evaluate_keeps_the_best_also_over_a_restart(tmp_path):
     assert [each.step for each in files.find(tmp_path)] == [10]
 
 
+def test_a_metric_that_the_environment_names_needs_a_number_to_keep(monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_BEST_METRIC", "loss")
+    with pytest.raises(ConfigError, match="best_metric is 'loss', but keep_best is"):
+        tf.estimator.RunConfig()
+    assert tf.estimator.RunConfig(keep_best=2).best_metric == "loss"
+    assert tf.estimator.RunConfig(keep_best=0).best_metric == "loss"
+
+
 def test_none_are_kept_by_default(tmp_path):
     train_and_evaluate(tmp_path, 4)
     assert not (tmp_path / "best").exists()
@@ -269,6 +277,18 @@ def test_the_environment_can_ask_for_it(tmp_path, monkeypatch):
             ConfigError,
             "RunConfig: best_mode is 'more'; give 'min' if less of the metric is "
             "better, 'max' if more is",
+        ),
+        (
+            {"best_metric": "loss"},
+            ConfigError,
+            "best_metric is 'loss', but keep_best is not given; give how many of the "
+            "best checkpoints to keep, or leave best_metric out",
+        ),
+        (
+            {"best_mode": "max"},
+            ConfigError,
+            "best_mode is 'max', but keep_best is not given; give how many of the "
+            "best checkpoints to keep, or leave best_mode out",
         ),
         (
             {"keep_best": -1},
