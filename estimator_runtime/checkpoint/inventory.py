@@ -163,7 +163,10 @@ def _is_in(folder, path):
 def _finished_by_restart(folder, names, known):
     """Give the checkpoint that was complete when its run died, short of its name."""
     for name in names:
-        if durable.owner(name) and commit.is_dead(name, os.path.join(folder, name)):
+        path = os.path.join(folder, name)
+        if not durable.owner(name) or commit.is_late(path):
+            continue
+        if commit.is_dead(name, path):
             prefix = os.path.join(folder, name.rpartition(".saving-")[0][1:])
             checkpoint = files.at(prefix)
             is_new = checkpoint.has_index and prefix not in _named(folder)
@@ -214,7 +217,11 @@ def _temporary(folder, name):
         inside += [os.path.join(path, each) for each in os.listdir(path)]
     inside_files = tuple(each for each in inside if os.path.isfile(each))
     size = sum(os.path.getsize(each) for each in inside_files)
-    is_dead = commit.is_dead(name, path, time.time)
+    reason = "being written"
+    if commit.is_late(path):
+        reason = "names what is deleted when nobody reads it any more"
+    elif commit.is_dead(name, path, time.time):
+        reason = "left by a run that died"
     stem = name.rpartition(".saving-")[0] or name.partition("_temp")[0]
     return Entry(
         path=path,
@@ -224,7 +231,7 @@ def _temporary(folder, name):
         own_bytes=size,
         saved_at=max(os.path.getmtime(each) for each in inside),
         state=TEMPORARY,
-        reason="left by a run that died" if is_dead else "being written",
+        reason=reason,
     )
 
 
