@@ -8,7 +8,7 @@ import pathlib
 import sys
 import warnings
 
-from benchmarks import harness
+from benchmarks import cadence, cadence_report, harness
 from benchmarks.report import render
 
 _BENCHMARKS = {
@@ -26,8 +26,11 @@ def main(arguments=None):
     args = _parser().parse_args(arguments)
     if args.command == "table":
         print(render(harness.read(args.file), args.against), end="")
+    elif args.command == "cadence":
+        return _measure_cadence(args)
     else:
         _measure(args.command, args.quick, pathlib.Path(args.output))
+    return 0
 
 
 def _parser():
@@ -38,12 +41,11 @@ def _parser():
         command.add_argument(
             "--quick", action="store_true", help="see that it works; no real figures"
         )
-        command.add_argument(
-            "--output",
-            default="build/benchmarks",
-            metavar="FOLDER",
-            help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
-        )
+        _add_output(command)
+    purpose = "how often a training of your own should save"
+    command = commands.add_parser("cadence", help=purpose, description=purpose)
+    cadence.add_options(command)
+    _add_output(command)
     table = commands.add_parser("table", help="print figures as Markdown")
     table.add_argument("file", help="JSON file of a benchmark")
     table.add_argument(
@@ -52,14 +54,39 @@ def _parser():
     return parser
 
 
+def _add_output(command):
+    command.add_argument(
+        "--output",
+        default="build/benchmarks",
+        metavar="FOLDER",
+        help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
+    )
+
+
+def _measure_cadence(args):
+    try:
+        cadence.check(args)
+        report = cadence.measure(args, _announce)
+    except cadence.CadenceError as error:
+        _announce(f"benchmarks cadence: error: {error}")
+        return 2
+    _publish(
+        report, cadence_report.render(report), pathlib.Path(args.output), "cadence"
+    )
+    return 0
+
+
 def _measure(name, quick, folder):
     _silence()
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
     report = benchmark.measure(quick, announce=_announce)
-    harness.write(report, folder / f"{name}.json")
     # A benchmark of something else than steps has a table of its own.
     own_render = getattr(benchmark, "render", None)
-    table = (own_render or render)(report)
+    _publish(report, (own_render or render)(report), folder, name)
+
+
+def _publish(report, table, folder, name):
+    harness.write(report, folder / f"{name}.json")
     (folder / f"{name}.md").write_text(table)
     if name not in _WITHOUT_PLOT:
         _draw(report, folder / f"{name}.png")
@@ -89,4 +116,4 @@ def _announce(line):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
