@@ -8,7 +8,7 @@ import pathlib
 import sys
 import warnings
 
-from benchmarks import cadence, cadence_report, harness
+from benchmarks import cadence, harness
 from benchmarks.report import render
 
 _BENCHMARKS = {
@@ -18,6 +18,12 @@ _BENCHMARKS = {
     "checkpoints": ("benchmarks.checkpoints", "what saving costs, by size and cadence"),
     "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
 }
+# Where the render of a benchmark of something else than steps is.
+_OWN_TABLES = {
+    "cadence": "benchmarks.cadence_report",
+    "checkpoints": "benchmarks.checkpoints_report",
+    "launch": "benchmarks.launch",
+}
 _WITHOUT_PLOT = ("launch",)
 
 
@@ -25,11 +31,10 @@ def main(arguments=None):
     """Measure and write the figures, or print those that are written."""
     args = _parser().parse_args(arguments)
     if args.command == "table":
-        print(render(harness.read(args.file), args.against), end="")
-    elif args.command == "cadence":
+        return _print_table(args.file, args.against)
+    if args.command == "cadence":
         return _measure_cadence(args)
-    else:
-        _measure(args.command, args.quick, pathlib.Path(args.output))
+    _measure(args.command, args.quick, pathlib.Path(args.output))
     return 0
 
 
@@ -54,6 +59,35 @@ def _parser():
     return parser
 
 
+def _print_table(path, against):
+    try:
+        print(_table(path, against), end="")
+    except (OSError, ValueError, KeyError) as error:
+        reason = getattr(error, "strerror", None) or (error.args or [error])[0]
+        _announce(f"benchmarks table: error: {path}: {reason}")
+        return 2
+    return 0
+
+
+def _table(path, against):
+    report = harness.read(path)
+    name = report.get("benchmark") if isinstance(report, dict) else None
+    if name in _OWN_TABLES:
+        if against is not None:
+            raise ValueError(f"--against is {against!r}, but {name} has its own table")
+        return _own_table(name)(report)
+    if name not in _BENCHMARKS:
+        raise ValueError("no benchmark has written this; give its NAME.json")
+    known = next(iter(report["models"].values()))["contenders"]
+    if against is not None and against not in known:
+        raise ValueError(f"has no contender {against!r}; give {', '.join(known)}")
+    return render(report, against)
+
+
+def _own_table(name):
+    return importlib.import_module(_OWN_TABLES[name]).render
+
+
 def _add_output(command):
     command.add_argument(
         "--output",
@@ -71,7 +105,7 @@ def _measure_cadence(args):
         _announce(f"benchmarks cadence: error: {error}")
         return 2
     _publish(
-        report, cadence_report.render(report), pathlib.Path(args.output), "cadence"
+        report, _own_table("cadence")(report), pathlib.Path(args.output), "cadence"
     )
     return 0
 
@@ -80,9 +114,8 @@ def _measure(name, quick, folder):
     _silence()
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
     report = benchmark.measure(quick, announce=_announce)
-    # A benchmark of something else than steps has a table of its own.
-    own_render = getattr(benchmark, "render", None)
-    _publish(report, (own_render or render)(report), folder, name)
+    own = _own_table(name) if name in _OWN_TABLES else render
+    _publish(report, own(report), folder, name)
 
 
 def _publish(report, table, folder, name):

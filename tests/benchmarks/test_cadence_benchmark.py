@@ -174,3 +174,9 @@ def test_the_model_directory_is_as_it_was_and_no_copy_of_it_is_left(folder):
 def test_the_plot_is_drawn_where_matplotlib_is_installed(folder):
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     assert (folder / "out" / "cadence.png").exists() == has_matplotlib
+
+
+def test_the_table_can_be_printed_again(folder, capsys):
+    out = folder / "out"
+    assert benchmarks.main(["table", str(out / "cadence.json")]) == 0
+    assert capsys.readouterr().out == (out / "cadence.md").read_text()
