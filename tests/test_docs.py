@@ -115,6 +115,24 @@ def test_each_row_of_the_faults_is_whole():
     assert {line.count(" | ") for line in lines if "---" not in line} == {3}
 
 
+def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
+    text = _text("Dockerfile").replace("\\\n", " ")
+    (command,) = re.findall(r"^HEALTHCHECK .*CMD (.*)$", text, re.M)
+    name, *arguments = shlex.split(command)
+    assert name == "estimator-runtime"
+    cli._parse(arguments)
+    (job,) = re.findall(r"^CMD \[\"sh\", \"-c\", \"(.*)\"\]$", text, re.M)
+    program, name, *arguments = shlex.split(job.replace('\\"', '"'))
+    assert (program, name) == ("exec", "estimator-runtime")
+    assert (ROOT / cli._parse(arguments).program[0]).exists()
+
+
+def test_each_file_that_the_image_takes_is_there():
+    for names in re.findall(r"^COPY (?!--from)(.*) \S+$", _text("Dockerfile"), re.M):
+        for name in names.split():
+            assert (ROOT / name).exists(), name
+
+
 def test_the_architecture_names_modules_that_there_are():
     package = ROOT / "estimator_runtime"
     named = set(re.findall(r"\b(?:compat|launch|checkpoint)/\w+", _text("docs/architecture.md")))  # fmt: skip
