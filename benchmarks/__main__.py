@@ -8,7 +8,7 @@ import pathlib
 import sys
 import warnings
 
-from benchmarks import harness
+from benchmarks import cadence, harness
 from benchmarks.report import render
 
 _BENCHMARKS = {
@@ -18,6 +18,12 @@ _BENCHMARKS = {
     "checkpoints": ("benchmarks.checkpoints", "what saving costs, by size and cadence"),
     "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
 }
+# Where the render of a benchmark of something else than steps is.
+_OWN_TABLES = {
+    "cadence": "benchmarks.cadence_report",
+    "checkpoints": "benchmarks.checkpoints_report",
+    "launch": "benchmarks.launch",
+}
 _WITHOUT_PLOT = ("launch",)
 
 
@@ -25,9 +31,11 @@ def main(arguments=None):
     """Measure and write the figures, or print those that are written."""
     args = _parser().parse_args(arguments)
     if args.command == "table":
-        print(render(harness.read(args.file), args.against), end="")
-    else:
-        _measure(args.command, args.quick, pathlib.Path(args.output))
+        return _print_table(args.file, args.against)
+    if args.command == "cadence":
+        return _measure_cadence(args)
+    _measure(args.command, args.quick, pathlib.Path(args.output))
+    return 0
 
 
 def _parser():
@@ -38,12 +46,11 @@ def _parser():
         command.add_argument(
             "--quick", action="store_true", help="see that it works; no real figures"
         )
-        command.add_argument(
-            "--output",
-            default="build/benchmarks",
-            metavar="FOLDER",
-            help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
-        )
+        _add_output(command)
+    purpose = "how often a training of your own should save"
+    command = commands.add_parser("cadence", help=purpose, description=purpose)
+    cadence.add_options(command)
+    _add_output(command)
     table = commands.add_parser("table", help="print figures as Markdown")
     table.add_argument("file", help="JSON file of a benchmark")
     table.add_argument(
@@ -52,14 +59,67 @@ def _parser():
     return parser
 
 
+def _print_table(path, against):
+    try:
+        print(_table(path, against), end="")
+    except (OSError, ValueError, KeyError) as error:
+        reason = getattr(error, "strerror", None) or (error.args or [error])[0]
+        _announce(f"benchmarks table: error: {path}: {reason}")
+        return 2
+    return 0
+
+
+def _table(path, against):
+    report = harness.read(path)
+    name = report.get("benchmark") if isinstance(report, dict) else None
+    if name in _OWN_TABLES:
+        if against is not None:
+            raise ValueError(f"--against is {against!r}, but {name} has its own table")
+        return _own_table(name)(report)
+    if name not in _BENCHMARKS:
+        raise ValueError("no benchmark has written this; give its NAME.json")
+    known = next(iter(report["models"].values()))["contenders"]
+    if against is not None and against not in known:
+        raise ValueError(f"has no contender {against!r}; give {', '.join(known)}")
+    return render(report, against)
+
+
+def _own_table(name):
+    return importlib.import_module(_OWN_TABLES[name]).render
+
+
+def _add_output(command):
+    command.add_argument(
+        "--output",
+        default="build/benchmarks",
+        metavar="FOLDER",
+        help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
+    )
+
+
+def _measure_cadence(args):
+    try:
+        cadence.check(args)
+        report = cadence.measure(args, _announce)
+    except cadence.CadenceError as error:
+        _announce(f"benchmarks cadence: error: {error}")
+        return 2
+    _publish(
+        report, _own_table("cadence")(report), pathlib.Path(args.output), "cadence"
+    )
+    return 0
+
+
 def _measure(name, quick, folder):
     _silence()
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
     report = benchmark.measure(quick, announce=_announce)
+    own = _own_table(name) if name in _OWN_TABLES else render
+    _publish(report, own(report), folder, name)
+
+
+def _publish(report, table, folder, name):
     harness.write(report, folder / f"{name}.json")
-    # A benchmark of something else than steps has a table of its own.
-    own_render = getattr(benchmark, "render", None)
-    table = (own_render or render)(report)
     (folder / f"{name}.md").write_text(table)
     if name not in _WITHOUT_PLOT:
         _draw(report, folder / f"{name}.png")
@@ -89,4 +149,4 @@ def _announce(line):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

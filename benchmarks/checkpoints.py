@@ -12,9 +12,9 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from benchmarks import harness
+from benchmarks.checkpoints_report import BASELINE
 from benchmarks.contenders import quiet_log
 from benchmarks.harness import Stamp
-from benchmarks.report import cell, headline, machine_lines
 
 tf1 = tf.compat.v1
 
@@ -25,7 +25,6 @@ _SAVES = 4
 _ROUNDS = 5
 _VARIABLES = 10
 _WARM_UP = 60  # the runtime chooses its threads in the first 56 steps
-BASELINE = "none"
 _MAKERS = {
     "stock": monitored_session.MonitoredTrainingSession,
     "ours": er.MonitoredTrainingSession,
@@ -175,31 +174,3 @@ def _spread_of_saves(trainings, place):
     return harness.spread(
         1e3 * secs for each in trainings for secs in each.beyond_usual(place)
     )
-
-
-def render(report):
-    """Give a report as Markdown: a table for each size."""
-    lines = [headline(report), "", *machine_lines(report["machine"])]
-    for megabytes, size in report["sizes"].items():
-        lines += ["", f"### {megabytes} MB of variables", ""]
-        lines += [
-            f"{size['measured_saves']} saves in each round; median (lower to upper "
-            "quartile).",
-            "",
-            "| every | | blocked ms | next step, ms more | CPU s/save | slowdown |",
-            "|---|---|---|---|---|---|",
-        ]
-        for every, ways in size["cadences"].items():
-            for way, figures in ways.items():
-                if way == BASELINE:
-                    continue
-                cells = [
-                    f"{every} steps",
-                    way,
-                    cell(figures["blocked_ms"], ".2f"),
-                    cell(figures["next_step_ms"], ".2f"),
-                    cell(figures["cpu_secs_per_save"], ".3f"),
-                    cell(figures["slowdown"], ".1%"),
-                ]
-                lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"

@@ -11,7 +11,12 @@ _OURS = ("plans", "fused", "ours")
 
 def draw(report, path):
     """Draw `report` as a PNG file at `path`: medians, with quartiles as whiskers."""
-    figure = _of_sizes(report) if "sizes" in report else _of_models(report)
+    if "sizes" in report:
+        figure = _of_sizes(report)
+    elif "advice" in report:
+        figure = _of_cadences(report)
+    else:
+        figure = _of_models(report)
     figure.suptitle(_caption(report), fontsize=9, x=0.01, ha="left")
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
@@ -65,6 +70,53 @@ def _of_sizes(report):
     return figure
 
 
+def _of_cadences(report):
+    """Draw the time that is lost against the interval of checkpoints."""
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    cost, best = report["cost"], report["advice"]["interval_secs"]
+    cost_secs, mtbf_secs = (
+        cost["blocked_secs"] + cost["write_secs"],
+        report["mtbf_secs"],
+    )
+    ways = {n: own for n, own in report["cadences"].items() if "interval_secs" in own}
+    tried = [own["interval_secs"] for own in ways.values()]
+    low, high = min([*tried, best]) / 3, max([*tried, best, 600]) * 3
+    secs = [low * (high / low) ** (i / 200) for i in range(201)]
+    saving = [100 * cost_secs / each for each in secs]
+    again = [100 * each / (2 * mtbf_secs) for each in secs]
+    lost = [a + b for a, b in zip(saving, again, strict=True)]
+    axes.loglog(
+        secs, saving, "--", color=_COLORS["others"], label="checkpoints, at most"
+    )
+    axes.loglog(secs, again, ":", color=_COLORS["stock"], label="work done again")
+    axes.loglog(secs, lost, color=_COLORS["ours"], label="both")
+    measured = {
+        each["interval_secs"]: 100 * each["slowdown"]["median"]
+        for each in ways.values()
+        if each["slowdown"]["median"] > 0  # else it is lost in the noise
+    }
+    axes.plot(
+        *(list(measured), list(measured.values())),
+        *("o",),
+        color=_COLORS["stock"],
+        label="slowdown of the loop, as measured",
+    )
+    axes.axvline(best, color=_COLORS["ours"], linewidth=1)
+    part = report["advice"]["lost_part"]
+    axes.set_ylim(bottom=100 * part / 30)
+    axes.text(
+        *(best, 1, f" every {best} s: {part:.2%}"),
+        transform=axes.get_xaxis_transform(),
+        va="top",
+        color=_COLORS["ours"],
+    )
+    axes.set_xlabel("seconds from save to save")
+    axes.set_ylabel(f"lost, % of the time; a failure every {mtbf_secs / 3600:g} h")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
 def _bars(axes, contenders):
     names = list(contenders)
     figures = [contenders[name]["wall_us_per_step"] for name in names]
@@ -98,8 +150,9 @@ def _color(name):
 def _caption(report):
     machine = report["machine"]
     quick = " (quick: the figures mean nothing)" if report["quick"] else ""
+    of = " ".join(report.get("script", ())) or f"ratio: to {report['baseline']}"
     return (
-        f"{report['benchmark']}{quick}; ratio: to {report['baseline']}\n"
+        f"{report['benchmark']}{quick}; {of}\n"
         f"{machine['cpu']}, {machine['cpus']} CPUs, "
         f"TensorFlow {machine['packages']['tensorflow']}, {machine['date']}"
     )

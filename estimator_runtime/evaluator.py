@@ -19,7 +19,9 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
     def __init__(self, estimator, eval_spec, max_training_steps):
         super().__init__(estimator, eval_spec, max_training_steps)
         criterion = criterion_of(estimator.config)
-        self._best = criterion and BestCheckpoints(estimator.model_dir, criterion)
+        self._best = criterion and BestCheckpoints(
+            estimator.model_dir, criterion, estimator.eval_dir(eval_spec.name)
+        )
 
     def evaluate_and_export(self):
         """Evaluate the newest checkpoint, if it is new, and export it."""

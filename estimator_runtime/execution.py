@@ -9,7 +9,7 @@ import contextlib
 import sys
 import traceback
 
-from estimator_runtime import reporting
+from estimator_runtime import preemption, reporting
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _PYTHONS_HOOK = sys.__excepthook__
@@ -34,7 +34,8 @@ def execute(code, module, at_end=lambda: None):
     try:
         exec(code, vars(module))
         return 0
-    except SystemExit:
+    except SystemExit as error:
+        _tell_stop(error)
         raise
     except BaseException as error:  # noqa: BLE001 - all that python reports
         failure = _without_our_frame(error)
@@ -83,7 +84,8 @@ def report(failure):
             place = [place for place, is_ours in places if not is_ours][-1]
             sys.stderr.write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
-    hook_failure = _call_hook(failure)
+    is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
+    hook_failure = None if is_told else _call_hook(failure)
     if hook_failure is not None:
         sys.stderr.write("Error in sys.excepthook:\n")
         _print(hook_failure)
@@ -94,6 +96,18 @@ def report(failure):
         sys.excepthook = lambda *_: None
         raise failure
     return 1
+
+
+def _tell_stop(failure):
+    """Say how a stop that was asked for has ended; tell whether it was one.
+
+    A launcher says it for all its tasks.
+    """
+    lines = preemption.summary(failure)
+    if lines and not reporting.is_on():
+        flush()
+        sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
+    return bool(lines)
 
 
 def _places(failure):

@@ -81,11 +81,13 @@ def _as_json(found, now):
         "model_dir": found.folder,
         "restart": None if found.restart is None else found.restart.path,
         "state_file": found.state_problem,
+        "bytes": found.bytes,
         "checkpoints": [
             {
                 "step": each.step,
                 "path": each.path,
                 "bytes": each.bytes,
+                "own_bytes": each.own_bytes,
                 "age_secs": round(max(0.0, now - each.saved_at), 3),
                 "state": each.state,
                 "reason": each.reason,
@@ -102,11 +104,16 @@ def _as_text(found, now):
         if each is found.restart:
             state += "; a restart goes on from here"
         step = "-" if each.step is None else str(each.step)
-        rows.append((step, size(each.bytes), _age(now - each.saved_at), state))
+        rows.append((step, size(each.own_bytes), _age(now - each.saved_at), state))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
         yield "  ".join((*cells, row[3]))
+    shared = found.bytes - sum(each.own_bytes for each in found.entries)
+    if shared:
+        yield f"in all {size(found.bytes)}, of which they share {size(shared)}"
+    elif len(found.entries) > 1:
+        yield f"in all {size(found.bytes)}"
     if found.state_problem:
         yield f"{found.state_problem}; a restart makes it again"
     if found.restart is None:

@@ -69,14 +69,22 @@ class TrainingOptions:
             **given: Options by name that it has no say in.
 
         Raises:
-            ConfigError: If one has a value that cannot be used.
+            ConfigError: If one has a value that cannot be used, or would be ignored.
         """
         found = {
             name: parse(environ[variable], variable)
             for name, (variable, _, parse) in _OPTIONS.items()
             if variable in environ and name not in given
         }
-        return cls(**found, **given)
+        chosen = {**found, **given}
+        # keep_best=0 says that none is wanted; left out, it was forgotten.
+        for name in ("best_metric", "best_mode"):
+            if chosen.get(name) is not None and "keep_best" not in chosen:
+                raise ConfigError(
+                    f"{name} is {chosen[name]!r}, but keep_best is not given; give how "
+                    f"many of the best checkpoints to keep, or leave {name} out"
+                )
+        return cls(**chosen)
 
 
 # Name of each option to its variable, and to what checks a value and reads a text, both
@@ -119,6 +127,16 @@ _OPTIONS = {
     ),
 }
 CHECKS = {name: check for name, (_, check, _) in _OPTIONS.items()}
+
+
+def in_environ(name, environ=os.environ):
+    """Give one option that the environment has; None if it has not.
+
+    Raises:
+        ConfigError: If its value cannot be used.
+    """
+    variable, _, parse = _OPTIONS[name]
+    return parse(environ[variable], variable) if variable in environ else None
 
 
 _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(

@@ -18,6 +18,7 @@ from estimator_runtime.signals import StopSignals
 
 _logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
+_SUMMARY = "estimator_runtime_summary"
 
 
 class Watch:
@@ -75,8 +76,12 @@ def request(number):
         _request.number = number
 
 
-def leave():
+def leave(saved=None):
     """End the program, if a stop was asked for and nothing is left to be saved.
+
+    Args:
+        saved: Path, without suffix, of the checkpoint that has the last step; "" if a
+            training was stopped that saves none; None if no step was under way.
 
     Raises:
         SystemExit: With status 143, for SIGTERM.
@@ -87,11 +92,13 @@ def leave():
     if number is None:
         return
     _request.signals.forget_first()
+    stopped, remedy = _told(signal.Signals(number).name, saved)
     if number == signal.SIGINT:
-        error: BaseException = KeyboardInterrupt("stopped by SIGINT")
+        error: BaseException = KeyboardInterrupt(stopped)
     else:
         error = SystemExit(128 + number)
     setattr(error, _MARK, True)
+    setattr(error, _SUMMARY, (stopped, remedy))
     raise error
 
 
@@ -111,6 +118,28 @@ def give_up():
 def is_stop(error):
     """Tell whether an exception is one that `leave` has raised."""
     return getattr(error, _MARK, False)
+
+
+def summary(error):
+    """Give lines that say how a stop has ended; none for any other exception.
+
+    A command shows them in place of a traceback: the stop was asked for.
+    """
+    return getattr(error, _SUMMARY, ())
+
+
+def _told(name, saved):
+    again = "run the same command again to go on"
+    if saved is None:
+        return f"stopped by {name}; no step was under way that had to be saved", again
+    if not saved:
+        return (
+            f"stopped by {name} after a step; no checkpoint of it was saved here",
+            f"{again} from the newest checkpoint, if there is one",
+        )
+    step = saved.rpartition("-")[2]
+    place = f"at step {step}" if step.isdigit() else "after a step"
+    return f"stopped by {name} {place}; it is saved in {saved}", f"{again} from there"
 
 
 @contextlib.contextmanager
@@ -169,7 +198,13 @@ class _Request:
         if not is_first:  # another Ctrl-C, of somebody who does not want to wait
             self.number = None
             self.signals.forget_first()
-            raise KeyboardInterrupt
+            error = KeyboardInterrupt("stopped by a second SIGINT")
+            lines = (
+                "stopped by a second SIGINT; the last step was not saved",
+                "run the same command again to go on from the newest checkpoint",
+            )
+            setattr(error, _SUMMARY, lines)
+            raise error
         if self.number is None:
             self.number = number
         if not self._has_session():

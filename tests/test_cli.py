@@ -370,6 +370,14 @@ def test_the_flags_of_the_best_checkpoints_reach_the_script(tmp_path):
     assert run(["run", *flags, "show.py"], tmp_path) == (0, "3 auc max\n", "")
 
 
+def test_a_metric_of_best_checkpoints_that_none_are_kept_by_is_refused(folder):
+    assert run(["run", "--best-metric", "loss", "train.py"], folder) == refusal(
+        1,
+        "best_metric is 'loss', but keep_best is not given; give how many of the best "
+        "checkpoints to keep, or leave best_metric out",
+    )
+
+
 def test_best_checkpoints_without_a_metric_are_refused_before_the_script_runs(folder):
     assert run(["run", "--keep-best", "3", "train.py"], folder) == refusal(
         1,

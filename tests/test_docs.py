@@ -115,11 +115,62 @@ def test_each_row_of_the_faults_is_whole():
     assert {line.count(" | ") for line in lines if "---" not in line} == {3}
 
 
+def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
+    text = _text("Dockerfile").replace("\\\n", " ")
+    (command,) = re.findall(r"^HEALTHCHECK .*CMD (.*)$", text, re.M)
+    name, *arguments = shlex.split(command)
+    assert name == "estimator-runtime"
+    cli._parse(arguments)
+    (job,) = re.findall(r"^CMD \[\"sh\", \"-c\", \"(.*)\"\]$", text, re.M)
+    program, name, *arguments = shlex.split(job.replace('\\"', '"'))
+    assert (program, name) == ("exec", "estimator-runtime")
+    assert (ROOT / cli._parse(arguments).program[0]).exists()
+
+
+def test_each_file_that_the_image_takes_is_there():
+    for names in re.findall(r"^COPY (?!--from)(.*) \S+$", _text("Dockerfile"), re.M):
+        for name in names.split():
+            assert (ROOT / name).exists(), name
+
+
 def test_the_architecture_names_modules_that_there_are():
     package = ROOT / "estimator_runtime"
     named = set(re.findall(r"\b(?:compat|launch|checkpoint)/\w+", _text("docs/architecture.md")))  # fmt: skip
     assert {"launch/job", "compat/seam", "checkpoint/inventory"} <= named
     assert [name for name in named if not (package / f"{name}.py").exists()] == []
+
+
+def test_the_exit_statuses_of_the_readme_are_those_of_the_help():
+    explained = re.findall(r"^  (\d[\d, ]*)  ", cli._EXIT_STATUSES, re.M)
+    listed = re.findall(r"^\| ([\d, ]+) \|", _text("README.md"), re.M)
+    assert listed == explained == ["0", "1", "2", "130, 143"]
+
+
+@pytest.mark.parametrize(
+    "words, variables, status",
+    [
+        (["run", "fine.py"], {}, 0),
+        (["run", "fine.py"], {"TF_CONFIG": "{"}, 1),
+        (["run", "fine.py"], {"ESTIMATOR_RUNTIME_KEEP_BEST": "few"}, 1),
+        (["run", "fails.py"], {}, 1),
+        (["checkpoints", "."], {}, 1),
+        (["run", "--no-such-option", "fine.py"], {}, 2),
+        (["run", "missing.py"], {}, 2),
+        (["run", "leaves.py"], {}, 7),
+    ],
+)
+def test_an_exit_status_is_what_the_readme_says(tmp_path, words, variables, status):
+    (tmp_path / "fine.py").write_text("")
+    (tmp_path / "fails.py").write_text("raise LookupError")
+    (tmp_path / "leaves.py").write_text("import sys; sys.exit(7)")
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", *words],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == status, done.stderr.decode()
 
 
 def _text(name):

@@ -141,6 +141,25 @@ def test_an_error_of_the_program_comes_first_and_the_next_training_ends(tmp_path
     assert (told.status, saved_step(tmp_path)) == (143, 0)
 
 
+def test_ctrl_c_is_a_keyboard_interrupt_that_names_the_checkpoint(tmp_path, add):
+    with pytest.raises(KeyboardInterrupt) as told, open_session(tmp_path) as session:
+        session.run(add)
+        signal.raise_signal(signal.SIGINT)
+    saved = tmp_path / "model.ckpt-1"
+    assert str(told.value) == f"stopped by SIGINT at step 1; it is saved in {saved}"
+
+
+def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
+    with pytest.raises(KeyboardInterrupt) as told, er.MonitoredTrainingSession() as s:
+        s.run(add)
+        signal.raise_signal(signal.SIGINT)
+    assert preemption.summary(told.value) == (
+        "stopped by SIGINT after a step; no checkpoint of it was saved here",
+        "run the same command again to go on from the newest checkpoint, if there is "
+        "one",
+    )
+
+
 def test_a_second_ctrl_c_interrupts_at_once(tmp_path, add):
     with Told() as told, open_session(tmp_path) as session:
         session.run(add)

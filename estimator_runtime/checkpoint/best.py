@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 
-from estimator_runtime.checkpoint import commit, durable, files, lease
+from estimator_runtime.checkpoint import commit, durable, event_file, files, lease
 from estimator_runtime.checkpoint.state import (
     State,
     StateError,
@@ -64,13 +64,15 @@ class BestCheckpoints:
     Args:
         model_dir: Path of the model directory.
         criterion: `Criterion`.
+        eval_dir: Folder of the evaluation's event files, which know the metrics of what
+            is kept should the notes of them be lost; or None.
         now: Gives seconds since 1970.
 
     Raises:
         ConfigError: If the model directory is not a local folder.
     """
 
-    def __init__(self, model_dir, criterion, now=time.time):
+    def __init__(self, model_dir, criterion, eval_dir=None, now=time.time):
         if "://" in model_dir:
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
@@ -78,7 +80,9 @@ class BestCheckpoints:
             )
         self._folder = os.path.join(os.path.abspath(model_dir), FOLDER)
         self._criterion = criterion
+        self._eval_dir = eval_dir
         self._now = now
+        self._told: set[str] = set()  # names that the log has warned of
 
     def offer(self, prefix, metrics):
         """Keep a checkpoint if it is one of the best, and let go of what is not.
@@ -113,7 +117,8 @@ class BestCheckpoints:
 
     def _keep(self, prefix, metrics):
         name, metric = os.path.basename(prefix), self._criterion.metric
-        noted = self._metrics()
+        written = self._metrics()
+        noted = {**written, **self._adopted(written, name)}
         found = {n: v for n, v in noted.items() if self._at(n).has_index}
         # JSON has no other numbers.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
@@ -125,7 +130,8 @@ class BestCheckpoints:
         if not best:
             return False
         if is_kept:
-            self._write_metrics({**noted, name: finite})
+            written = {**noted, name: finite}
+            self._write_metrics(written)
             try:
                 self._link(prefix)
             except FileNotFoundError:
@@ -141,7 +147,7 @@ class BestCheckpoints:
         self._write_state(best)
         read = [other for other in noted.keys() - best if not self._delete(other)]
         left = {each: known.get(each, noted.get(each)) for each in (*best, *read)}
-        if left != ({**noted, name: finite} if is_kept else noted):
+        if left != written:
             self._write_metrics(left)
         return is_kept
 
@@ -155,6 +161,39 @@ class BestCheckpoints:
             if is_free:
                 files.delete(files.at(prefix))
         return is_free
+
+    def _adopted(self, noted, new):
+        """Give the metrics of checkpoints that are kept, but of which there is no note.
+
+        The notes were lost, or somebody has put the checkpoints there. Those whose
+        metric is not known are left alone.
+        """
+        names = {
+            os.path.basename(each.prefix): each.step
+            for each in files.find(self._folder)
+            if each.has_index
+        }
+        lacking = {n: s for n, s in names.items() if n not in noted and n != new}
+        if not lacking:
+            return {}
+        # Where the metric is missing too, nobody can say that it is not the best.
+        metrics = event_file.by_step(self._eval_dir) if self._eval_dir else {}
+        known = {
+            n: {tag: v for tag, v in metrics[s].items() if math.isfinite(v)}
+            for n, s in lacking.items()
+            if self._criterion.metric in metrics.get(s, ())
+        }
+        unknown = sorted(lacking.keys() - known.keys() - self._told)
+        if unknown:
+            self._told.update(unknown)
+            _logger.warning(
+                "%s in %s: no evaluation of which the metric %r is known; kept, but "
+                "not counted among the best. Delete what is not needed",
+                ", ".join(unknown),
+                self._folder,
+                self._criterion.metric,
+            )
+        return known
 
     def _metrics(self):
         """Give the metrics that are noted, by name of the checkpoint."""

@@ -6,7 +6,6 @@ one there is no checkpoint; the state file. The hidden folder goes last: as long
 is there, `finish_dead` knows what a run that died has left half done.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -27,6 +26,8 @@ _logger = logging.getLogger(__name__)
 # is dead when nothing in it has changed for so long.
 _DEAD_AFTER_SECS = 600
 _NOTE = "gone.json"
+# The same, of a run that died, for those of them that somebody still reads.
+_LATE_NOTE = "late.json"
 
 
 def start(prefix):
@@ -134,9 +135,23 @@ def finish_dead(folder, now=time.time):
             continue
         if durable.owner(name):
             prefix = os.path.join(folder, name.rpartition(".saving-")[0][1:])
-            _finish(prefix)
-            _delete_noted(path, prefix)
+            if not is_late(path):
+                _finish(prefix)
+            if _delete_noted(path, prefix):
+                continue  # `delete_late` removes it
         shutil.rmtree(path)
+
+
+def delete_late(folder):
+    """Delete what a run that died was to delete, and somebody has read until now.
+
+    Raises:
+        OSError: If the folder cannot be read or changed.
+    """
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if durable.owner(name) and is_late(path) and not _delete_noted(path, None):
+            shutil.rmtree(path)
 
 
 def _finish(prefix):
@@ -153,18 +168,39 @@ def _finish(prefix):
 
 
 def _delete_noted(hidden, prefix):
-    folder = os.path.dirname(prefix)
+    """Delete what a note says; tell whether some is left, because it is being read.
+
+    Args:
+        hidden: The folder with the note.
+        prefix: What was to take the place of those that go; not used for a late note.
+    """
+    folder = os.path.dirname(hidden)
     state = _readable_state(folder)
-    if state is None or prefix not in state.paths:
-        return  # what was to take their place is not there
+    was_late = is_late(hidden)
+    if state is None or not (was_late or prefix in state.paths):
+        return was_late  # what was to take their place is not there
     named = {os.path.abspath(path) for path in state.paths}
-    with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: cut off
-        with open(os.path.join(hidden, _NOTE)) as file:
-            gone = json.load(file)
-        for path in gone:
-            with lease.deleting(path) as is_free:
-                if path not in named and is_free:
-                    files.delete(files.at(path))
+    try:
+        with open(os.path.join(hidden, _LATE_NOTE if was_late else _NOTE)) as file:
+            gone = [path for path in json.load(file) if path not in named]
+    except (FileNotFoundError, ValueError):  # ValueError: cut off
+        return False
+    left = []
+    for path in gone:
+        with lease.deleting(path) as is_free:
+            if is_free:
+                files.delete(files.at(path))
+            else:
+                left.append(path)
+    if left:
+        content = json.dumps(left).encode()
+        durable.replace_file(os.path.join(hidden, _LATE_NOTE), content)
+    return bool(left)
+
+
+def is_late(hidden):
+    """Tell whether all but deleting what is still read has been done for a run."""
+    return os.path.exists(os.path.join(hidden, _LATE_NOTE))
 
 
 def adopt(folder, checkpoint, state):

@@ -15,6 +15,9 @@ from crc32c import crc32c
 _BUFFER_BYTES = 4 << 20  # a copy of so many is still in the processor's cache
 _BLOCK_BYTES = 4096  # what a disk takes; sizes and addresses are multiples of it
 _DIRECT = getattr(os, "O_DIRECT", 0)
+# What file systems say that do not know this way: most EINVAL, some network and user
+# space ones another of these, and some only when they are written to.
+_UNKNOWN = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY)
 
 
 class DataFile:
@@ -35,9 +38,8 @@ class DataFile:
         try:
             self._file = os.open(path, flags | _DIRECT, 0o666)
             self._is_direct = bool(_DIRECT)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
+        except OSError:
+            # Whatever it says: if it is not this way that it means, it says it again.
             self._file = os.open(path, flags, 0o666)
             self._is_direct = False
         self._is_open = True
@@ -101,7 +103,7 @@ class DataFile:
             try:
                 written = os.write(self._file, left)
             except OSError as error:
-                if not self._is_direct or error.errno != errno.EINVAL:
+                if not self._is_direct or error.errno not in _UNKNOWN:
                     raise
                 # Its blocks are larger, or it only seemed to know this way.
                 flags = fcntl.fcntl(self._file, fcntl.F_GETFL)

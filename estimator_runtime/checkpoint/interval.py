@@ -68,7 +68,7 @@ def of_run_config(arguments, overhead):
     if overhead is None:
         # Both as None is a choice as well.
         if not any(name in arguments for name in names):
-            overhead = options.TrainingOptions.from_environ().checkpoint_overhead
+            overhead = options.in_environ("checkpoint_overhead")
         if overhead is None:
             return {}
     option_values.check_checkpoint_overhead(overhead, "RunConfig: checkpoint_overhead")

@@ -1,5 +1,6 @@
 """What lies in a model directory, and what a restart would make of it."""
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -18,7 +19,10 @@ class Entry:
     Attributes:
         path: Without suffix, such as "/ckpt/model.ckpt-100".
         step: The number at the end of its name, or None.
+        files: Paths of its files.
         bytes: Size of its files, in bytes.
+        own_bytes: Size of those that no other entry has too, by another name: .meta
+            files are links to one.
         saved_at: Time of its newest file, in seconds since 1970.
         state: "good"; "damaged", and would be set aside; "orphan", files without an
             index that the state file does not name, which no restart looks at;
@@ -28,7 +32,9 @@ class Entry:
 
     path: str
     step: int | None
+    files: tuple[str, ...]
     bytes: int
+    own_bytes: int
     saved_at: float
     state: str
     reason: str | None = None
@@ -41,12 +47,14 @@ class Inventory:
     Attributes:
         folder: Absolute path.
         entries: One `Entry` each, oldest step first.
+        bytes: Size of all their files, in bytes; a file with several names counts once.
         restart: The one that a restart would go on from, or None.
         state_problem: What is wrong with the state file, or None.
     """
 
     folder: str
     entries: tuple[Entry, ...]
+    bytes: int
     restart: Entry | None
     state_problem: str | None
 
@@ -124,6 +132,7 @@ def _take(folder, names, problem):
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
         )
     entries.sort(key=lambda each: (_step(each), each.path))
+    entries, total = _without_shared(entries)
     best, _, lost = recovery.plan(folder, known)
     best = _finished_by_restart(folder, names, known) or best
     used = best and os.path.normpath(best.prefix)
@@ -132,6 +141,7 @@ def _take(folder, names, problem):
     return Inventory(
         folder=folder,
         entries=tuple(entries),
+        bytes=total,
         restart=good[0] if good else None,
         state_problem=lost,
     )
@@ -153,7 +163,10 @@ def _is_in(folder, path):
 def _finished_by_restart(folder, names, known):
     """Give the checkpoint that was complete when its run died, short of its name."""
     for name in names:
-        if durable.owner(name) and commit.is_dead(name, os.path.join(folder, name)):
+        path = os.path.join(folder, name)
+        if not durable.owner(name) or commit.is_late(path):
+            continue
+        if commit.is_dead(name, path):
             prefix = os.path.join(folder, name.rpartition(".saving-")[0][1:])
             checkpoint = files.at(prefix)
             is_new = checkpoint.has_index and prefix not in _named(folder)
@@ -166,11 +179,35 @@ def _entry(checkpoint, state, reason):
     return Entry(
         path=checkpoint.prefix,
         step=checkpoint.step,
+        files=checkpoint.files,
         bytes=checkpoint.bytes,
+        own_bytes=checkpoint.bytes,
         saved_at=checkpoint.saved_at,
         state=state,
         reason=reason,
     )
+
+
+def _without_shared(entries):
+    """Give the entries with `own_bytes` as it is, and the bytes that all of them take.
+
+    A file is shared if it is another entry's too: the graph is the same for all, and
+    its .meta files are links.
+    """
+    sizes: dict[tuple[int, int], int] = {}
+    owners: dict[tuple[int, int], set[str]] = {}
+    for entry in entries:
+        for path in entry.files:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                stat = os.stat(path)
+                sizes[stat.st_dev, stat.st_ino] = stat.st_size
+                owners.setdefault((stat.st_dev, stat.st_ino), set()).add(entry.path)
+    own = dict.fromkeys((each.path for each in entries), 0)
+    for file, paths in owners.items():
+        if len(paths) == 1:
+            own[min(paths)] += sizes[file]
+    changed = [dataclasses.replace(each, own_bytes=own[each.path]) for each in entries]
+    return changed, sum(sizes.values())
 
 
 def _temporary(folder, name):
@@ -178,16 +215,23 @@ def _temporary(folder, name):
     inside = [path]
     if os.path.isdir(path):
         inside += [os.path.join(path, each) for each in os.listdir(path)]
-    sizes = [os.path.getsize(each) for each in inside if os.path.isfile(each)]
-    is_dead = commit.is_dead(name, path, time.time)
+    inside_files = tuple(each for each in inside if os.path.isfile(each))
+    size = sum(os.path.getsize(each) for each in inside_files)
+    reason = "being written"
+    if commit.is_late(path):
+        reason = "names what is deleted when nobody reads it any more"
+    elif commit.is_dead(name, path, time.time):
+        reason = "left by a run that died"
     stem = name.rpartition(".saving-")[0] or name.partition("_temp")[0]
     return Entry(
         path=path,
         step=files.step_of(stem),
-        bytes=sum(sizes),
+        files=inside_files,
+        bytes=size,
+        own_bytes=size,
         saved_at=max(os.path.getmtime(each) for each in inside),
         state=TEMPORARY,
-        reason="left by a run that died" if is_dead else "being written",
+        reason=reason,
     )
 
 

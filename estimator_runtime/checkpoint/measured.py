@@ -1,24 +1,15 @@
-"""What the checkpoints of a training have cost, read back from its event files.
-
-The format is TensorBoard's: records of a length, its checksum, an Event and a checksum.
-Read here without TensorFlow, whose import takes seconds.
-"""
+"""What the checkpoints of a training have cost, read back from its event files."""
 
 import dataclasses
 import glob
 import math
 import os
 import statistics
-import struct
 
-from estimator_runtime.checkpoint import message
-from estimator_runtime.checkpoint.table import TableError
+from estimator_runtime.checkpoint import event_file
 from estimator_runtime.errors import CheckpointError
 
-# Field numbers of Event, Summary and Summary.Value, in event.proto and summary.proto.
-_STEP, _SUMMARY, _VALUE, _TAG, _SIMPLE_VALUE = 2, 5, 1, 1, 2
 _PREFIX = "checkpoint/"
-_HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +74,7 @@ def read(folder):
     found: dict[str, dict[int, float]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "events.out.*"))):
         try:
-            for step, tag, value in _scalars(path):
+            for step, tag, value in event_file.scalars(path, _PREFIX):
                 found.setdefault(tag, {})[step] = value
         except OSError as error:
             raise CheckpointError(
@@ -102,42 +93,3 @@ def read(folder):
         write_secs=statistics.median(found.get("write_secs", {0: 0.0}).values()),
         interval_secs=statistics.median(intervals.values()) if intervals else None,
     )
-
-
-def _scalars(path):
-    for record in _records(path):
-        if _PREFIX.encode() not in record:  # most are not worth a closer look
-            continue
-        try:
-            event = message.fields(record)
-            step = dict(event).get(_STEP, 0)
-            for number, summary in event:
-                if number == _SUMMARY:
-                    yield from _checkpoint_values(step, summary)
-        except (TableError, IndexError, UnicodeDecodeError, TypeError, AttributeError):
-            continue  # somebody else's, that only looks like it
-
-
-def _checkpoint_values(step, summary):
-    for number, content in message.fields(summary):
-        value = dict(message.fields(content)) if number == _VALUE else {}
-        tag = value.get(_TAG, b"").decode()
-        if tag.startswith(_PREFIX) and _SIMPLE_VALUE in value:
-            bits = value[_SIMPLE_VALUE] & 0xFFFFFFFF  # a float has no more
-            number = struct.unpack("<f", bits.to_bytes(4, "little"))[0]
-            yield step, tag.removeprefix(_PREFIX), number
-
-
-def _records(path):
-    most = os.path.getsize(path)
-    with open(path, "rb") as file:
-        while True:
-            header = file.read(_HEADER.size)
-            if len(header) < _HEADER.size:
-                return
-            size, _ = _HEADER.unpack(header)
-            record = file.read(min(size, most))
-            if len(record) < size:  # being written, or cut off
-                return
-            file.seek(_FOOTER_BYTES, os.SEEK_CUR)
-            yield record

@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
-from estimator_runtime.checkpoint import recovery
+from estimator_runtime.checkpoint import checksums, recovery
 from estimator_runtime.checkpoint.save_ops import saved_by
 from estimator_runtime.errors import CheckpointError
 
@@ -52,8 +52,7 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
             except tf.errors.DataLossError as error:
                 if checkpoint is None:
                     raise
-                reason = str(error.message).partition("\n")[0]
-                recovery.set_aside_latest(folder, reason)
+                recovery.set_aside_latest(folder, _damage(checkpoint.prefix, error))
             except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
                 found = checkpoint and differences(
                     self._scaffold.saver, checkpoint.prefix
@@ -88,6 +87,18 @@ def differences(saver, prefix):
                 f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
             )
     return sorted(found)
+
+
+def _damage(prefix, error):
+    """Say what is wrong with a checkpoint that TensorFlow cannot restore.
+
+    Its error names neither the file nor the value, but lists the ops that restore them.
+    """
+    found = checksums.problem(prefix)
+    if found is not None:
+        return found
+    said = str(error.message).partition("\n")[0]
+    return f"TensorFlow cannot restore it, although its checksums are right: {said}"
 
 
 def _listed(texts):

@@ -87,6 +87,8 @@ class Series:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
             commit.abandon(folder)
+            with contextlib.suppress(OSError):  # the next save, or run, tries again
+                commit.delete_late(self._folder)
 
     def _put_meta(self, path, content):
         if self._meta_path is not None:

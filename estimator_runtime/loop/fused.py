@@ -16,7 +16,7 @@ from estimator_runtime.loop import body, cadence, randomness
 from estimator_runtime.loop.hooked import CALLER, PlannedSession, differ
 from estimator_runtime.loop.part import CannotFuse, Part, parts
 from estimator_runtime.loop.plan import CannotPlan, structure
-from estimator_runtime.loop.run_length import Shortening
+from estimator_runtime.loop.run_length import Announcement, Shortening
 from estimator_runtime.loop.steps import Steps
 
 tf1 = tf.compat.v1
@@ -45,6 +45,7 @@ class FusedSession(PlannedSession):
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
         self._shortening = Shortening(hooks, run_length.asked_for)
+        self._announcement = Announcement(hooks, run_length)
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
@@ -202,6 +203,8 @@ class FusedSession(PlannedSession):
                 and (hook in steps.lacking or differ(wanted, again, hook))
             ]
         self._shortening.end(completed, due)
+        if not is_single:
+            self._announcement.ended(completed, due)
         self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
 

@@ -1,7 +1,9 @@
 """The session that stops in order when the process is told to end."""
 
+import contextlib
 import weakref
 
+import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 from estimator_runtime import preemption
@@ -76,4 +78,12 @@ class PreemptibleSession(monitored_session.MonitoredSession):
             self._watch.end()
         if is_on and not exception_type:
             self._has_left = preemption.is_requested()
-            preemption.leave()
+            preemption.leave(self._saved())
+
+    def _saved(self):
+        """Give the path of the checkpoint that its hooks have saved last, or ""."""
+        for hook in self._hooks:
+            if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
+                with contextlib.suppress(tf.errors.OpError):  # of remote storage
+                    return tf.train.latest_checkpoint(hook._checkpoint_dir) or ""
+        return ""

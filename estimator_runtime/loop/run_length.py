@@ -21,10 +21,14 @@ class RunLength:
 
     Attributes:
         asked_for: The number that was given; None for "auto".
+        settled_secs: What the last run of "auto" took, in seconds, if its length was
+            found right twice in a row; else None.
     """
 
     def __init__(self, steps_per_run):
         self._is_auto = steps_per_run == "auto"
+        self._unchanged = 0  # runs in a row
+        self.settled_secs: float | None = None
         self._steps = 1 if self._is_auto else min(steps_per_run, _MOST_COUNTED)
         self.asked_for = None if self._is_auto else self._steps
 
@@ -43,6 +47,53 @@ class RunLength:
             self._steps = min(2 * self._steps, _MOST_STEPS)
         elif secs > _LONG_SECS:
             self._steps = max(1, self._steps // 2)
+        self._unchanged = self._unchanged + 1 if self._steps == steps else 0
+        self.settled_secs = secs if self._unchanged > 1 else None
+
+
+class Announcement:
+    """Says in the log, once, how many steps run in one call of the session, and why.
+
+    Args:
+        hooks: The hooks of a session.
+        run_length: `RunLength`.
+    """
+
+    def __init__(self, hooks, run_length):
+        self._hooks = hooks
+        self._run_length = run_length
+        self._is_made = False
+        self._cut: tuple | None = None  # the length of a run before, and a hook
+
+    def ended(self, steps, due):
+        """Take note of a run of so many steps, after the `RunLength` has.
+
+        Args:
+            steps: How many it had.
+            due: The steps until each hook was due, or None, as it began.
+        """
+        if self._is_made:
+            return
+        option = f"steps_per_run={self._run_length.asked_for or 'auto'}"
+        secs = self._run_length.settled_secs
+        # A length that a hook has set tells when the same one has set it twice.
+        cut = sorted(
+            type(hook).__name__
+            for hook, each in zip(self._hooks, due, strict=True)
+            if each == steps
+        )
+        before, self._cut = self._cut, (steps, cut[0]) if cut else None
+        if steps == self._run_length.asked_for:
+            self._say(steps, option)
+        elif secs is not None:
+            self._say(steps, f"{option}, and so many take {secs:.2g} s")
+        elif before is not None and before == self._cut:
+            self._say(steps, f"{option}, and {cut[0]} must see a step then")
+
+    def _say(self, steps, reason):
+        self._is_made = True
+        unit = "step" if steps == 1 else "steps"
+        _logger.info("running %d %s per session call: %s", steps, unit, reason)
 
 
 class Shortening:

@@ -82,3 +82,8 @@ def test_the_table_has_a_row_for_each_way_to_save(folder):
         for every in cadences
         for way in ("stock", "ours")
     ]
+
+
+def test_the_table_can_be_printed_again(folder, run_benchmark):
+    printed = run_benchmark("table", "checkpoints.json", cwd=folder)
+    assert printed == (folder / "checkpoints.md").read_text()

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from benchmarks import harness, launch
+from benchmarks.__main__ import main
 
 
 def _report():
@@ -26,6 +29,36 @@ def _report():
         },
         "jobs": {"ps": {"title": "5 tasks", "contenders": {"warm": figures}}},
     }  # fmt: skip
+
+
+def test_the_table_can_be_printed_from_the_file(tmp_path, capsys):
+    path = tmp_path / "launch.json"
+    harness.write(_report(), path)
+    assert main(["table", str(path)]) == 0
+    assert capsys.readouterr().out == launch.render(_report())
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        (None, [], "No such file or directory"),
+        ("{", [], "Expecting property name"),
+        ("[]", [], "no benchmark has written this; give its NAME.json"),
+        ('{"benchmark": "launch"}', ["--against", "x"], "--against is 'x', but launch"),
+        (
+            '{"benchmark": "steps", "models": {"a": {"contenders": {"stock": {}}}}}',
+            ["--against", "x"],
+            "has no contender 'x'; give stock",
+        ),
+    ],
+)
+def test_a_file_that_is_no_report_is_one_line(content, options, said, tmp_path, capsys):
+    path = tmp_path / "launch.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["table", str(path), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"benchmarks table: error: {path}: {said}")
 
 
 def test_the_table_has_machine_versions_and_every_figure_with_its_quartiles():

@@ -121,6 +121,38 @@ def test_notes_of_another_form_are_made_again(ckpt, caplog, content):
     assert kept(ckpt) == [(20, 20.0)]
 
 
+@pytest.mark.parametrize("content", [None, "{"], ids=["lost", "garbage"])
+def test_notes_that_are_lost_are_read_again_from_the_evaluations(tmp_path, content):
+    settings = {"keep_best": 2, "best_metric": "loss"}
+    train_and_evaluate(tmp_path, 6, **settings)
+    path = tmp_path / "best" / "metrics.json"
+    before = json.loads(path.read_text())
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    train_and_evaluate(tmp_path, 10, **settings)
+    assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
+    after = json.loads(path.read_text())
+    assert {n: each["loss"] for n, each in after.items()} == {
+        n: each["loss"] for n, each in before.items()
+    }
+
+
+def test_what_no_evaluation_tells_of_is_named_once_and_stays(ckpt, caplog):
+    offer(ckpt, {10: {"loss": 0.1}})
+    (ckpt / "best" / "metrics.json").unlink()
+    criterion = Criterion(keep=1, metric="loss", mode="min")
+    best = BestCheckpoints(str(ckpt), criterion, str(ckpt / "eval"))
+    for step, loss in ((20, 0.3), (30, 0.2)):
+        best.offer(str(ckpt / f"model.ckpt-{step}"), {"loss": loss})
+    told = [m for m in caplog.messages if m.startswith("model.ckpt-10 in ")]
+    assert len(told) == 1 and "no evaluation of which the metric 'loss'" in told[0]
+    on_disk = [each.step for each in files.find(ckpt / "best")]
+    assert on_disk == [10, 30]
+    assert read_state(ckpt / "best").paths == (f"{ckpt}/best/model.ckpt-30",)
+
+
 def test_fewer_are_kept_as_soon_as_fewer_are_wanted(ckpt):
     offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
     assert offer(ckpt, {30: {"loss": 0.3}}, keep=1) == [False]
@@ -237,6 +269,14 @@ def test_train_and_evaluate_keeps_the_best_also_over_a_restart(tmp_path):
     assert [each.step for each in files.find(tmp_path)] == [10]
 
 
+def test_a_metric_that_the_environment_names_needs_a_number_to_keep(monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_BEST_METRIC", "loss")
+    with pytest.raises(ConfigError, match="best_metric is 'loss', but keep_best is"):
+        tf.estimator.RunConfig()
+    assert tf.estimator.RunConfig(keep_best=2).best_metric == "loss"
+    assert tf.estimator.RunConfig(keep_best=0).best_metric == "loss"
+
+
 def test_none_are_kept_by_default(tmp_path):
     train_and_evaluate(tmp_path, 4)
     assert not (tmp_path / "best").exists()
@@ -269,6 +309,18 @@ def test_the_environment_can_ask_for_it(tmp_path, monkeypatch):
             ConfigError,
             "RunConfig: best_mode is 'more'; give 'min' if less of the metric is "
             "better, 'max' if more is",
+        ),
+        (
+            {"best_metric": "loss"},
+            ConfigError,
+            "best_metric is 'loss', but keep_best is not given; give how many of the "
+            "best checkpoints to keep, or leave best_metric out",
+        ),
+        (
+            {"best_mode": "max"},
+            ConfigError,
+            "best_mode is 'max', but keep_best is not given; give how many of the "
+            "best checkpoints to keep, or leave best_mode out",
         ),
         (
             {"keep_best": -1},

@@ -1,7 +1,11 @@
 """The data of a checkpoint is written whole, with or without the system's cache."""
 
 import errno
+import fcntl
 import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -68,15 +72,16 @@ def test_what_a_disk_does_not_take_directly_goes_through_the_cache(
         assert not file._is_direct
 
 
+@pytest.mark.parametrize("name", ["EINVAL", "ENOTSUP", "ENOSYS", "EPERM", "EIO"])
 def test_a_file_system_that_refuses_to_open_it_so_is_written_through_the_cache(
-    tmp_path, monkeypatch
+    name, tmp_path, monkeypatch
 ):
     real, flags = os.open, []
 
     def refusing(path, flag, *mode):
         flags.append(bool(flag & os.O_DIRECT))
         if flags[-1]:
-            raise OSError(errno.EINVAL, "Invalid argument")
+            raise OSError(getattr(errno, name), name)
         return real(path, flag, *mode)
 
     monkeypatch.setattr(os, "open", refusing)
@@ -84,6 +89,64 @@ def test_a_file_system_that_refuses_to_open_it_so_is_written_through_the_cache(
     monkeypatch.undo()
     assert flags == [True, False]
     assert (tmp_path / "data").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("name", ["EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"])
+def test_a_file_system_that_refuses_to_write_it_so_is_written_through_the_cache(
+    name, tmp_path, monkeypatch
+):
+    real = os.write
+
+    def refusing(descriptor, data):
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(getattr(errno, name), name)
+        return real(descriptor, data)
+
+    contents = arrays(SIZES["over a buffer's end"])
+    monkeypatch.setattr(os, "write", refusing)
+    file = write(tmp_path / "data", contents)
+    monkeypatch.undo()
+    assert (tmp_path / "data").read_bytes() == b"".join(contents)
+    assert not file._is_direct
+
+
+# Mounts a file system at ./mounted, in a namespace of its own, for "$@".
+_MOUNTS = {
+    "tmpfs": "mount -t tmpfs tmpfs mounted",
+    "ramfs": "mount -t ramfs ramfs mounted",
+    "overlay on tmpfs": "mount -t tmpfs tmpfs base && mkdir base/l base/u base/w && "
+    "mount -t overlay overlay -o lowerdir=base/l,upperdir=base/u,workdir=base/w "
+    "mounted",
+}
+
+
+@pytest.mark.parametrize("mount", _MOUNTS.values(), ids=_MOUNTS)
+def test_all_is_written_on_a_file_system_in_memory(mount, tmp_path):
+    for name in ("mounted", "base"):
+        (tmp_path / name).mkdir()
+
+    def mounted(*command):
+        script = f'{mount} || exit 99; "$@"'
+        return subprocess.run(
+            ["unshare", "-rm", "sh", "-c", script, "sh", *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    if shutil.which("unshare") is None or mounted("true").returncode:
+        pytest.skip("this kernel lets nobody mount it in a namespace of their own")
+    program = (
+        "import numpy as np\n"
+        "from estimator_runtime.checkpoint.data_file import DataFile\n"
+        "content = np.arange(3_000_001, dtype=np.int32)\n"
+        "with DataFile('mounted/data') as file: file.write(content)\n"
+        "with open('mounted/data', 'rb') as file: found = file.read()\n"
+        "print(found == content.tobytes())\n"
+    )
+    done = mounted(sys.executable, "-c", program)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_an_error_is_raised_and_the_file_closed(tmp_path):

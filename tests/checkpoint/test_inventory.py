@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from estimator_runtime import listing
 from estimator_runtime.checkpoint.state import State, write_state
 from estimator_runtime.cli import main
 
@@ -77,7 +78,38 @@ def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys
         ("20", "good; a restart goes on from here"),
         ("30", f"damaged: {DATA} has 4 bytes of 408"),
     ]
-    assert lines[4:] == ["a restart would not go on from the newest, of step 30"]
+    own = sum(path.stat().st_size for path in ckpt.glob("model.ckpt-*"))
+    assert lines[4:] == [
+        f"in all {listing.size(own)}",
+        "a restart would not go on from the newest, of step 30",
+    ]
+
+
+def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, capsys):
+    for path in ckpt.glob("*.meta"):
+        path.unlink()
+    first = ckpt / "model.ckpt-10.meta"
+    first.write_bytes(b"graph" * 20_000)
+    for step in (20, 30):
+        (ckpt / f"model.ckpt-{step}.meta").hardlink_to(first)
+    _, shown = show()
+    files = [
+        sum(
+            path.stat().st_size
+            for path in ckpt.glob(f"model.ckpt-{step}.*")
+            if path.suffix != ".meta"
+        )
+        for step in (10, 20, 30)
+    ]
+    assert [each["own_bytes"] for each in shown["checkpoints"]] == files
+    assert [each["bytes"] - 100_000 for each in shown["checkpoints"]] == files
+    assert shown["bytes"] == sum(files) + 100_000
+    main(["checkpoints", str(ckpt)])
+    lines = capsys.readouterr().out.splitlines()
+    assert re.split(r"  +", lines[1].strip())[1] == listing.size(files[0])
+    assert lines[4] == (
+        f"in all {listing.size(shown['bytes'])}, of which they share 100.0 kB"
+    )
 
 
 def test_a_flipped_bit_of_the_data_is_found_by_verify_only(show, ckpt):

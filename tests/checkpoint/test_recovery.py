@@ -1,5 +1,6 @@
 """Training goes on from the newest good checkpoint; what is damaged is kept."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, recovery
+from estimator_runtime.checkpoint import commit, files, lease, recovery
 from estimator_runtime.checkpoint.state import State, read_state, write_state
 from estimator_runtime.errors import CheckpointError
 
@@ -111,6 +112,20 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_restored(
     told = [m for m in caplog.messages if m.startswith("Training goes on from")]
     assert len(told) == 1
     assert "model.ckpt-20" in told[0] and "model.ckpt-30" in told[0]
+
+
+def test_the_warning_names_the_file_and_the_value_that_are_damaged(ckpt, caplog):
+    data = "model.ckpt-30.data-00000-of-00001"
+    content = bytearray((ckpt / data).read_bytes())
+    content[100] ^= 1
+    (ckpt / data).write_bytes(content)
+    train_on(ckpt)
+    (told,) = [m for m in caplog.messages if m.startswith("Training goes on from")]
+    assert told == (
+        f"Training goes on from {ckpt}/model.ckpt-20, because {ckpt}/model.ckpt-30: "
+        f"{data} has a wrong checksum for 'weight'. What is damaged is kept in "
+        "'damaged' beside it."
+    )
 
 
 @pytest.mark.parametrize("damage", STATE_DAMAGE.values(), ids=STATE_DAMAGE)
@@ -245,6 +260,56 @@ def test_what_a_dead_run_has_left_is_removed(ckpt):
     before = [n for n in names(ckpt) if "-40" not in n]
     assert recovery.recover(str(ckpt)).step == 30
     assert names(ckpt) == before
+
+
+def died_before_deleting(folder, *steps):
+    """Leave what a run does that died when the checkpoint of step 30 was named."""
+    path = folder / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}"
+    path.mkdir()
+    commit.leave_note(path, [str(folder / f"model.ckpt-{step}") for step in steps])
+    newest = str(folder / "model.ckpt-30")
+    write_state(str(folder), State(latest=newest, paths=(newest,)))
+    return path
+
+
+def test_what_a_dead_run_was_to_delete_goes_when_its_reader_has_left(ckpt):
+    left = died_before_deleting(ckpt, 10, 20)
+    with lease.reading(str(ckpt / "model.ckpt-10")) as is_there:
+        assert is_there
+        for _ in range(2):
+            assert recovery.recover(str(ckpt)).step == 30
+            assert [each.step for each in files.find(ckpt)] == [10, 30]
+        commit.delete_late(str(ckpt))
+        assert [each.step for each in files.find(ckpt)] == [10, 30]
+    assert left.exists()
+    assert recovery.recover(str(ckpt)).step == 30
+    assert [each.step for each in files.find(ckpt)] == [30]
+    assert not left.exists()
+
+
+def test_a_training_deletes_it_with_its_next_save(ckpt):
+    left = died_before_deleting(ckpt, 10)
+    with tf.Graph().as_default(), contextlib.ExitStack() as reader:
+        reader.enter_context(lease.reading(str(ckpt / "model.ckpt-10")))
+        tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
+        add = tf.compat.v1.train.get_or_create_global_step().assign_add(1).op
+        with er.MonitoredTrainingSession(checkpoint_dir=str(ckpt)) as session:
+            session.run(add)
+            assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+            reader.close()
+    assert [each.step for each in files.find(ckpt)] == [20, 30, 31]
+    assert not left.exists()
+
+
+def test_what_was_saved_anew_meanwhile_is_not_deleted(ckpt):
+    left = died_before_deleting(ckpt, 10)
+    with lease.reading(str(ckpt / "model.ckpt-10")):
+        recovery.recover(str(ckpt))
+    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 30))
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    commit.delete_late(str(ckpt))
+    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+    assert not left.exists()
 
 
 def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt):

@@ -103,6 +103,20 @@ def test_a_signal_ends_the_program_when_the_last_step_is_saved(
     assert run.end() == 128 + number, run.text
     assert run.saved_step == run.last_step, run.text
     assert "done" not in run.text.splitlines()
+    assert "Traceback" not in run.text
+    name, step = signal.Signals(number).name, run.last_step
+    assert run.text.splitlines()[-2:] == [
+        f"estimator-runtime: stopped by {name} at step {step}; it is saved in "
+        f"model/model.ckpt-{step}",
+        "estimator-runtime: run the same command again to go on from there",
+    ]
+
+
+def test_an_error_of_the_program_after_a_stop_has_its_traceback(program):
+    run = program("--only_train", "--at", "step 5", "--signal", "SIGINT", "--raise")
+    assert run.end() == 1, run.text
+    assert run.text.splitlines()[-1] == "LookupError: of the program itself"
+    assert run.saved_step == 5
 
 
 def test_a_later_run_goes_on_from_the_step_at_which_a_signal_has_stopped(program):
@@ -117,6 +131,11 @@ def test_a_later_run_goes_on_from_the_step_at_which_a_signal_has_stopped(program
 def test_a_signal_while_the_model_is_built_ends_the_program_at_once(program, number):
     run = program("--at", "model_fn train", "--signal", number.name)
     assert run.end() == 128 + number, run.text
+    assert run.text.splitlines()[-2:] == [
+        f"estimator-runtime: stopped by {number.name}; no step was under way that had "
+        "to be saved",
+        "estimator-runtime: run the same command again to go on",
+    ]
     assert not list(run.folder.glob("model/*.index"))
 
 
@@ -178,4 +197,8 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
     run.send(signal.SIGINT)
     assert run.end() == 130, run.text
     assert "did not come to the end of a step" not in run.text  # that is for SIGTERM
+    assert "Traceback" not in run.text
+    assert run.text.splitlines()[-2] == (
+        "estimator-runtime: stopped by a second SIGINT; the last step was not saved"
+    )
     assert run.saved_step == 0

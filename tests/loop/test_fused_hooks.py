@@ -162,6 +162,12 @@ def test_the_log_says_which_of_the_hooks_that_each_estimator_has_keeps_runs_shor
         "that often"
     )
     assert len(told) == (2 if every == "1 step" else 1)
+    assert [r.getMessage() for r in caplog.records if "per session" in r.getMessage()][
+        -1
+    ] == (
+        f"running {every} per session call: steps_per_run=20, and {hook} must see a "
+        "step then"
+    )
 
 
 def test_a_hook_is_called_once_for_each_run_of_steps(training):

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from estimator_runtime.loop.run_length import RunLength, Shortening
+from estimator_runtime.loop.run_length import Announcement, RunLength, Shortening
 
 
 def lengths(length, secs_per_step, runs, due=None):
@@ -130,3 +130,60 @@ def test_the_log_says_nothing_of_automatic_runs(caplog):
             shortening.begin([1])
             shortening.end(1, [1])
     assert caplog.records == []
+
+
+def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
+    """Give what the log says of runs beside a hook that must see each so-manyth step."""
+    length = RunLength(steps_per_run)
+    announcement = Announcement([Often(), object()], length)
+    step = 0
+    with caplog.at_level(logging.INFO):
+        for _ in range(runs):
+            due = [None if every is None else every - step % every, None]
+            steps = length.up_to(due[0])
+            length.took(steps * secs_per_step, steps)
+            announcement.ended(steps, due)
+            step += steps
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("steps_per_run", "secs_per_step", "every", "said"),
+    [
+        (7, 0.001, None, "7 steps per session call: steps_per_run=7"),
+        (
+            7,
+            0.001,
+            5,
+            "5 steps per session call: steps_per_run=7, and Often must see a step then",
+        ),
+        (
+            "auto",
+            0.001,
+            None,
+            "64 steps per session call: steps_per_run=auto, and so many take 0.064 s",
+        ),
+        (
+            "auto",
+            3.0,
+            None,
+            "1 step per session call: steps_per_run=auto, and so many take 3 s",
+        ),
+        (
+            "auto",
+            0.000_01,
+            100,
+            "100 steps per session call: steps_per_run=auto, and Often must see a step "
+            "then",
+        ),
+    ],
+)
+def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
+    steps_per_run, secs_per_step, every, said, caplog
+):
+    found = announced(steps_per_run, secs_per_step, 30, caplog, every)
+    assert found == [f"running {said}"]
+
+
+def test_the_log_waits_until_the_length_of_automatic_runs_is_found(caplog):
+    assert announced("auto", 0.001, 7, caplog) == []

@@ -18,6 +18,7 @@ parser.add_argument("--save_steps", type=int, default=100_000)
 parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--at", help="where the program sends itself the signal")
 parser.add_argument("--signal", default="SIGTERM")
+parser.add_argument("--raise", action="store_true", dest="raises")
 parser.add_argument("--hang", choices=["python", "tensorflow"], help="in step 5")
 args = parser.parse_args()
 if args.no_eager:
@@ -104,7 +105,12 @@ config = tf.estimator.RunConfig(
 )
 estimator = tf.estimator.Estimator(model_fn, config=config)
 if args.only_train:
-    estimator.train(input_fn, hooks=[Step()], max_steps=args.steps)
+    try:
+        estimator.train(input_fn, hooks=[Step()], max_steps=args.steps)
+    except KeyboardInterrupt:
+        if args.raises:
+            raise LookupError("of the program itself") from None
+        raise
 else:
     tf.estimator.train_and_evaluate(
         estimator,
