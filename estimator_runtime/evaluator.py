@@ -38,7 +38,7 @@ def criterion_of(config):
     if not isinstance(own, TrainingOptions):
         # Configs of the frozen package, and of TPU's, have none: the environment's.
         own = TrainingOptions.from_environ()
-    if not own.keep_best:
+    if not own.keep_best or own.best_metric is None:
         return None
     mode = best_mode_of(own.best_metric, own.best_mode)
     return Criterion(keep=own.keep_best, metric=own.best_metric, mode=mode)

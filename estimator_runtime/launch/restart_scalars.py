@@ -3,7 +3,7 @@
 import os
 import time
 
-from estimator_runtime.launch.event_file import EventFile
+from estimator_runtime.launch.event_writer import EventFile
 
 # A folder of its own in the model directory: TensorBoard takes it for a run.
 RUN = "launcher"

@@ -5,7 +5,7 @@ import io
 import tensorflow as tf
 
 from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.event_file import EventFile
+from estimator_runtime.launch.event_writer import EventFile
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.restart_scalars import RestartScalars
 from estimator_runtime.launch.task import Task

@@ -1,4 +1,4 @@
-"""Writes scalars for TensorBoard, without TensorFlow; `checkpoint.measured` reads them.
+"""Writes scalars for TensorBoard, without TensorFlow; see `checkpoint.event_file`.
 
 The format: records of a length, its checksum, an Event and a checksum.
 """
