@@ -9,7 +9,7 @@ import contextlib
 import sys
 import traceback
 
-from estimator_runtime import reporting
+from estimator_runtime import folding, reporting
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _PYTHONS_HOOK = sys.__excepthook__
@@ -40,6 +40,7 @@ def execute(code, module, at_end=lambda: None):
         failure = _without_our_frame(error)
     finally:
         at_end()
+        folding.tell()
     # Not in the except block: the hook must not find an exception being handled.
     return report(failure)
 
