@@ -61,8 +61,15 @@ def run(folder, *arguments):
 
 
 def warnings_of(lines):
-    """Give the warnings and errors, without the folder that a line is of."""
-    shown = [line for line in lines if re.match(r"(WARNING|ERROR):tensorflow:", line)]
+    """Give the warnings and errors, without the folder that a line is of.
+
+    But for the one that TensorFlow gives or not, by when it reads the global step.
+    """
+    shown = [
+        line
+        for line in lines
+        if re.match(r"(WARNING|ERROR):tensorflow:(?!It seems that global step)", line)
+    ]
     return [re.sub(r"From \S+:\d+:", "From CALLER:", line) for line in shown]
 
 
