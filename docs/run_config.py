@@ -65,7 +65,8 @@ def page():
 
     config = estimator_runtime.RunConfig
     entries = _entries(config, "Args")
-    own = training_flags.VARIABLES
+    # `verbose` is of the command alone.
+    own = [name for name in training_flags.VARIABLES if name in entries]
     parts = [
         _HEAD,
         _STOCK,

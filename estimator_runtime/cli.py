@@ -15,6 +15,7 @@ from estimator_runtime import (
     dashboard,
     dashboard_option,
     enabling,
+    folding,
     install,
     launch_options,
     launching,
@@ -24,6 +25,7 @@ from estimator_runtime import (
     script,
     training_flags,
 )
+from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf_config import check_form
@@ -147,7 +149,10 @@ def _run(options):
     # What no reader of it could use. Whether there has to be a chief, or a task, only
     # the script knows: under a multi-worker strategy worker 0 leads, for one.
     check_form(os.environ)
+    folding.start(os.environ)
     install()
+    if not folding.is_verbose(os.environ) and not reporting.is_on():
+        native_log.quieten()  # a launcher does that line by line
     return run(program, arguments)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import sys
 import traceback
 
-from estimator_runtime import preemption, reporting
+from estimator_runtime import folding, preemption, reporting
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _PYTHONS_HOOK = sys.__excepthook__
@@ -41,6 +41,7 @@ def execute(code, module, at_end=lambda: None):
         failure = _without_our_frame(error)
     finally:
         at_end()
+        folding.tell()
     # Not in the except block: the hook must not find an exception being handled.
     return report(failure)
 

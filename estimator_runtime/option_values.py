@@ -130,6 +130,19 @@ def parse_keep_best(text, source):
     return value
 
 
+def parse_verbose(text, source):
+    """Read whether every line is shown: 1 or 0.
+
+    Raises:
+        ConfigError: If it is neither; the message names `source`.
+    """
+    if text not in ("0", "1"):
+        raise ConfigError(
+            f"{source} is {text!r}; give 1 to see every line of TensorFlow's, or 0"
+        )
+    return text == "1"
+
+
 def check_best_metric(value, source):
     """Check the name of the metric by which checkpoints are the best.
 

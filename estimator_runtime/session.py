@@ -130,7 +130,9 @@ def MonitoredTrainingSession(
         # The chief has a thread that waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     if reporting.is_on():
-        hooks = [*(hooks or ()), ProgressHook()]
+        others = [*(chief_only_hooks or ()), *(hooks or ())]
+        # After those that it asks.
+        hooks = [*(hooks or ()), ProgressHook(others)]
     # Before all others: its end has to come before that of those that save.
     guards = silent_peers.hooks_of(master, max_wait_secs, checkpoint_dir)
     coordinated = distribute_coordinator_context.get_current_worker_context()

@@ -2,7 +2,7 @@
 
 import argparse
 
-from estimator_runtime import option_values, options
+from estimator_runtime import folding, option_values, options
 from estimator_runtime.errors import ConfigError
 
 # Name of each flag's value to the variable in which training finds it.
@@ -14,6 +14,7 @@ VARIABLES = {
     "best_metric": options.BEST_METRIC_VARIABLE,
     "best_mode": options.BEST_MODE_VARIABLE,
     "progress": options.PROGRESS_VARIABLE,
+    "verbose": folding.VARIABLE,
 }
 
 
@@ -60,8 +61,15 @@ def add_options(parser):
     group.add_argument(
         "--progress",
         choices=option_values.PROGRESS_MODES,
-        help="how far one process is: a bar, a line each 10 s, or nothing (default: "
-        "auto, a bar on a terminal, else lines)",
+        help="how far the training is, of one process or of a cluster: a bar, a line "
+        "each 10 s, or nothing (default: auto, a bar on a terminal, else lines)",
+    )
+    group.add_argument(
+        "--verbose",
+        action="store_true",
+        default=None,  # what the variable says
+        help="show every line of TensorFlow's, also its deprecation warnings about "
+        "what Estimators are made of, and what its C++ half says at its start",
     )
 
 
@@ -80,6 +88,7 @@ def carry(flags, environ):
         if value is not None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(options.PROGRESS_VARIABLE, "auto")
+    folding.is_verbose(environ)
     options.TrainingOptions.from_environ(environ)
 
 

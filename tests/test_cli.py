@@ -325,6 +325,29 @@ def test_progress_is_shown_under_the_command_unless_it_is_told_otherwise(
     assert run(["run", *flags, "show.py"], tmp_path, **given) == expected
 
 
+@pytest.mark.parametrize(
+    ("flags", "given", "shown"),
+    [
+        ([], {}, "None"),
+        (["--verbose"], {}, "1"),
+        (["--verbose"], {"ESTIMATOR_RUNTIME_VERBOSE": "0"}, "1"),
+        ([], {"ESTIMATOR_RUNTIME_VERBOSE": "1"}, "1"),
+    ],
+)
+def test_verbose_is_for_the_processes_of_the_script_too(tmp_path, flags, given, shown):
+    program = "import os\nprint(os.environ.get('ESTIMATOR_RUNTIME_VERBOSE'))\n"
+    (tmp_path / "show.py").write_text(program)
+    expected = (0, f"{shown}\n", "")
+    assert run(["run", *flags, "show.py"], tmp_path, **given) == expected
+
+
+def test_a_variable_that_is_no_switch_is_one_line_and_status_1(folder):
+    variable = "ESTIMATOR_RUNTIME_VERBOSE"
+    assert run(["run", "train.py"], folder, **{variable: "yes"}) == refusal(
+        1, f"{variable} is 'yes'; give 1 to see every line of TensorFlow's, or 0"
+    )
+
+
 def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
     flag = "--checkpoint-overhead"
     assert run(["run", f"{flag}=1", "train.py"], folder) == refusal(

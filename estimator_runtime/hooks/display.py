@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+from estimator_runtime.time_left import time_left
+
 _LINE_SECS = 10.0
 
 
@@ -132,10 +134,9 @@ def _line(progress, rate):
         parts[0] += f" of {progress.last_step}"
     parts.append(f"{rate:.4g} steps/s")
     parts += [f"{name} {text}" for name, text in progress.remarks().items()]
-    if progress.last_step is not None and rate > 0:
-        left = max(0, progress.last_step - progress.step) / rate
-        minutes, secs = divmod(round(left), 60)
-        parts.append(f"{minutes // 60}:{minutes % 60:02}:{secs:02} left")
+    left = time_left(progress.step, progress.last_step, rate)
+    if left is not None:
+        parts.append(f"{left} left")
     return ", ".join(parts)
 
 

@@ -3,19 +3,33 @@
 import tensorflow as tf
 
 from estimator_runtime import options, reporting
+from estimator_runtime.hooks.other_hooks import OtherHooks
 
 
 class ProgressHook(tf.compat.v1.train.SessionRunHook):
     """Reports the global step with each sign of life, at the cost of a number kept.
 
-    Where a call of the session is one step, it also counts those of this task.
+    Where a call of the session is one step, it also counts those of this task. The loss
+    is the one that was logged last, and the last step what a StopAtStepHook knows.
+
+    Args:
+        hooks: The other hooks of the session.
     """
+
+    def __init__(self, hooks):
+        self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
 
     def begin(self):
         """Find the global step; without one there is nothing to report."""
+        self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
         self._runs = 0
         self._counts = options.current().steps_per_run == 1
+
+    def after_create_session(self, session, coord):
+        """Report the last step, which hooks that count from here have now."""
+        if self._others.last_step is not None:
+            reporting.progress(last_step=int(self._others.last_step))
 
     def before_run(self, run_context):
         """Ask for the global step, as other hooks do."""

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.state import StateError, read_state
-from estimator_runtime.compat import logged_values
 from estimator_runtime.hooks.display import Progress
+from estimator_runtime.hooks.other_hooks import OtherHooks
 
 POLL_SECS = 0.5
 # How long the end of a session waits for a thread that waits for a lost server.
@@ -32,19 +32,17 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
     """
 
     def __init__(self, hooks, folder, make_display, poll_secs=POLL_SECS):
-        self._hooks = hooks
+        self._hooks = OtherHooks(hooks)
         self._folder = folder
         self._make_display = make_display
         self._poll_secs = poll_secs
-        self._loss = None
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self):
         """Find the global step, and listen to what is logged."""
         self._global_step = tf.compat.v1.train.get_global_step()
-        for hook in self._hooks:
-            logged_values.tell(hook, self._note)
+        self._hooks.listen()
 
     def after_create_session(self, session, coord):
         """Watch this session from here on."""
@@ -71,11 +69,6 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
             self._thread.join(_END_SECS)
             self._thread = None
 
-    def _note(self, values):
-        loss = values.get("loss")
-        if loss is not None and getattr(loss, "ndim", 0) == 0:
-            self._loss = float(loss)
-
     def _watch(self, read, is_over):
         # The session was closed, or its server is gone: there is nothing more to show.
         with contextlib.suppress(tf.errors.OpError, RuntimeError):
@@ -89,18 +82,10 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
     def _progress(self, step):
         return Progress(
             step=step,
-            last_step=self._last_step(),
-            loss=self._loss,
+            last_step=self._hooks.last_step,
+            loss=self._hooks.loss,
             saved_step=self._saved_step(),
         )
-
-    def _last_step(self):
-        known = [
-            hook._last_step
-            for hook in self._hooks
-            if isinstance(hook, tf.compat.v1.train.StopAtStepHook)
-        ]
-        return min((each for each in known if each is not None), default=None)
 
     def _saved_step(self):
         if self._folder is None or "://" in self._folder:

@@ -1,6 +1,7 @@
 """Writes the lines of all tasks to one terminal, each with the name of its task."""
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
@@ -9,13 +10,17 @@ import threading
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
 _OURS = "launcher"
 _CLEAR = "\r\x1b[K"
+# Of a terminal that does not know, as the pseudo-terminals of some containers do not.
+_COLUMNS, _ROWS = 80, 24
 
 
 class Console:
-    """Two streams that the tasks and the launcher write to, from any thread.
+    """Two streams that the tasks and the launcher write to; any thread may.
 
     Attributes:
         width: Characters of the prefix, before the bar.
+        is_terminal: Whether rows can be kept below the lines.
+        can_unicode: Whether they may have more than ASCII.
     """
 
     def __init__(self, stdout=None, stderr=None):
@@ -23,10 +28,19 @@ class Console:
         self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
         # Asked now: later, whoever reads along may have closed them.
         self._has_colours = {s: s.isatty() for s in (self._stdout, self._stderr)}
+        self.is_terminal = self._has_colours[self._stderr]
+        encoding = getattr(self._stderr, "encoding", None) or ""
+        self.can_unicode = encoding.lower().startswith("utf")
         self._colours: dict[str, int] = {}
-        self._status = ""
+        self._rows: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
+
+    @property
+    def columns(self):
+        """How many characters a row may have, beside its prefix."""
+        # One less: a row that is wrapped could not be taken away again.
+        return max(1, self._size()[0] - 1 - len(self._prefix("")))
 
     def introduce(self, names):
         """Let the prefixes have the width of the longest of these names."""
@@ -38,33 +52,77 @@ class Console:
     def write(self, name, line, is_error=True):
         """Write one line of the task of this name."""
         stream = self._stderr if is_error else self._stdout
-        prefix = f"{name:<{self.width}} | "
-        if self._has_colours[stream] and name in self._colours:
-            prefix = f"\x1b[{self._colours[name]}m{prefix}\x1b[0m"
+        text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
-            if self._status:
-                _put(self._stderr, _CLEAR)
-            _put(stream, f"{prefix}{line}\n")
-            if self._status:
-                _put(self._stderr, self._status)
+            if stream is self._stderr:
+                _put(stream, f"{self._erasure()}{text}{self._drawing()}")
+                return
+            if self._rows:
+                _put(self._stderr, self._erasure())
+            _put(stream, text)
+            if self._rows:
+                _put(self._stderr, self._drawing())
 
     def say(self, line):
         """Write one line of the launcher's own."""
         self.write(_OURS, line)
 
-    def status(self, line):
-        """Keep one line below the others, on a terminal; elsewhere write nothing.
+    def status(self, rows):
+        """Keep rows below the lines, on a terminal; elsewhere write nothing.
 
         Args:
-            line: The text; "" for none, None for the one that is there.
+            rows: Each as (name, text), where a name of "" is for no prefix. Where they
+                are too many for the terminal, some are left out, but never the last.
         """
-        if line is None or not self._has_colours[self._stderr]:
+        if not self.is_terminal:
             return
-        # One that is wrapped could not be taken away again.
-        shown = line[: shutil.get_terminal_size().columns - 1]
         with self._lock:
-            _put(self._stderr, f"{_CLEAR}{shown}")
-            self._status = shown
+            erasure = self._erasure()
+            self._rows = self._fitted(rows)
+            _put(self._stderr, f"{erasure}{self._drawing()}")
+
+    def _fitted(self, rows):
+        columns, height = self._size()
+        room = max(1, height - 1)
+        if len(rows) > room:
+            left_out = len(rows) - room + 1
+            more = [("", f"... and {left_out} more")] if room > 1 else []
+            rows = [*rows[: max(0, room - 2)], *more, rows[-1]]
+        fitted = []
+        for name, text in rows:
+            prefix = self._prefix(name) if name else ""
+            text = text[: max(0, columns - 1 - len(prefix))]
+            if name:
+                prefix = self._coloured_prefix(name, self._stderr)
+            fitted.append(f"{prefix}{text}")
+        return fitted
+
+    def _erasure(self):
+        """Give what takes the rows away; the cursor is at the end of the last."""
+        if not self._rows:
+            return ""
+        up = len(self._rows) - 1
+        return f"\x1b[{up}A\r\x1b[J" if up else _CLEAR
+
+    def _drawing(self):
+        return "\n".join(self._rows)
+
+    def _prefix(self, name):
+        return f"{name:<{self.width}} | "
+
+    def _coloured_prefix(self, name, stream):
+        prefix = self._prefix(name)
+        if self._has_colours[stream] and name in self._colours:
+            return f"\x1b[{self._colours[name]}m{prefix}\x1b[0m"
+        return prefix
+
+    def _size(self):
+        """Give the columns and the rows of the terminal as it is now."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            size = os.get_terminal_size(self._stderr.fileno())
+            if size.columns and size.lines:
+                return size
+        return shutil.get_terminal_size((_COLUMNS, _ROWS))
 
 
 def _put(stream, text):

@@ -7,7 +7,9 @@ import sys
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.presentation import Presentation
 from estimator_runtime.launch.processes import Processes
+from estimator_runtime.launch.screen import Screen
 from estimator_runtime.launch.supervisor import Supervisor
 
 # Two pipes, one for reports and the port that is held; and those of the launcher.
@@ -38,16 +40,19 @@ class LocalBackend:
 
         Raises:
             ConfigError: If this is not Linux, TF_CONFIG is set here already, the log
-                folder cannot be written, or there are too few file descriptors or too
-                little memory.
+                folder cannot be written, a variable has a value that cannot be used,
+                or there are too few file descriptors or too little memory.
         """
         _check_platform()
         check_environ(os.environ)
         check_log_dir(job)
+        presentation = Presentation.of(job, os.environ)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
-        processes = Processes(job, self.warm, self.private_network)
-        return SupervisedJob(Supervisor(job, processes, self.console))
+        screen = Screen(self.console, presentation)
+        network = self.private_network
+        processes = Processes(job, self.warm, network, screen.write_of_parent)
+        return SupervisedJob(Supervisor(job, processes, screen))
 
 
 def _check_platform():

@@ -14,14 +14,13 @@ import uuid
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.ports import HeldPorts
-from estimator_runtime.launch.task import Ended, Lost, Output, Reported
+from estimator_runtime.launch.streams import Lines, Reports
+from estimator_runtime.launch.task import Ended, Lost
 from estimator_runtime.reporting import JOB_VARIABLE
 
 _HOST = "127.0.0.1"
 _CHUNK = 65536
 _MAX_MESSAGE = 65536
-# A line that never ends is cut, so that it cannot fill the memory.
-_MAX_LINE = 1 << 20
 # Importing TensorFlow, on a slow machine.
 _READY_SECS = 120.0
 _CLOSE_SECS = 10.0
@@ -30,8 +29,18 @@ _CLOSE_SECS = 10.0
 class Processes:
     """Runs the tasks of one job; each is a group of processes of its own."""
 
-    def __init__(self, job, warm, private_network):
+    def __init__(self, job, warm, private_network, hear_parent=None):
+        """Know the job; start nothing.
+
+        Args:
+            job: The `Job`.
+            warm: Whether tasks are forked from a parent that has imported TensorFlow.
+            private_network: Whether they get a network of their own.
+            hear_parent: Called with each line that the parent itself writes to standard
+                error, by a thread; None leaves them to that of this process.
+        """
         self._job, self._warm = job, warm
+        self._hear_parent, self._listener = hear_parent, None
         self._private_network = private_network
         self._ports = HeldPorts()
         self._parent = None
@@ -57,8 +66,17 @@ class Processes:
                 ],
                 env=self._environ(),
                 stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if self._hear_parent else None,
                 pass_fds=[theirs.fileno()],
             )
+        if self._hear_parent:
+            self._listener = threading.Thread(
+                target=self._listen,
+                args=(self._parent.stderr,),
+                name="estimator_runtime parent",
+                daemon=True,
+            )
+            self._listener.start()
         self._connection.settimeout(_READY_SECS)
         try:
             answer = self._connection.recv(_MAX_MESSAGE)
@@ -97,7 +115,7 @@ class Processes:
         number = len(self._numbers)
         self._numbers[run], self._runs[number] = number, run
         theirs = [writer for _, writer in pipes]
-        kinds = (_Lines(run, False), _Lines(run, True), _Reports(run))
+        kinds = (Lines(run, False), Lines(run, True), Reports(run))
         for (reader, _), stream in zip(pipes, kinds, strict=True):
             os.set_blocking(reader, False)
             stream.fd = reader
@@ -131,6 +149,8 @@ class Processes:
         except subprocess.TimeoutExpired:
             self._parent.kill()
             self._parent.wait()
+        if self._listener is not None:
+            self._listener.join(_CLOSE_SECS)
         if hasattr(self, "_reader"):
             self._reader.join(_CLOSE_SECS)
         self._connection.close()
@@ -144,6 +164,11 @@ class Processes:
             # A person reads along: what a task prints must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }
+
+    def _listen(self, stream):
+        with stream:
+            for line in stream:
+                self._hear_parent(line.decode(errors="replace").rstrip("\r\n"))
 
     def _read(self):
         while True:
@@ -193,37 +218,3 @@ class Processes:
             self._selector.unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = None
-
-
-class _Lines:
-    """Cuts what a task writes into lines."""
-
-    def __init__(self, run, is_error):
-        self._run, self._is_error = run, is_error
-        self._rest = b""
-        self.fd = None
-
-    def feed(self, data):
-        """Give the events of the lines that are complete; all, without data."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._rest and (not data or len(self._rest) > _MAX_LINE):
-            lines.append(self._rest)
-            self._rest = b""
-        return [self._event(line) for line in lines]
-
-    def _event(self, line):
-        text = line.decode(errors="replace").rstrip("\r")
-        return Output(run=self._run, line=text, is_error=self._is_error)
-
-
-class _Reports(_Lines):
-    """Reads reports instead of text."""
-
-    def __init__(self, run):
-        super().__init__(run, is_error=False)
-
-    def _event(self, line):
-        try:
-            return Reported(run=self._run, report=json.loads(line))
-        except ValueError:  # cut off by the end of the task
-            return Reported(run=self._run, report={})

@@ -10,6 +10,8 @@ import os
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.presentation import Presentation
+from estimator_runtime.launch.screen import Screen
 from estimator_runtime.launch.supervisor import Supervisor
 from estimator_runtime.reporting import FD_VARIABLE, JOB_VARIABLE
 
@@ -75,7 +77,8 @@ class RayBackend:
 
         Raises:
             ConfigError: If TF_CONFIG is set here already, the log folder cannot be
-                written, no cluster answers, or it can never have what the job takes.
+                written, a variable has a value that cannot be used, no cluster
+                answers, or it can never have what the job takes.
             LaunchError: If there is no room in time, or a node differs from this
                 machine.
         """
@@ -85,6 +88,7 @@ class RayBackend:
 
         check_environ(os.environ)
         check_log_dir(job)
+        screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
         ray_cluster.connect(self.address, self.working_dir)
         placement = Placement(job, self.placement, self.console)
@@ -104,7 +108,7 @@ class RayBackend:
             raise
         job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
         tasks = RayTasks(job, placement, folder, timeout_secs, self.console)
-        return SupervisedJob(Supervisor(job, tasks, self.console))
+        return SupervisedJob(Supervisor(job, tasks, screen))
 
 
 def _shared_variables(environ):

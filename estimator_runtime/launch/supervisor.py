@@ -38,8 +38,9 @@ class Supervisor:
         state: "starting", "running", "stopping", "succeeded" or "failed".
     """
 
-    def __init__(self, job, tasks, console, clock=time.monotonic):
-        self._job, self._tasks, self._console, self._clock = job, tasks, console, clock
+    def __init__(self, job, tasks, screen, clock=time.monotonic):
+        self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
+        self._console = screen.console
         self._events: queue.Queue = queue.Queue()
         self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
         trainers = [self._watches[task] for task in job.trainers]
@@ -54,10 +55,10 @@ class Supervisor:
             job, everyone, trainers, self._record, self._shutdown
         )
         self._heartbeats = Heartbeats(
-            job.heartbeat_timeout_secs, console, self._shutdown
+            job.heartbeat_timeout_secs, self._console, self._shutdown
         )
-        self._status = Status(everyone, self._record)
-        self._restart_scalars = RestartScalars(everyone, self._record, console)
+        self._restart_scalars = RestartScalars(everyone, self._record, self._console)
+        screen.open(everyone, Status(everyone, self._record))
         self._cancelled: tuple[int, str] | None = None  # set by another thread
         self._ending: Outcome | None = None  # once it is decided
         self._last_tick = clock()
@@ -81,7 +82,6 @@ class Supervisor:
         Raises:
             LaunchError: If no task can be started.
         """
-        self._console.introduce([str(task) for task in self._watches])
         try:
             self._tasks.open(self._events)
             if self._job.log_dir is not None:
@@ -98,8 +98,8 @@ class Supervisor:
             self.state = "failed"
             raise
         finally:
-            self._console.status("")
             self._tasks.close()
+            self._screen.close()
             for watch in self._watches.values():
                 watch.log.close()
 
@@ -123,7 +123,7 @@ class Supervisor:
         watch = self._watches[event.run.task]
         if isinstance(event, Output):
             watch.log.write(event.line)
-            self._console.write(str(watch.task), event.line, event.is_error)
+            self._screen.write(watch.task, event.line, event.is_error)
         elif event.run != watch.run:
             return  # of a run that has been replaced
         elif isinstance(event, Reported):
@@ -157,7 +157,7 @@ class Supervisor:
         if self._ending is not None:
             return
         self._heartbeats.check(self._running(), now)
-        self._console.status(self._status.line(now))
+        self._screen.show(now)
         self._start_those_due(now)
 
     def _start_those_due(self, now):

@@ -23,6 +23,7 @@ class Watch:
         heard_at: When it last gave a sign of life.
         is_displaced: Whether its last run lost its address.
         is_dismissed: Whether nothing more is expected of it, however it ends.
+        folded: How many deprecation warnings all its runs have left out.
     """
 
     def __init__(self, task, max_restarts):
@@ -39,6 +40,7 @@ class Watch:
         self.is_named_silent = False
         self.killed_for: str | None = None
         self.is_displaced = self.is_dismissed = False
+        self.folded = 0
 
     def start(self, now):
         """Give the next run, which starts now."""
@@ -54,6 +56,7 @@ class Watch:
     def hear(self, report, now):
         """Take note of a report."""
         self.report.update(report)
+        self.folded += report.get("folded", 0)
         self.heard_at = now
         self.is_named_silent = False
 

@@ -1,6 +1,9 @@
 """What a person sees of a job."""
 
 import io
+import os
+import re
+import threading
 
 from estimator_runtime.launch.console import Console
 
@@ -10,6 +13,34 @@ class _Terminal(io.StringIO):
         return True
 
 
+def _seen(text):
+    """Give the rows that a terminal shows after it was sent `text`, without colours."""
+    rows, at = [""], 0
+    for part in re.findall(r"\x1b\[\d*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            at += 1
+            rows += [""] * (at + 1 - len(rows))
+            column = 0
+        elif part == "\r":
+            column = 0
+        elif part.startswith("\x1b"):
+            number, kind = int(part[2:-1] or 0), part[-1]
+            if kind == "A":
+                assert number <= at, "above the first row"
+                at -= number
+            elif kind == "J":
+                rows[at:] = [rows[at][:column]]
+            elif kind == "K":
+                rows[at] = rows[at][:column]
+            else:
+                assert kind == "m", part
+        else:
+            column = 0 if not rows[at] else column
+            rows[at] = rows[at][:column] + part + rows[at][column + len(part) :]
+            column += len(part)
+    return rows
+
+
 def test_each_line_has_the_name_of_its_task_in_a_column():
     out, err = io.StringIO(), io.StringIO()
     console = Console(out, err)
@@ -17,7 +48,7 @@ def test_each_line_has_the_name_of_its_task_in_a_column():
     console.write("chief", "one", is_error=False)
     console.write("worker 0", "two")
     console.say("three")
-    console.status("not for a file")
+    console.status([("", "not for a file")])
     assert out.getvalue() == "chief    | one\n"
     assert err.getvalue() == "worker 0 | two\nlauncher | three\n"
 
@@ -26,11 +57,85 @@ def test_a_terminal_shows_a_colour_for_each_task_and_a_status_line_below():
     screen = _Terminal()
     console = Console(screen, screen)
     console.introduce(["chief"])
-    console.status("step 3")
+    console.status([("", "step 3")])
     console.write("chief", "loss")
-    assert screen.getvalue() == (
-        "\r\x1b[Kstep 3\r\x1b[K\x1b[36mchief    | \x1b[0mloss\nstep 3"
-    )
+    assert screen.getvalue() == ("step 3\r\x1b[K\x1b[36mchief    | \x1b[0mloss\nstep 3")
+
+
+def test_lines_go_above_the_rows_which_stay_below_and_change_in_place():
+    screen = _Terminal()
+    console = Console(screen, screen)
+    console.introduce(["chief", "worker 0"])
+    console.status([("chief", "step 1"), ("worker 0", "step 2"), ("total", "2/9")])
+    console.write("chief", "loss = 0.5")
+    console.write("worker 0", "printed", is_error=False)
+    console.status([("chief", "step 3"), ("worker 0", "done"), ("total", "3/9")])
+    console.say("restarting it")
+    assert _seen(screen.getvalue()) == [
+        "chief    | loss = 0.5",
+        "worker 0 | printed",
+        "launcher | restarting it",
+        "chief    | step 3",
+        "worker 0 | done",
+        "total    | 3/9",
+    ]
+    console.status([])
+    console.say("the end")
+    assert _seen(screen.getvalue())[2:] == [
+        "launcher | restarting it",
+        "launcher | the end",
+        "",
+    ]
+
+
+def _in_a_terminal_of(columns, lines, monkeypatch):
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: (columns, lines))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(lines))
+    screen = _Terminal()
+    return screen, Console(screen, screen)
+
+
+def test_rows_are_cut_where_the_terminal_ends(monkeypatch):
+    screen, console = _in_a_terminal_of(20, 10, monkeypatch)
+    assert console.columns == 20 - 1 - len("launcher | ")
+    console.status([("chief", "step 1234567890"), ("", "x" * 30)])
+    assert _seen(screen.getvalue()) == ["chief    | step 123", "x" * 19]
+
+
+def test_of_more_rows_than_the_terminal_has_some_and_the_last_are_shown(monkeypatch):
+    screen, console = _in_a_terminal_of(80, 5, monkeypatch)
+    rows = [*((f"worker {n}", "running") for n in range(50)), ("total", "0/9")]
+    console.status(rows)
+    assert _seen(screen.getvalue()) == [
+        "worker 0 | running",
+        "worker 1 | running",
+        "... and 48 more",
+        "total    | 0/9",
+    ]
+
+
+def test_threads_may_write_at_once():
+    screen = _Terminal()
+    console = Console(screen, screen)
+    start = threading.Barrier(3)
+
+    def write(name):
+        start.wait(10)
+        for _ in range(200):
+            console.write(name, "line")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    start.wait(10)
+    for n in range(200):
+        console.status([("total", str(n)), ("total", "end")])
+    for thread in threads:
+        thread.join(10)
+    console.status([])
+    lines = _seen(screen.getvalue())
+    assert sorted(lines) == ["", *["a        | line"] * 200, *["b        | line"] * 200]
 
 
 def test_a_reader_who_has_left_does_not_stop_the_job():

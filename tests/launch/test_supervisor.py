@@ -9,6 +9,8 @@ import pytest
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.presentation import Presentation
+from estimator_runtime.launch.screen import Screen
 from estimator_runtime.launch.supervisor import Supervisor
 from estimator_runtime.launch.task import Ended, Leaving, Reported
 
@@ -83,7 +85,8 @@ def run(tmp_path):
 
         said = io.StringIO()
         tasks = Tasks(script)
-        outcome = Supervisor(job, tasks, Console(said, said), clock).run()
+        screen = Screen(Console(said, said), Presentation(progress="none"))
+        outcome = Supervisor(job, tasks, screen, clock).run()
         return outcome, tasks, said.getvalue()
 
     return run

@@ -1,0 +1,142 @@
+"""What the command leaves out of a script's log, and that --verbose brings it back."""
+
+import os
+import re
+import subprocess
+import sys
+
+from estimator_runtime import gpus
+
+SCRIPT = """
+import logging, sys, warnings
+import tensorflow as tf
+
+v1 = tf.compat.v1
+v1.logging.set_verbosity(v1.logging.INFO)
+
+
+def model_fn(features, labels, mode):
+    warnings.warn("of the script's own")
+    tf.get_logger().warning("of the script's own, in TensorFlow's log")
+    weight = v1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - v1.to_float(1))
+    train_op = v1.train.GradientDescentOptimizer(0.1).minimize(
+        loss, v1.train.get_global_step()
+    )
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+tf.estimator.Estimator(model_fn, "model").train(input_fn, max_steps=3)
+tf.get_logger().error("an error")
+if sys.argv[1:]:
+    raise ValueError(sys.argv[1])
+"""
+# What the README and the docs say is left out.
+OF_ESTIMATORS = re.compile(
+    r"WARNING:tensorflow:From .*\(from tensorflow(_estimator)?\.python\.(estimator|"
+    r"training|saved_model|feature_column)\..*is deprecated"
+)
+CXX_START = "This TensorFlow binary is optimized"
+
+
+def run(folder, *arguments):
+    """Give (exit status, the lines of standard error)."""
+    (folder / "train.py").write_text(SCRIPT)
+    dropped = ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")
+    inherited = {k: v for k, v in os.environ.items() if k not in dropped}
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", *arguments],
+        cwd=folder,
+        env=inherited,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stderr.splitlines()
+
+
+def warnings_of(lines):
+    """Give the warnings and errors, without the folder that a line is of.
+
+    But for the one that TensorFlow gives or not, by when it reads the global step.
+    """
+    shown = [
+        line
+        for line in lines
+        if re.match(r"(WARNING|ERROR):tensorflow:(?!It seems that global step)", line)
+    ]
+    return [re.sub(r"From \S+:\d+:", "From CALLER:", line) for line in shown]
+
+
+def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_path):
+    (tmp_path / "quiet").mkdir()
+    (tmp_path / "verbose").mkdir()
+    status, quiet = run(tmp_path / "quiet", "train.py")
+    assert status == 0, quiet
+    assert not [line for line in quiet if OF_ESTIMATORS.match(line)]
+    status, verbose = run(tmp_path / "verbose", "--verbose", "train.py")
+    assert status == 0, verbose
+    left_out = [line for line in verbose if OF_ESTIMATORS.match(line)]
+    assert any("Estimator.__init__" in line for line in left_out)
+    # All others are there, in their order.
+    others = [line for line in verbose if not OF_ESTIMATORS.match(line)]
+    assert warnings_of(quiet) == warnings_of(others)
+    text = "\n".join(quiet)
+    assert "UserWarning: of the script's own\n" in text
+    assert "WARNING:tensorflow:of the script's own, in TensorFlow's log" in text
+    assert "to_float (from tensorflow.python.ops.math_ops) is deprecated" in text
+    assert "ERROR:tensorflow:an error" in text
+    assert quiet[-1] == (
+        f"estimator-runtime: left out {len(left_out)} deprecation warnings about what "
+        "Estimators are made of; --verbose shows them"
+    )
+    assert "left out" not in "\n".join(verbose)
+    if not gpus.are_here():
+        assert CXX_START not in text
+        assert CXX_START in "\n".join(verbose)
+
+
+def test_the_last_line_is_still_the_error_of_the_script(tmp_path):
+    status, lines = run(tmp_path, "train.py", "it is broken")
+    assert status == 1 and lines[-1] == "ValueError: it is broken"
+    assert sum("left out" in line for line in lines) == 1
+
+
+def test_the_level_that_a_script_sets_where_none_is_set_stays(tmp_path):
+    (tmp_path / "level.py").write_text(
+        "import os\n"
+        "print(os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3'))\n"
+        "import tensorflow\n"
+        "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "level.py"],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["3", "3"], done.stderr
+
+
+def test_without_the_command_nothing_is_left_out(tmp_path):
+    (tmp_path / "plain.py").write_text(
+        f"import estimator_runtime\nestimator_runtime.install()\n{SCRIPT}"
+    )
+    done = subprocess.run(
+        [sys.executable, "plain.py"],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Estimator.__init__ (from tensorflow_estimator" in done.stderr
+    assert "left out" not in done.stderr

@@ -1,0 +1,177 @@
+"""What a person sees of real jobs: a quiet log, and rows below it on a terminal."""
+
+import fcntl
+import os
+import pathlib
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from estimator_runtime import gpus
+
+_PROGRAM = pathlib.Path(__file__).parent / "programs" / "train.py"
+_PS = ("--workers", "1", "--ps", "1")
+# Of Estimators, whoever calls; of hooks and sessions, whoever but the program calls.
+_OF_ESTIMATORS = re.compile(
+    r"^(\w+)[ \d]*\| WARNING:tensorflow:From (?:.*\(from tensorflow_estimator\."
+    r"|(?!\S*train\.py:).*\(from tensorflow\.python\.training\.).*is deprecated",
+    re.MULTILINE,
+)
+_CXX_START = (
+    r"oneDNN custom operations are on|This TensorFlow binary is optimized|To enable the "
+    r"following instructions|MLIR V1 optimization pass|All log messages before absl"
+)
+
+
+@pytest.mark.parametrize("parent", ["warm", "cold"])
+def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
+    launch, tmp_path, parent
+):
+    options = (*_PS, *(["--cold"] if parent == "cold" else []))
+    level = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    quiet = launch(*options, _PROGRAM, "--model_dir", "quiet", **level)
+    assert quiet.end(120) == 0, quiet.text
+    assert not _OF_ESTIMATORS.findall(quiet.text)
+    assert not re.search(_CXX_START, quiet.text)
+    assert "Started server with target" in quiet.text
+    # The program has a hook of its own: that is its own affair.
+    assert re.search(
+        r"From \S*train\.py:.*session_run_hook\) is deprecated", quiet.text
+    )
+    (said,) = re.findall(r"^launcher *\| left out (.*)$", quiet.text, re.MULTILINE)
+    assert re.fullmatch(
+        r"\d+ deprecation warnings about what Estimators are made of and \d+ lines of "
+        r"TensorFlow's start; --verbose shows them",
+        said,
+    )
+    if parent == "cold":  # each task has imported TensorFlow, and its log has it all
+        for name in ("chief-0", "worker-0", "ps-0"):
+            log = (tmp_path / "quiet" / "logs" / f"{name}.log").read_text()
+            assert "This TensorFlow binary is optimized" in log
+    everything = {**level, "ESTIMATOR_RUNTIME_VERBOSE": "1"}
+    verbose = launch(*options, _PROGRAM, "--model_dir", "verbose", **everything)
+    assert verbose.end(120) == 0, verbose.text
+    tasks = set(_OF_ESTIMATORS.findall(verbose.text))
+    assert {"chief", "worker"} <= tasks
+    assert "This TensorFlow binary is optimized" in verbose.text
+    assert "left out" not in verbose.text
+
+
+def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
+    if gpus.are_here():
+        pytest.skip("this machine has a GPU")
+    job = launch("--ps", "1", _PROGRAM, TF_CPP_MIN_LOG_LEVEL="0")
+    assert job.end(120) == 0, job.text
+    assert "Could not find cuda drivers" not in job.text
+
+
+def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(
+    launch, tmp_path
+):
+    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('it is broken')\n")
+    job = launch("--ps", "1", _PROGRAM)
+    assert job.end(60) == 1
+    error, verdict = job.text.splitlines()[-2:]
+    assert re.fullmatch(r"launcher *\| RuntimeError: it is broken", error), job.text
+    assert verdict == (
+        "estimator-runtime: error: the process that starts the tasks ended before it "
+        "could; what it wrote is above"
+    )
+
+
+class InTerminal:
+    """A job whose output goes to a terminal of 100 columns."""
+
+    def __init__(self, arguments, cwd):
+        inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 25, 100, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "estimator_runtime", "run", *map(str, arguments)],
+            cwd=cwd,
+            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self.sent = b""
+
+    @property
+    def text(self):
+        """What it was sent, without colours."""
+        return re.sub(r"\x1b\[\d*m", "", self.sent.decode(errors="replace"))
+
+    def read_until(self, pattern=None, timeout_secs=90):
+        """Read until `pattern` was sent, or, if it is None, to the end."""
+        deadline = time.monotonic() + timeout_secs
+        while pattern is None or not re.search(pattern, self.text):
+            ready, _, _ = select.select(
+                [self._ours], [], [], max(0, deadline - time.monotonic())
+            )
+            assert ready, f"no {pattern!r} in:\n{self.text}"
+            try:
+                part = os.read(self._ours, 65536)
+            except OSError:  # the last one who could write has gone
+                part = b""
+            if not part:
+                assert pattern is None, f"ended without {pattern!r}:\n{self.text}"
+                return self.process.wait(60)
+            self.sent += part
+        return None
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def in_terminal(tmp_path):
+    """Give a function that starts a job in a terminal."""
+    started = []
+
+    def start(*arguments):
+        started.append(InTerminal(arguments, tmp_path))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
+    in_terminal, tmp_path
+):
+    job = in_terminal(*_PS, "--evaluator", _PROGRAM, "--gate", "40:go")
+    # Both wait at the gate, so what is known by then is shown however long it takes. Who
+    # comes there with its first step has reported none: the other has taken them all.
+    row = r"\r?\n"
+    job.read_until(
+        rf"ps 0      \| running{row}"
+        rf"chief     \| (?:running|step \d+).*{row}"
+        rf"worker 0  \| (?:running|step \d+).*{row}"
+        rf"evaluator \| running{row}"
+        r"total     \| .* \d\d/100 \[.*step.*, loss=\S+, saved=step \d+\]"
+    )
+    (tmp_path / "go").touch()
+    assert job.read_until() == 0, job.text
+    # Nothing of it is left below the last lines.
+    assert "total     | " not in job.text.rpartition("\x1b[J")[2]
+
+
+def test_plain_is_one_line_and_none_is_nothing(in_terminal, tmp_path):
+    plain = in_terminal("--progress", "plain", "--ps", "1", _PROGRAM, "--gate", "40:go")
+    plain.read_until(r"step 39 of 100 \| .*checkpoint \d+")
+    (tmp_path / "go").touch()
+    assert plain.read_until() == 0, plain.text
+    assert "total" not in plain.text
+    nothing = in_terminal("--progress", "none", "--ps", "1", _PROGRAM)
+    assert nothing.read_until() == 0, nothing.text
+    assert "of 100" not in nothing.text and "\x1b[J" not in nothing.text

@@ -1,0 +1,160 @@
+"""Which of TensorFlow's warnings are left out, with those that TensorFlow really gives."""
+
+import importlib.util
+import logging
+import os
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.util import deprecation
+
+import estimator_runtime
+from estimator_runtime import folding
+from estimator_runtime.errors import ConfigError
+
+estimator_runtime.install()
+v1 = tf.compat.v1
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def logger(monkeypatch):
+    """Give TensorFlow's logger, with a `Folding` and a list of what passes it."""
+    assert tf.estimator.Estimator  # imports the frozen package
+    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # each but once a process
+    logger = logging.getLogger("tensorflow")
+    monkeypatch.setattr(logger, "filters", [folding.Folding()])
+    monkeypatch.setattr(logger, "handlers", [Kept()])
+    monkeypatch.setattr(logger, "propagate", False)
+    return logger
+
+
+def passed(logger):
+    return logger.handlers[0].lines
+
+
+def count(logger):
+    return logger.filters[0].count
+
+
+def test_that_estimators_are_deprecated_is_left_out_and_counted(logger):
+    tf.estimator.TrainSpec(input_fn=lambda: None)
+    tf.estimator.EstimatorSpec("train", loss=tf.constant(0.0), train_op=tf.constant(0))
+    assert passed(logger) == []
+    assert count(logger) == 2
+
+
+def test_what_the_program_itself_calls_of_tensorflow_passes(logger):
+    v1.train.SessionRunArgs(None)
+    v1.to_float(1)
+    first, second = passed(logger)
+    assert first.startswith(f"From {__file__}:") and "SessionRunArgs.__new__" in first
+    assert "to_float" in second and "Use `tf.cast` instead" in second
+    assert count(logger) == 0
+
+
+def test_what_a_hook_of_tensorflow_calls_of_tensorflow_is_left_out(logger):
+    v1.train.LoggingTensorHook([], every_n_iter=1)
+    (line,) = passed(logger)
+    assert "LoggingTensorHook.__init__" in line
+    assert count(logger) == 1  # its SecondOrStepTimer
+
+
+def test_a_deprecation_of_the_program_s_own_passes(logger):
+    @deprecation.deprecated(None, "Use mine instead.")
+    def old():
+        pass
+
+    old()
+    (line,) = passed(logger)
+    assert "Use mine instead." in line
+
+
+def test_errors_other_warnings_and_mere_words_pass(logger):
+    logger.error(folding._NOTICE, "file:1", "name", "tensorflow_estimator.x", "soon")
+    logger.warning("From file:1: x (from tensorflow_estimator.y) is deprecated")
+    logger.warning("loss is %s", float("nan"))
+    logger.warning(ValueError("no text at all"))
+    logger.warning(
+        folding._NOTICE.replace("%s", "%(x)s"), {"x": "tensorflow_estimator."}
+    )
+    assert len(passed(logger)) == 5
+    assert count(logger) == 0
+
+
+FROZEN = os.path.join(
+    os.path.dirname(importlib.util.find_spec("tensorflow_estimator").origin),
+    "head.py:3",
+)
+OURS = os.path.join(os.path.dirname(estimator_runtime.__file__), "session.py:3")
+TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
+
+
+@pytest.mark.parametrize(
+    ("caller", "subject", "is_left_out"),
+    [
+        (FROZEN, "tensorflow.python.ops.init_ops", True),
+        (OURS, "tensorflow.python.training.basic_session_run_hooks", True),
+        (TENSORFLOW, "tensorflow.python.training.session_run_hook", True),
+        (TENSORFLOW, "tensorflow.python.saved_model.utils_impl", True),
+        (TENSORFLOW, "tensorflow.python.ops.math_ops", False),
+        ("/home/me/train.py:3", "tensorflow_estimator.python.estimator.estimator", True),
+        ("/home/me/train.py:3", "tensorflow.python.training.session_run_hook", False),
+        ("/home/me/tensorflow/train.py:3", "tensorflow.python.training.x", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", ["call", "argument"])
+def test_the_list_is_of_callers_and_of_what_they_call(
+    logger, caller, subject, is_left_out, shape
+):
+    if shape == "call":
+        logger.warning(
+            "From %s: %s (from %s) is deprecated and will be removed %s.\n"
+            "Instructions for updating:\n%s",
+            *(caller, "name", subject, "in a future version", "Do."),
+        )
+    else:
+        logger.warning(
+            "From %s: calling %s (from %s) with %s is deprecated and will be removed "
+            "%s.\nInstructions for updating:\n%s",
+            *(caller, "name", subject, "dtype", "in a future version", "Do."),
+        )
+    assert count(logger) == int(is_left_out)
+    assert len(passed(logger)) == 1 - int(is_left_out)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [({}, False), ({folding.VARIABLE: "0"}, False), ({folding.VARIABLE: "1"}, True)],
+)
+def test_a_variable_brings_everything_back(environ, expected):
+    assert folding.is_verbose(environ) is expected
+
+
+def test_a_variable_of_another_value_is_refused():
+    with pytest.raises(ConfigError) as refusal:
+        folding.is_verbose({folding.VARIABLE: "yes"})
+    assert str(refusal.value) == (
+        "ESTIMATOR_RUNTIME_VERBOSE is 'yes'; give 1 to see every line of TensorFlow's, "
+        "or 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ((1,), "left out 1 deprecation warning about what Estimators are made of; --verbose shows them"),
+        ((0, 7), "left out 7 lines of TensorFlow's start; --verbose shows them"),
+        ((54, 1), "left out 54 deprecation warnings about what Estimators are made of and 1 line of TensorFlow's start; --verbose shows them"),
+    ],
+)  # fmt: skip
+def test_one_line_says_how_many_were_left_out(counts, expected):
+    assert folding.summary(*counts) == expected
