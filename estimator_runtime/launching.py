@@ -1,5 +1,6 @@
 """`estimator-runtime run` with a cluster: its options, made into a job that is run."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -29,8 +30,9 @@ def launch(options):
         sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
         return 128 + signal.SIGINT
     outcome = _wait(handle)
-    for line in f"estimator-runtime: {outcome}".splitlines():
-        sys.stderr.write(f"{line}\n")
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        for line in f"estimator-runtime: {outcome}".splitlines():
+            sys.stderr.write(f"{line}\n")
     return outcome.exit_status
 
 
@@ -109,16 +111,22 @@ def _in_copy(script, folder):
 
 
 def _wait(handle):
-    """Wait for the end; the first Ctrl-C or SIGTERM stops the job in order."""
+    """Wait for the end; the first Ctrl-C, SIGTERM or SIGHUP stops the job in order."""
+    is_stopped = False
 
     def stop(number, _frame):
-        name = signal.Signals(number).name
-        handle.cancel(128 + number, f"the job was stopped by {name}")
+        nonlocal is_stopped
+        # A terminal that closes hurries nobody: systemd sends both at once.
+        if is_stopped and number == signal.SIGHUP:
+            return
+        is_stopped = True
+        status = 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
+        handle.cancel(status, f"the job was stopped by {signal.Signals(number).name}")
 
-    before = {
-        number: signal.signal(number, stop)
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         while True:
             try:

@@ -5,6 +5,9 @@ imported TensorFlow and forks tasks that need not do so again; cold, each task i
 plain `python -m estimator_runtime run`. It never executes an op: TensorFlow's threads
 do not survive a fork, and a child would wait for them for ever.
 
+It is deaf to the signals that ask for an end, which may come to all processes at once:
+the launcher stops the tasks in order, and the parent is the last to go.
+
 Nobody outlives it: when the launcher is gone, however it ended, it kills the tasks
 and all they started; should it be killed itself, the kernel kills the tasks.
 """
@@ -26,6 +29,7 @@ _PR_SET_PDEATHSIG = 1
 # Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments):
@@ -44,6 +48,8 @@ def main(arguments):
     launcher, command = int(arguments[1]), arguments[4:]
     is_warm, is_private = arguments[2] == "warm", arguments[3] == "private"
     os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     _set_death_signal(signal.SIGKILL)
     if os.getppid() != launcher:
         return 1  # it was gone before we asked
@@ -135,8 +141,11 @@ class Parent:
         with warnings.catch_warnings():
             # TensorFlow's threads do not matter here: see the top of this file.
             warnings.simplefilter("ignore", DeprecationWarning)
+            # One that comes before the task can take it must not be lost on it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
             pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
             # Also here, whoever comes first: a signal may follow at once.
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
@@ -193,9 +202,11 @@ def _become_task(fds, environ):
 
     os.environ.update(environ, **{FD_VARIABLE: str(reports)})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # One that was ignored here (as in a background job) would stay so in the task.
+    # What is ignored here would stay so in the task. SIGHUP is to: a terminal that
+    # closes is the launcher's to hear of, who lets the task save what it has.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
 def _seed_afresh():

@@ -120,12 +120,7 @@ class Supervisor:
             # It was this process that was stopped, or starved: judge nobody by that.
             for watch in self._watches.values():
                 watch.heard_at += late
-        if self._cancelled:
-            (exit_status, reason), self._cancelled = self._cancelled, None
-            if self._ending is None:
-                self._stop(self._record.outcome(exit_status, reason), politely=True)
-            else:
-                self._shutdown.hurry(now)
+        self._heed_cancel(now)
         self._shutdown.kill_overdue(now)
         if self._ending is not None:
             return
@@ -141,6 +136,14 @@ class Supervisor:
         self._console.status(self._status.line(now))
         self._start_those_due(now)
 
+    def _heed_cancel(self, now):
+        if self._cancelled:
+            (exit_status, reason), self._cancelled = self._cancelled, None
+            if self._ending is None:
+                self._stop(self._record.outcome(exit_status, reason), politely=True)
+            else:
+                self._shutdown.hurry(now)
+
     def _start_those_due(self, now):
         try:
             self._starts.due(now)
@@ -154,6 +157,8 @@ class Supervisor:
 
     def _handle_end(self, watch, event):
         watch.end(event.status, event.cause, event.is_displaced)
+        # The same signal may have come to this process and, sooner, to its tasks.
+        self._heed_cancel(self._clock())
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
         elif watch.restart_at is not None:  # killed together with its gang

@@ -1,9 +1,14 @@
 """Jobs of real processes that do not train: what becomes of them and of their lines."""
 
+import fcntl
 import os
 import re
+import select
 import signal
 import socket
+import subprocess
+import sys
+import termios
 import textwrap
 
 import pytest
@@ -170,6 +175,55 @@ def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
     order = ("worker", "chief", "ps")
     assert said == [(task, each) for task in order for each in ("stopping", "stopped")]
     assert f"the job was stopped by {number.name}" in job.text
+
+
+def test_a_terminal_that_closes_leaves_its_tasks_the_time_to_save(tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import os, signal, time\n"
+        "def save(*_):\n"
+        "    open(f'saved-{os.getpid()}', 'w').close()\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('waits', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    ours, theirs = os.openpty()
+    job = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "estimator_runtime", "run"),
+            *("--cold", "--workers", "1", "toy.py"),
+        ],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    written = b""
+    while written.count(b"waits") < 2 and select.select([ours], [], [], 60)[0]:
+        written += os.read(ours, 4096)
+    os.close(ours)  # the kernel sends SIGHUP; what is written from now on fails
+    assert job.wait(60) == 143, written
+    assert len(list(tmp_path.glob("saved-*"))) == 2
+
+
+def test_under_nohup_a_job_outlives_its_terminal(run):
+    job = run(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        print("waits", flush=True)
+        time.sleep(60)
+        """,
+        *("--workers", "1"),
+        within=("nohup",),
+    )
+    job.wait_for(r"\| waits$", count=2)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        job.process.send_signal(number)
+    assert job.end(30) == 143
+    assert "the job was stopped by SIGTERM\n" in job.text
 
 
 def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
