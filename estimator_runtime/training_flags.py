@@ -2,7 +2,7 @@
 
 import argparse
 
-from estimator_runtime import option_values, options
+from estimator_runtime import option_values, options, waits
 from estimator_runtime.errors import ConfigError
 
 # Name of each flag's value to the variable in which training finds it.
@@ -14,6 +14,7 @@ _VARIABLES = {
     "best_metric": options.BEST_METRIC_VARIABLE,
     "best_mode": options.BEST_MODE_VARIABLE,
     "progress": options.PROGRESS_VARIABLE,
+    "grace": waits.STOP_GRACE_VARIABLE,
 }
 
 
@@ -62,6 +63,14 @@ def add_options(parser):
         choices=option_values.PROGRESS_MODES,
         help="how far one process is: a bar, a line each 10 s, or nothing (default: "
         "auto, a bar on a terminal, else lines)",
+    )
+    group.add_argument(
+        "--grace",
+        metavar="SECS",
+        type=_parsed_by(waits.seconds),
+        help="what SIGTERM leaves a training for the end of its step (default: "
+        f"{waits.STOP_GRACE_VARIABLE}, or 30); each task of a cluster, for its "
+        "checkpoint too",
     )
 
 

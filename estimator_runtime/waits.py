@@ -58,12 +58,19 @@ def peer_timeout_secs(environ=os.environ):
 
 def _seconds(environ, name, default):
     text = environ.get(name)
-    if text is None:
-        return default
+    return default if text is None else seconds(text, name)
+
+
+def seconds(text, where):
+    """Give the number of seconds that a text has.
+
+    Raises:
+        ConfigError: If it is none, or less than 0; `where` says who gave it.
+    """
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise ConfigError(f"{name} is {text!r}; give a number of seconds, 0 or more")
+        raise ConfigError(f"{where} is {text!r}; give a number of seconds, 0 or more")
     return value

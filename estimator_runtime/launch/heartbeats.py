@@ -21,7 +21,7 @@ class Heartbeats:
             if silent >= self._timeout_secs:
                 watch.killed_for = f"gave no sign of life for {silent:.0f} s"
                 self._console.say(f"{watch.task} {watch.killed_for}: killing it")
-                self._shutdown.kill(watch)
+                self._shutdown.kill(watch, now)
             elif silent >= self._timeout_secs * _NAMED_AT and not watch.is_named_silent:
                 watch.is_named_silent = True
                 self._console.say(

@@ -38,7 +38,7 @@ class Supervisor:
         self._starts = Starts(job, tasks, everyone)
         self._record = Record([watch.log for watch in everyone], job.log_dir)
         self._shutdown = Shutdown(
-            tasks, everyone, self._trainers, job.grace_secs, job.is_gang
+            tasks, everyone, self._trainers, job.grace_secs, console, job.is_gang
         )
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, console, self._shutdown
@@ -199,7 +199,7 @@ class Supervisor:
                 self._shutdown.expect(each, now)
             else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
-                self._shutdown.kill(each)
+                self._shutdown.kill(each, now)
 
     # The end.
 

@@ -19,6 +19,8 @@ class Watch:
         status: The exit status of the last run, or None.
         restart_at: When it is to be started again, or None.
         kill_at: When it has had its time to end by itself, or None.
+        given_secs: How long that time is; None if nobody has to be told.
+        killed_at: When it was sent SIGKILL, or None.
         report: All that the present run reported, by key.
         heard_at: When it last gave a sign of life.
         is_displaced: Whether its last run lost its address.
@@ -32,7 +34,9 @@ class Watch:
         self.is_running = False
         self.status: int | None = None
         self.restart_at: float | None = None
-        self.kill_at = None
+        self.kill_at: float | None = None
+        self.given_secs: float | None = None
+        self.killed_at: float | None = None
         self.report = {}
         self.heard_at = 0.0
         self.is_named_silent = False
@@ -44,7 +48,7 @@ class Watch:
         attempt = 0 if self.run is None else self.run.attempt + 1
         self.run = Run(task=self.task, attempt=attempt)
         self.is_running, self.status = True, None
-        self.restart_at = self.kill_at = None
+        self.restart_at = self.kill_at = self.given_secs = self.killed_at = None
         self.report, self.killed_for, self.is_displaced = {}, None, False
         self.log.start_run()
         self.hear({}, now)

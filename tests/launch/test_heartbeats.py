@@ -23,8 +23,9 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
     said, tasks = io.StringIO(), _Signals()
     watch = Watch(Task(type="worker", index=1), max_restarts=3)
     watch.start(now=0.0)
-    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0)
-    heartbeats = Heartbeats(30.0, Console(said, said), shutdown)
+    console = Console(said, said)
+    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
+    heartbeats = Heartbeats(30.0, console, shutdown)
     for now in (5.0, 10.0, 11.0):
         heartbeats.check([watch], now)
     assert said.getvalue() == (

@@ -209,6 +209,32 @@ def test_a_terminal_that_closes_leaves_its_tasks_the_time_to_save(tmp_path):
     assert len(list(tmp_path.glob("saved-*"))) == 2
 
 
+@pytest.mark.parametrize(
+    "options, environ",
+    [
+        (("--grace", "0.5"), {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "60"}),
+        ((), {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "0.5"}),
+    ],
+    ids=["flag", "variable"],
+)
+def test_a_task_has_the_grace_that_the_user_gives_it(run, options, environ):
+    job = run(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: print("is told", flush=True))
+        print("has", os.environ["ESTIMATOR_RUNTIME_STOP_GRACE_SECS"], flush=True)
+        while True:
+            time.sleep(60)
+        """,
+        *("--workers", "0", "--ps", "0", *options),
+        **environ,
+    )
+    job.wait_for(r"\| has 0\.5$")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(20) == 143  # less than the 30 s that there would be else
+    assert "chief    | is told\n" in job.text
+    assert "launcher | chief did not end within 0.5 s: killing it\n" in job.text
+
+
 def test_under_nohup_a_job_outlives_its_terminal(run):
     job = run(
         """
