@@ -25,6 +25,8 @@ _MAX_LINE = 1 << 20
 # Importing TensorFlow, on a slow machine.
 _READY_SECS = 120.0
 _CLOSE_SECS = 10.0
+# The parent reads at once, unless it is stopped.
+_SEND_SECS = 10.0
 
 
 class Processes:
@@ -67,7 +69,7 @@ class Processes:
                 f"TensorFlow was not imported within {_READY_SECS:g} s; is the machine "
                 "busy, or its disk slow?"
             ) from error
-        self._connection.settimeout(None)
+        self._connection.settimeout(_SEND_SECS)
         if not answer:
             raise LaunchError(
                 "the process that starts the tasks ended before it could; what it "
@@ -108,7 +110,8 @@ class Processes:
         try:
             socket.send_fds(self._connection, [message], theirs)
         except OSError as error:
-            self._events.put(Lost(reason=f"the parent of the tasks is gone: {error}"))
+            reason = f"the parent of the tasks does not take a new one: {error}"
+            self._events.put(Lost(reason=reason))
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -116,8 +119,9 @@ class Processes:
     def signal(self, run, number):
         """Ask the parent to signal the run's group of processes."""
         message = {"task": self._numbers[run], "signal": int(number)}
+        # One that does not read is given up, and so are its tasks: do not wait for it.
         with contextlib.suppress(OSError):
-            self._connection.send(json.dumps(message).encode())
+            self._connection.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
     def close(self):
         """Let the parent kill all that is left, and wait for its end."""

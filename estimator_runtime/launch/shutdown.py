@@ -6,6 +6,8 @@ from estimator_runtime.role import TaskType
 
 # A ps has nothing to save, and an evaluator has evaluated by then.
 _OTHERS_SECS = 2.0
+# Within it what SIGKILL was sent to is gone, and on Ray its actor, however far away.
+_GONE_SECS = 15.0
 
 
 class Shutdown:
@@ -122,10 +124,22 @@ class Shutdown:
             if not (watch.is_running and is_overdue) or watch.killed_at is not None:
                 continue
             if watch.given_secs is not None:
-                self._console.say(
-                    f"{watch.task} did not end within {watch.given_secs:g} s: killing it"
-                )
+                within = f"within {watch.given_secs:g} s"
+                self._console.say(f"{watch.task} did not end {within}: killing it")
             self.kill(watch, now)
+
+    def immortal(self, now):
+        """Give those that run on although they were killed some seconds ago.
+
+        They hang in the kernel, or what should have told of their end does.
+        """
+        return [
+            watch
+            for watch in self._watches
+            if watch.is_running
+            and watch.killed_at is not None
+            and now - watch.killed_at >= _GONE_SECS
+        ]
 
     def kill(self, watch, now):
         """End a task at once."""

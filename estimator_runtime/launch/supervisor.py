@@ -6,6 +6,7 @@ its queue, and by the time.
 
 import dataclasses
 import queue
+import signal
 import time
 
 from estimator_runtime.errors import LaunchError
@@ -101,8 +102,8 @@ class Supervisor:
         if isinstance(event, Output):
             watch.log.write(event.line)
             self._console.write(str(watch.task), event.line, event.is_error)
-        elif event.run != watch.run:
-            return  # of a run that has been replaced
+        elif event.run != watch.run or not watch.is_running:
+            return  # of a run that has been replaced, or given up
         elif isinstance(event, Reported):
             watch.hear(event.report, self._clock())
             if "model_dir" in event.report and self._ending is None:
@@ -119,9 +120,12 @@ class Supervisor:
         if late > 1:
             # It was this process that was stopped, or starved: judge nobody by that.
             for watch in self._watches.values():
-                watch.heard_at += late
+                watch.wait_longer(late)
         self._heed_cancel(now)
         self._shutdown.kill_overdue(now)
+        for watch in self._shutdown.immortal(now):
+            cause, status = "did not end after SIGKILL", -int(signal.SIGKILL)
+            self._handle_end(watch, Ended(run=watch.run, status=status, cause=cause))
         if self._ending is not None:
             return
         if self._release_by is not None and now >= self._release_by:

@@ -60,6 +60,12 @@ class Watch:
         self.heard_at = now
         self.is_named_silent = False
 
+    def wait_longer(self, secs):
+        """Let time have stood still for so long."""
+        self.heard_at += secs
+        if self.killed_at is not None:
+            self.killed_at += secs
+
     def end(self, status, cause=None, is_displaced=False):
         """Take note of the end of the run; see `task.Ended`."""
         self.is_running, self.status = False, status

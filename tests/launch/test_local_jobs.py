@@ -235,6 +235,21 @@ def test_a_task_has_the_grace_that_the_user_gives_it(run, options, environ):
     assert "launcher | chief did not end within 0.5 s: killing it\n" in job.text
 
 
+def test_a_job_whose_parent_is_stopped_ends_although_nobody_tells_of_its_tasks(run):
+    job = run(
+        """
+        print("child of", os.getppid(), flush=True)
+        time.sleep(300)
+        """,
+        *("--workers", "0", "--ps", "0", "--grace", "0"),
+    )
+    os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGSTOP)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(60) == 143
+    assert job.text.count("chief did not end within 0 s: killing it\n") == 1
+    # The rest is the fixture's: all gone.
+
+
 def test_under_nohup_a_job_outlives_its_terminal(run):
     job = run(
         """

@@ -87,6 +87,16 @@ def test_a_gang_is_asked_at_once_and_killed_once_when_its_time_is_over():
     )
 
 
+def test_who_does_not_end_after_it_was_killed_is_given_up():
+    sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
+    shutdown.begin(now=0.0, politely=False)
+    watches["chief"].end(-9)
+    shutdown.kill_overdue(now=1.0)
+    assert sent == [("chief", _KILL), ("worker 0", _KILL)]
+    assert shutdown.immortal(now=14.0) == []
+    assert shutdown.immortal(now=15.0) == [watches["worker 0"]]
+
+
 def test_a_trainer_that_stops_by_itself_is_not_disturbed_while_it_saves():
     sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
     watches["worker 0"].end(143)
