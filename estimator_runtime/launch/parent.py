@@ -8,8 +8,10 @@ do not survive a fork, and a child would wait for them for ever.
 It is deaf to the signals that ask for an end, which may come to all processes at once:
 the launcher stops the tasks in order, and the parent is the last to go.
 
-Nobody outlives it: when the launcher is gone, however it ended, it kills the tasks
-and all they started; should it be killed itself, the kernel kills the tasks.
+Nobody outlives it: what a task has started, in sessions of its own too, ends with the
+task, and when the launcher is gone, however it ended, all that is left. Should the
+parent be killed itself, the kernel kills the tasks, and the launcher what they started;
+only a program that has cleared its environment is not found then.
 """
 
 import contextlib
@@ -23,6 +25,7 @@ import sys
 import warnings
 
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
+from estimator_runtime.launch import descendants
 from estimator_runtime.launch.network import enter_private_network
 
 _PR_SET_PDEATHSIG = 1
@@ -61,6 +64,7 @@ def main(arguments):
     except EstimatorRuntimeError as error:
         _send(connection, {"refused": str(error)})
         return 1
+    descendants.adopt_orphans()
     # From here on the end of the launcher is seen on the socket.
     _set_death_signal(0)
     _send(connection, {"ready": os.getpid()})
@@ -127,7 +131,8 @@ class Parent:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._pids[number], request["signal"])
             return True, False
-        pid = self._fork(fds, request["environ"])
+        mark = {descendants.RUN_VARIABLE: str(number)}
+        pid = self._fork(fds, {**request["environ"], **mark})
         if pid == 0:
             return True, True
         for fd in fds:
@@ -168,25 +173,48 @@ class Parent:
         return 0
 
     def _reap(self):
-        for number, pid in list(self._pids.items()):
-            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            if os.waitid(os.P_PID, pid, options) is None:
+        numbers = {pid: number for number, pid in self._pids.items()}
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):  # there are none at all
+            while (ended := os.waitid(os.P_ALL, 0, options)) is not None:
+                pid = ended.si_pid
+                if pid not in numbers:  # adopted; its own children now are so too
+                    os.waitpid(pid, 0)
+                    self._kill_orphans()
+                    continue
+                # Those it left behind, while its number cannot be anybody else's.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+                _, status = os.waitpid(pid, 0)
+                number = numbers[pid]
+                del self._pids[number]
+                self._kill_orphans()
+                with contextlib.suppress(OSError):
+                    code = os.waitstatus_to_exitcode(status)
+                    _send(self.connection, {"ended": number, "status": code})
+
+    def _kill_orphans(self):
+        """Kill what runs that have ended left behind; their ends come here again."""
+        tasks = set(self._pids.values())
+        live = set(map(str, self._pids))
+        for pid in descendants.children():
+            if pid in tasks:
                 continue
-            # Those it left behind, while its number cannot be anybody else's.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-            del self._pids[number]
-            with contextlib.suppress(OSError):
-                code = os.waitstatus_to_exitcode(status)
-                _send(self.connection, {"ended": number, "status": code})
+            run = descendants.mark_of(pid, descendants.RUN_VARIABLE)
+            # Whose it is cannot be told of one that a warm task has only forked.
+            if run not in live and not (run is None and live):
+                descendants.kill(pid)
 
     def _kill_all(self):
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-        for pid in self._pids.values():
-            os.waitpid(pid, 0)
+        self._pids.clear()
+        with contextlib.suppress(ChildProcessError):  # when nobody is left
+            while True:
+                for pid in descendants.children():
+                    descendants.kill(pid)
+                os.waitpid(-1, 0)
 
 
 def _become_task(fds, environ):

@@ -13,6 +13,7 @@ import uuid
 
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
 from estimator_runtime.launch.task import Ended, Lost, Output, Reported
 from estimator_runtime.reporting import JOB_VARIABLE
@@ -37,6 +38,7 @@ class Processes:
         self._private_network = private_network
         self._ports = HeldPorts()
         self._parent = None
+        self._family = uuid.uuid4().hex
         self._numbers = {}  # of runs, on the wire
         self._runs = {}
         self._streams = collections.defaultdict(list)
@@ -135,6 +137,8 @@ class Processes:
         except subprocess.TimeoutExpired:
             self._parent.kill()
             self._parent.wait()
+        if self._parent.returncode:  # it was killed, and could not clear up
+            descendants.kill_family(self._family)
         if hasattr(self, "_reader"):
             self._reader.join(_CLOSE_SECS)
         self._connection.close()
@@ -145,6 +149,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
+            descendants.FAMILY_VARIABLE: self._family,
             # A person reads along: what a task prints must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+import time
 
 import pytest
 
@@ -45,6 +46,9 @@ def run(launch, tmp_path):
         return launch("--cold", *options, "toy.py", **environ)
 
     return start
+
+
+_ALL = (("chief", 0), ("ps 0", 0), ("worker 0", 1))
 
 
 def _pid(job, task, life=0):
@@ -294,6 +298,60 @@ def test_what_a_task_started_ends_with_the_task(run):
         *("--workers", "1", "--ps", "0"),
     )
     assert job.end(30) == 0
+
+
+def test_what_a_task_started_in_a_session_of_its_own_ends_with_the_task(run, tmp_path):
+    job = run(
+        """
+        import subprocess
+        if name == "worker-0" and not life:
+            # A shell that begins a session, and one more under it, with a child.
+            shell = "trap '' HUP; setsid sh -c 'echo > sleeps; sleep 300; true' & wait"
+            subprocess.Popen(["sh", "-c", shell], start_new_session=True)
+            while not os.path.exists("sleeps"):
+                time.sleep(0.02)
+            sys.exit(3)
+        print("child of", os.getppid(), flush=True)
+        while not os.path.exists("go"):
+            time.sleep(0.02)
+        """,
+        *("--workers", "1", "--ps", "1"),
+    )
+    _pid(job, "worker 0", life=1)
+    ours = {_pid(job, each, life) for each, life in _ALL}
+    ours.add(int(job.wait_for(r"\| child of (\d+)$")[1]))
+    deadline = time.monotonic() + 30
+    while left := job.children() - ours:  # and the job goes on
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    (tmp_path / "go").touch()
+    assert job.end(30) == 0
+
+
+_STARTS = """
+    import subprocess
+    sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+    subprocess.Popen(sleep)
+    subprocess.Popen(sleep, start_new_session=True)
+    print("child of", os.getppid(), flush=True)
+    time.sleep(300)
+"""
+
+
+def test_a_killed_launcher_takes_sessions_of_their_own_with_it(run):
+    job = run(_STARTS, "--workers", "0", "--ps", "0")
+    job.wait_for(r"\| child of \d+$")
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+    # The rest is the fixture's: all gone.
+
+
+def test_when_the_parent_is_killed_the_launcher_ends_all_that_tasks_have_started(run):
+    job = run(_STARTS, "--workers", "0", "--ps", "0")
+    os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGKILL)
+    assert job.end(30) == 1
+    assert "the parent of the tasks is gone\n" in job.text
+    # The rest is the fixture's: all gone.
 
 
 def test_a_ps_is_released_when_all_trainers_have_ended_well(run):
