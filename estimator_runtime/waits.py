@@ -8,6 +8,8 @@ import os
 
 from estimator_runtime.errors import ConfigError
 
+# Seconds in which TensorFlow has to be imported, on a slow machine.
+IMPORT_SECS = 120.0
 # Seconds that each worker waits longer than the one before, and the first one too.
 START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
 # Seconds between two looks of a worker whether the chief has initialized the model.

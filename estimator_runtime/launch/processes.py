@@ -17,14 +17,13 @@ from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
 from estimator_runtime.launch.task import Ended, Lost, Output, Reported
 from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.waits import IMPORT_SECS
 
 _HOST = "127.0.0.1"
 _CHUNK = 65536
 _MAX_MESSAGE = 65536
 # A line that never ends is cut, so that it cannot fill the memory.
 _MAX_LINE = 1 << 20
-# Importing TensorFlow, on a slow machine.
-_READY_SECS = 120.0
 _CLOSE_SECS = 10.0
 # The parent reads at once, unless it is stopped.
 _SEND_SECS = 10.0
@@ -63,12 +62,12 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        self._connection.settimeout(_READY_SECS)
+        self._connection.settimeout(IMPORT_SECS)
         try:
             answer = self._connection.recv(_MAX_MESSAGE)
         except TimeoutError as error:
             raise LaunchError(
-                f"TensorFlow was not imported within {_READY_SECS:g} s; is the machine "
+                f"TensorFlow was not imported within {IMPORT_SECS:g} s; is the machine "
                 "busy, or its disk slow?"
             ) from error
         self._connection.settimeout(_SEND_SECS)

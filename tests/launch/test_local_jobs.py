@@ -1,6 +1,7 @@
 """Jobs of real processes that do not train: what becomes of them and of their lines."""
 
 import fcntl
+import json
 import os
 import re
 import select
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 import time
 
 import pytest
@@ -252,6 +254,46 @@ def test_a_job_whose_parent_is_stopped_ends_although_nobody_tells_of_its_tasks(r
     assert job.end(60) == 143
     assert job.text.count("chief did not end within 0 s: killing it\n") == 1
     # The rest is the fixture's: all gone.
+
+
+def test_a_library_that_is_loaded_slowly_is_no_sign_of_death(run):
+    job = run(
+        """
+        import ctypes
+        ctypes.PyDLL(None).sleep(3)  # with the lock of python, as while one is loaded
+        print("is loaded", flush=True)
+        """,
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "1"),
+    )
+    assert job.end() == 0
+    assert "chief    | is loaded\n" in job.text
+    assert "sign of life" not in job.text
+
+
+def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import os, time\n"
+        "while not os.path.exists('go'):\n"
+        "    time.sleep(0.02)\n"
+        "import tensorflow\n"
+    )
+    ours, theirs = os.pipe()
+    task = subprocess.Popen(
+        [sys.executable, "-m", "estimator_runtime", "run", "toy.py"],
+        cwd=tmp_path,
+        pass_fds=[theirs],
+        env={**os.environ, "ESTIMATOR_RUNTIME_REPORT_FD": str(theirs)},
+    )
+    os.close(theirs)
+    limit = threading.Timer(60, task.kill)
+    limit.start()
+    with open(ours) as reports:
+        assert json.loads(reports.readline()) == {}
+        (tmp_path / "go").touch()
+        later = [json.loads(line) for line in reports]
+    limit.cancel()
+    assert task.wait(60) == 0
+    assert [each for each in later if "imported" in each] == [{"imported": True}]
 
 
 def test_under_nohup_a_job_outlives_its_terminal(run):
