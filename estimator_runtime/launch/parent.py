@@ -15,7 +15,6 @@ only a program that has cleared its environment is not found then.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -28,7 +27,6 @@ from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.network import enter_private_network
 
-_PR_SET_PDEATHSIG = 1
 # Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
@@ -53,7 +51,7 @@ def main(arguments):
     os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    _set_death_signal(signal.SIGKILL)
+    descendants.set_death_signal(signal.SIGKILL)
     if os.getppid() != launcher:
         return 1  # it was gone before we asked
     try:
@@ -66,7 +64,7 @@ def main(arguments):
         return 1
     descendants.adopt_orphans()
     # From here on the end of the launcher is seen on the socket.
-    _set_death_signal(0)
+    descendants.set_death_signal(0)
     _send(connection, {"ready": os.getpid()})
     is_task = Parent(connection, command if not is_warm else None).serve()
     if not is_task:
@@ -158,7 +156,7 @@ class Parent:
         try:
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
-            _set_death_signal(signal.SIGKILL)
+            descendants.set_death_signal(signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
             _become_task(fds, environ)
@@ -180,7 +178,7 @@ class Parent:
                 pid = ended.si_pid
                 if pid not in numbers:  # adopted; its own children now are so too
                     os.waitpid(pid, 0)
-                    self._kill_orphans()
+                    descendants.kill_orphans(self._pids)
                     continue
                 # Those it left behind, while its number cannot be anybody else's.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -188,33 +186,16 @@ class Parent:
                 _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
-                self._kill_orphans()
+                descendants.kill_orphans(self._pids)
                 with contextlib.suppress(OSError):
                     code = os.waitstatus_to_exitcode(status)
                     _send(self.connection, {"ended": number, "status": code})
-
-    def _kill_orphans(self):
-        """Kill what runs that have ended left behind; their ends come here again."""
-        tasks = set(self._pids.values())
-        live = set(map(str, self._pids))
-        for pid in descendants.children():
-            if pid in tasks:
-                continue
-            run = descendants.mark_of(pid, descendants.RUN_VARIABLE)
-            # Whose it is cannot be told of one that a warm task has only forked.
-            if run not in live and not (run is None and live):
-                descendants.kill(pid)
 
     def _kill_all(self):
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-        self._pids.clear()
-        with contextlib.suppress(ChildProcessError):  # when nobody is left
-            while True:
-                for pid in descendants.children():
-                    descendants.kill(pid)
-                os.waitpid(-1, 0)
+        descendants.kill_children()
 
 
 def _become_task(fds, environ):
@@ -258,12 +239,6 @@ def _warm_up():
             "TensorFlow has executed an op while it was imported, and could not be "
             "forked; start the job with --cold"
         )
-
-
-def _set_death_signal(number):
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 def _send(connection, message):
