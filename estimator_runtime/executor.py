@@ -13,6 +13,7 @@ from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
 from estimator_runtime.finish import Finish
 from estimator_runtime.presence import Presence
+from estimator_runtime.release import Release
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
@@ -30,17 +31,20 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         """Serve variables until the training has ended and all trainers have left.
 
         Raises:
-            SystemExit: Then, with status 0: what a program does after its training
-                was never done by a ps.
+            SystemExit: Then, with status 0, or 143 if SIGTERM has released it: what a
+                program does after its training was never done by a ps.
             PeerTimeoutError: If no trainer is there for as long as a session may take
                 to be made (`session_creation_timeout_secs`).
         """
         config = self._estimator.config
         finish = Finish(self._estimator.model_dir)
+        release = Release()
         server = self._start_std_server(config)
-        serve_until_finished(finish, config.cluster_spec.as_dict(), _patience(config))
+        cluster = config.cluster_spec.as_dict()
+        serve_until_finished(finish, cluster, _patience(config), release)
         del server
-        sys.exit(0)
+        release.restore()
+        sys.exit(release.exit_status)
 
     def _start_std_server(self, config):
         try:
@@ -131,34 +135,36 @@ def _patience(config):
     return secs if isinstance(secs, (int, float)) else None
 
 
-def serve_until_finished(finish, cluster, timeout_secs):
-    """Wait until the training has ended and nobody is left who trained.
+def serve_until_finished(finish, cluster, timeout_secs, release):
+    """Wait until the training has ended, or is stopped, and nobody is left who trained.
 
     Args:
         finish: The `Finish` of the training.
         cluster: Job name to addresses.
         timeout_secs: How long there may be no trainer at all; None for no limit.
+        release: The `Release` of this ps.
 
     Raises:
         PeerTimeoutError: If there is none for longer.
     """
     presence = Presence("this ps", cluster, timeout_secs)
     while True:
-        if finish.step() is not None and not presence.look():
+        is_over = release.number is not None or finish.step() is not None
+        if is_over and not presence.look():
             _logger.info("the training has ended; this ps is done")
             return
         presence.check()
-        time.sleep(_POLL_SECS)
+        release.wait(_POLL_SECS)
 
 
-def leave_when_finished(finish, cluster, timeout_secs):
+def leave_when_finished(finish, cluster, timeout_secs, release):
     """End this process when the training has ended; for a ps that TensorFlow runs.
 
     TensorFlow's coordinator waits for its server in a call that never comes back.
     """
     try:
-        serve_until_finished(finish, cluster, timeout_secs)
-        status = 0
+        serve_until_finished(finish, cluster, timeout_secs, release)
+        status = release.exit_status
     except PeerTimeoutError as error:
         _logger.error("%s", error)
         status = 1

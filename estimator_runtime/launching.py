@@ -36,8 +36,9 @@ def launch(options):
         begin = _dashboard(options.tensorboard, handle, console, stack)
         outcome = _wait(handle, begin)
         begin(is_end=True)
-    for line in f"estimator-runtime: {outcome}".splitlines():
-        sys.stderr.write(f"{line}\n")
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        for line in f"estimator-runtime: {outcome}".splitlines():
+            sys.stderr.write(f"{line}\n")
     return outcome.exit_status
 
 
@@ -134,21 +135,27 @@ def _in_copy(script, folder):
 
 
 def _wait(handle, look):
-    """Wait for the end; the first Ctrl-C or SIGTERM stops the job in order.
+    """Wait for the end; the first Ctrl-C, SIGTERM or SIGHUP stops the job in order.
 
     Args:
         handle: The `JobHandle`.
         look: Called now and then meanwhile.
     """
+    is_stopped = False
 
     def stop(number, _frame):
-        name = signal.Signals(number).name
-        handle.cancel(128 + number, f"the job was stopped by {name}")
+        nonlocal is_stopped
+        # A terminal that closes hurries nobody: systemd sends both at once.
+        if is_stopped and number == signal.SIGHUP:
+            return
+        is_stopped = True
+        status = 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
+        handle.cancel(status, f"the job was stopped by {signal.Signals(number).name}")
 
-    before = {
-        number: signal.signal(number, stop)
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         while True:
             try:

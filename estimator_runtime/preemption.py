@@ -13,12 +13,13 @@ import logging
 import signal
 import threading
 
-from estimator_runtime import waits
+from estimator_runtime import reporting, waits
 from estimator_runtime.signals import StopSignals
 
 _logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
 _SUMMARY = "estimator_runtime_summary"
+_AGAIN = "; the same again ends the program at once"
 
 
 class Watch:
@@ -212,10 +213,12 @@ class _Request:
 
     def _announce(self, number):
         if self._has_session():
+            # Under a launcher it is for that to be told again.
+            again = "" if reporting.is_on() else _AGAIN
             _logger.warning(
-                "%s: stopping after this step, with a checkpoint of it; the same again "
-                "ends the program at once",
+                "%s: stopping after this step, with a checkpoint of it%s",
                 signal.Signals(number).name,
+                again,
             )
 
     def _has_session(self):

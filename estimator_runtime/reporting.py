@@ -2,7 +2,9 @@
 
 Under a launcher ESTIMATOR_RUNTIME_REPORT_FD is a pipe to it. A report is a JSON object
 on a line of its own; one is sent every second, with the progress made, so that a task
-that is stopped or cut off is noticed. Without a launcher nothing is sent.
+that is stopped or cut off is noticed. While a library is loaded, which takes long from
+a slow disk, no thread of python's runs: the first report after TensorFlow's import says
+that it is over ("imported"). Without a launcher nothing is sent.
 
 Standard library only: it starts before TensorFlow is imported, and runs on a thread of
 its own, so that a launcher that does not read can never block the training.
@@ -13,6 +15,7 @@ import collections
 import contextlib
 import json
 import os
+import sys
 import threading
 
 FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
@@ -56,12 +59,15 @@ class Reporter:
             self._thread.join(_FLUSH_SECS)
 
     def _serve(self):
+        has_imported = False
         with contextlib.suppress(OSError):  # the launcher is gone, and so will we be
             while True:
                 # Before what waits is sent: what comes now comes with the next round.
                 closing = self._closing
                 self._wake.clear()
                 progress, self._progress = self._progress, {}
+                if not has_imported and _has_tensorflow():
+                    has_imported, progress = True, {**progress, "imported": True}
                 self._write(progress)
                 while self._waiting:
                     self._write(self._waiting.popleft())
@@ -73,6 +79,13 @@ class Reporter:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
             data = data[os.write(self._pipe, data) :]
+
+
+def _has_tensorflow():
+    module = sys.modules.get("tensorflow")
+    # It is there from the start of its import on; importlib itself looks at this, too.
+    spec = getattr(module, "__spec__", None)
+    return module is not None and not getattr(spec, "_initializing", False)
 
 
 _reporter: Reporter | None = None

@@ -4,6 +4,9 @@ Python calls a handler only between two steps of its own, in the main thread: wh
 step of a training hangs in TensorFlow, never. So a thread reads what has come, from a
 descriptor that is written to even then; it ends the process where the handler cannot:
 at a second SIGTERM, or when the grace is over.
+
+Under our launcher a second SIGTERM is the same request as the first: one came to all
+processes of the job, the other is the launcher's, who sends SIGKILL when time is over.
 """
 
 import contextlib
@@ -15,6 +18,8 @@ import signal
 import threading
 import time
 from typing import Any
+
+from estimator_runtime import reporting
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +40,8 @@ class StopSignals:
 
     Args:
         take: Called in the main thread with the number of the signal and whether it is
-            the first one; a second SIGTERM ends the process instead.
+            the first one; a second SIGTERM ends the process instead, or does nothing
+            under our launcher.
         announce: Called in another thread with the number of the first one.
         grace_secs: Gives the seconds from a first SIGTERM on until the process is
             ended, unless that is on hold then.
@@ -99,7 +105,8 @@ class StopSignals:
     def _handle(self, number, _frame):
         self._count += 1
         if self._count > 1 and number == signal.SIGTERM:
-            end_at_once(number)
+            end_unless_launched(number)
+            return
         self._take(number, self._count == 1)
 
     def _forget(self):
@@ -111,6 +118,12 @@ class StopSignals:
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
+
+
+def end_unless_launched(number):
+    """End the process at a second SIGTERM, but leave that to our launcher."""
+    if not reporting.is_on():
+        end_at_once(number)
 
 
 def end_at_once(number):
@@ -177,7 +190,7 @@ class _Watchdog:
 
     def _see(self, number):
         if self._first and number == signal.SIGTERM:
-            end_at_once(number)
+            end_unless_launched(number)
         if not self._first:
             self._first = number
             if number == signal.SIGTERM:  # who presses Ctrl-C can do so again

@@ -13,6 +13,7 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.release import Release
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
         end = finish.Finish(estimator.model_dir)
         timeout_secs = estimator.config.session_creation_timeout_secs
-        arguments = (end, dict(task.cluster), timeout_secs)
+        arguments = (end, dict(task.cluster), timeout_secs, Release())
         threading.Thread(
             target=executor.leave_when_finished, args=arguments, daemon=True
         ).start()

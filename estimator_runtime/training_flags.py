@@ -2,7 +2,7 @@
 
 import argparse
 
-from estimator_runtime import folding, option_values, options
+from estimator_runtime import folding, option_values, options, waits
 from estimator_runtime.errors import ConfigError
 
 # Name of each flag's value to the variable in which training finds it.
@@ -15,6 +15,7 @@ VARIABLES = {
     "best_mode": options.BEST_MODE_VARIABLE,
     "progress": options.PROGRESS_VARIABLE,
     "verbose": folding.VARIABLE,
+    "grace": waits.STOP_GRACE_VARIABLE,
 }
 
 
@@ -70,6 +71,14 @@ def add_options(parser):
         default=None,  # what the variable says
         help="show every line of TensorFlow's, also its deprecation warnings about "
         "what Estimators are made of, and what its C++ half says at its start",
+    )
+    group.add_argument(
+        "--grace",
+        metavar="SECS",
+        type=_parsed_by(waits.seconds),
+        help="what SIGTERM leaves a training for the end of its step (default: "
+        f"{waits.STOP_GRACE_VARIABLE}, or 30); each task of a cluster, for its "
+        "checkpoint too",
     )
 
 

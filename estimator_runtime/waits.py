@@ -8,6 +8,8 @@ import os
 
 from estimator_runtime.errors import ConfigError
 
+# Seconds in which TensorFlow has to be imported, on a slow machine.
+IMPORT_SECS = 120.0
 # Seconds that each worker waits longer than the one before, and the first one too.
 START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
 # Seconds between two looks of a worker whether the chief has initialized the model.
@@ -58,12 +60,19 @@ def peer_timeout_secs(environ=os.environ):
 
 def _seconds(environ, name, default):
     text = environ.get(name)
-    if text is None:
-        return default
+    return default if text is None else seconds(text, name)
+
+
+def seconds(text, where):
+    """Give the number of seconds that a text has.
+
+    Raises:
+        ConfigError: If it is none, or less than 0; `where` says who gave it.
+    """
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise ConfigError(f"{name} is {text!r}; give a number of seconds, 0 or more")
+        raise ConfigError(f"{where} is {text!r}; give a number of seconds, 0 or more")
     return value

@@ -35,7 +35,7 @@ class Completion:
         """Whether the one that leads is done: what comes after that nobody saves."""
         return self._leader.has_succeeded
 
-    def dismiss_trainers(self, server, console):
+    def dismiss_trainers(self, server, console, now):
         """Go on without those who still train, when a ps of theirs is gone.
 
         Without its variables they cannot, and what they train nobody would save.
@@ -43,6 +43,7 @@ class Completion:
         Args:
             server: The `Watch` of the ps.
             console: Where to say so.
+            now: The time.
         """
         left = [
             watch
@@ -52,7 +53,7 @@ class Completion:
         for watch in left:
             watch.restart_at, watch.is_dismissed = None, True
             if watch.is_running:
-                self._shutdown.kill(watch)
+                self._shutdown.kill(watch, now)
         if left:
             console.say(
                 f"{server.task} {server.how_it_ended()} when the last checkpoint was "

@@ -1,5 +1,7 @@
 """Notices tasks that give no sign of life: stopped, cut off, or stuck as a whole."""
 
+from estimator_runtime.waits import IMPORT_SECS
+
 # A task is named in the log when it has been silent for this part of the timeout.
 _NAMED_AT = 1 / 3
 
@@ -18,14 +20,24 @@ class Heartbeats:
             if watch.killed_for is not None:
                 continue  # it is about to end
             silent = now - watch.heard_at
-            if silent >= self._timeout_secs:
+            timeout_secs = self._timeout_secs_of(watch)
+            if silent >= timeout_secs:
                 watch.killed_for = f"gave no sign of life for {silent:.0f} s"
                 self._console.say(f"{watch.task} {watch.killed_for}: killing it")
-                self._shutdown.kill(watch)
-            elif silent >= self._timeout_secs * _NAMED_AT and not watch.is_named_silent:
+                self._shutdown.kill(watch, now)
+            elif silent >= timeout_secs * _NAMED_AT and not watch.is_named_silent:
                 watch.is_named_silent = True
                 self._console.say(
                     f"{watch.task} has given no sign of life for {silent:.0f} s (is it "
-                    f"stopped, or cut off?); after {self._timeout_secs:g} s it counts "
-                    "as failed"
+                    f"stopped, or cut off?); after {timeout_secs:g} s it counts as "
+                    "failed"
                 )
+
+    def _timeout_secs_of(self, watch):
+        """Give how long a task may be silent: longer, until TensorFlow is imported.
+
+        While it is loaded no thread of python's runs, that of the reports neither.
+        """
+        if watch.report.get("imported"):
+            return self._timeout_secs
+        return max(self._timeout_secs, IMPORT_SECS)

@@ -8,6 +8,7 @@ from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.resources import Resources
 from estimator_runtime.launch.task import Task
 from estimator_runtime.role import TaskType
+from estimator_runtime.waits import STOP_GRACE_VARIABLE, stop_grace_secs
 
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
@@ -32,7 +33,8 @@ class Job:
             gang, may be restarted.
         heartbeat_timeout_secs: A task that is silent so long is killed, and counts as
             failed; after a third of it, it is named in the log.
-        grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL.
+        grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL;
+            what ESTIMATOR_RUNTIME_STOP_GRACE_SECS says by default, or 30.
         evaluation_timeout_secs: How long the evaluator may take after the training.
         log_dir: Folder for the whole log of each task; None takes "logs" in the
             model directory.
@@ -44,7 +46,7 @@ class Job:
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_restarts: int = 3
     heartbeat_timeout_secs: float = 30.0
-    grace_secs: float = 30.0
+    grace_secs: float = dataclasses.field(default_factory=stop_grace_secs)
     evaluation_timeout_secs: float = 3600.0
     log_dir: str | None = None
 
@@ -73,16 +75,22 @@ class Job:
                 f"Job: max_restarts is {self.max_restarts!r}; give a whole number, 0 "
                 "for no restarts"
             )
-        for name in (
-            "heartbeat_timeout_secs",
-            "grace_secs",
-            "evaluation_timeout_secs",
-        ):
+        for name in ("heartbeat_timeout_secs", "evaluation_timeout_secs"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise ConfigError(
                     f"Job: {name} is {value!r}; give a number of seconds above 0"
                 )
+        grace = self.grace_secs
+        if not (isinstance(grace, int | float) and 0 <= grace < math.inf):
+            raise ConfigError(
+                f"Job: grace_secs is {grace!r}; give a number of seconds, 0 or more"
+            )
+        if STOP_GRACE_VARIABLE in self.env:
+            raise ConfigError(
+                f"Job: env sets {STOP_GRACE_VARIABLE}, which the launcher takes from "
+                "grace_secs; give that instead"
+            )
         if "TF_CONFIG" in self.env:
             raise ConfigError(
                 "Job: env sets TF_CONFIG, which the launcher makes for each task; "

@@ -5,12 +5,16 @@ imported TensorFlow and forks tasks that need not do so again; cold, each task i
 plain `python -m estimator_runtime run`. It never executes an op: TensorFlow's threads
 do not survive a fork, and a child would wait for them for ever.
 
-Nobody outlives it: when the launcher is gone, however it ended, it kills the tasks
-and all they started; should it be killed itself, the kernel kills the tasks.
+It is deaf to the signals that ask for an end, which may come to all processes at once:
+the launcher stops the tasks in order, and the parent is the last to go.
+
+Nobody outlives it: what a task has started, in sessions of its own too, ends with the
+task, and when the launcher is gone, however it ended, all that is left. Should the
+parent be killed itself, the kernel kills the tasks, and the launcher what they started;
+only a program that has cleared its environment is not found then.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -20,12 +24,13 @@ import sys
 import warnings
 
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
+from estimator_runtime.launch import descendants
 from estimator_runtime.launch.network import enter_private_network
 
-_PR_SET_PDEATHSIG = 1
 # Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments):
@@ -44,7 +49,9 @@ def main(arguments):
     launcher, command = int(arguments[1]), arguments[4:]
     is_warm, is_private = arguments[2] == "warm", arguments[3] == "private"
     os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
-    _set_death_signal(signal.SIGKILL)
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    descendants.set_death_signal(signal.SIGKILL)
     if os.getppid() != launcher:
         return 1  # it was gone before we asked
     try:
@@ -55,8 +62,9 @@ def main(arguments):
     except EstimatorRuntimeError as error:
         _send(connection, {"refused": str(error)})
         return 1
+    descendants.adopt_orphans()
     # From here on the end of the launcher is seen on the socket.
-    _set_death_signal(0)
+    descendants.set_death_signal(0)
     _send(connection, {"ready": os.getpid()})
     is_task = Parent(connection, command if not is_warm else None).serve()
     if not is_task:
@@ -121,7 +129,8 @@ class Parent:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._pids[number], request["signal"])
             return True, False
-        pid = self._fork(fds, request["environ"])
+        mark = {descendants.RUN_VARIABLE: str(number)}
+        pid = self._fork(fds, {**request["environ"], **mark})
         if pid == 0:
             return True, True
         for fd in fds:
@@ -135,8 +144,11 @@ class Parent:
         with warnings.catch_warnings():
             # TensorFlow's threads do not matter here: see the top of this file.
             warnings.simplefilter("ignore", DeprecationWarning)
+            # One that comes before the task can take it must not be lost on it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
             pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
             # Also here, whoever comes first: a signal may follow at once.
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
@@ -144,7 +156,7 @@ class Parent:
         try:
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
-            _set_death_signal(signal.SIGKILL)
+            descendants.set_death_signal(signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
             _become_task(fds, environ)
@@ -159,25 +171,31 @@ class Parent:
         return 0
 
     def _reap(self):
-        for number, pid in list(self._pids.items()):
-            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            if os.waitid(os.P_PID, pid, options) is None:
-                continue
-            # Those it left behind, while its number cannot be anybody else's.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-            del self._pids[number]
-            with contextlib.suppress(OSError):
-                code = os.waitstatus_to_exitcode(status)
-                _send(self.connection, {"ended": number, "status": code})
+        numbers = {pid: number for number, pid in self._pids.items()}
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):  # there are none at all
+            while (ended := os.waitid(os.P_ALL, 0, options)) is not None:
+                pid = ended.si_pid
+                if pid not in numbers:  # adopted; its own children now are so too
+                    os.waitpid(pid, 0)
+                    descendants.kill_orphans(self._pids)
+                    continue
+                # Those it left behind, while its number cannot be anybody else's.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+                _, status = os.waitpid(pid, 0)
+                number = numbers[pid]
+                del self._pids[number]
+                descendants.kill_orphans(self._pids)
+                with contextlib.suppress(OSError):
+                    code = os.waitstatus_to_exitcode(status)
+                    _send(self.connection, {"ended": number, "status": code})
 
     def _kill_all(self):
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-        for pid in self._pids.values():
-            os.waitpid(pid, 0)
+        descendants.kill_children()
 
 
 def _become_task(fds, environ):
@@ -193,9 +211,11 @@ def _become_task(fds, environ):
 
     os.environ.update(environ, **{FD_VARIABLE: str(reports)})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # One that was ignored here (as in a background job) would stay so in the task.
+    # What is ignored here would stay so in the task. SIGHUP is to: a terminal that
+    # closes is the launcher's to hear of, who lets the task save what it has.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
 def _seed_afresh():
@@ -219,12 +239,6 @@ def _warm_up():
             "TensorFlow has executed an op while it was imported, and could not be "
             "forked; start the job with --cold"
         )
-
-
-def _set_death_signal(number):
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 def _send(connection, message):

@@ -13,17 +13,19 @@ import uuid
 
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
 from estimator_runtime.launch.streams import Lines, Reports
 from estimator_runtime.launch.task import Ended, Lost
 from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.waits import IMPORT_SECS
 
 _HOST = "127.0.0.1"
 _CHUNK = 65536
 _MAX_MESSAGE = 65536
-# Importing TensorFlow, on a slow machine.
-_READY_SECS = 120.0
 _CLOSE_SECS = 10.0
+# The parent reads at once, unless it is stopped.
+_SEND_SECS = 10.0
 
 
 class Processes:
@@ -44,6 +46,7 @@ class Processes:
         self._private_network = private_network
         self._ports = HeldPorts()
         self._parent = None
+        self._family = uuid.uuid4().hex
         self._numbers = {}  # of runs, on the wire
         self._runs = {}
         self._streams = collections.defaultdict(list)
@@ -77,15 +80,15 @@ class Processes:
                 daemon=True,
             )
             self._listener.start()
-        self._connection.settimeout(_READY_SECS)
+        self._connection.settimeout(IMPORT_SECS)
         try:
             answer = self._connection.recv(_MAX_MESSAGE)
         except TimeoutError as error:
             raise LaunchError(
-                f"TensorFlow was not imported within {_READY_SECS:g} s; is the machine "
+                f"TensorFlow was not imported within {IMPORT_SECS:g} s; is the machine "
                 "busy, or its disk slow?"
             ) from error
-        self._connection.settimeout(None)
+        self._connection.settimeout(_SEND_SECS)
         if not answer:
             raise LaunchError(
                 "the process that starts the tasks ended before it could; what it "
@@ -126,7 +129,8 @@ class Processes:
         try:
             socket.send_fds(self._connection, [message], theirs)
         except OSError as error:
-            self._events.put(Lost(reason=f"the parent of the tasks is gone: {error}"))
+            reason = f"the parent of the tasks does not take a new one: {error}"
+            self._events.put(Lost(reason=reason))
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -134,8 +138,9 @@ class Processes:
     def signal(self, run, number):
         """Ask the parent to signal the run's group of processes."""
         message = {"task": self._numbers[run], "signal": int(number)}
+        # One that does not read is given up, and so are its tasks: do not wait for it.
         with contextlib.suppress(OSError):
-            self._connection.send(json.dumps(message).encode())
+            self._connection.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
     def close(self):
         """Let the parent kill all that is left, and wait for its end."""
@@ -151,6 +156,8 @@ class Processes:
             self._parent.wait()
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
+        if self._parent.returncode:  # it was killed, and could not clear up
+            descendants.kill_family(self._family)
         if hasattr(self, "_reader"):
             self._reader.join(_CLOSE_SECS)
         self._connection.close()
@@ -161,6 +168,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
+            descendants.FAMILY_VARIABLE: self._family,
             # A person reads along: what a task prints must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }

@@ -6,6 +6,8 @@ from estimator_runtime.role import TaskType
 
 # A ps has nothing to save, and an evaluator has evaluated by then.
 _OTHERS_SECS = 2.0
+# Within it what SIGKILL was sent to is gone, and on Ray its actor, however far away.
+_GONE_SECS = 15.0
 
 
 class Shutdown:
@@ -20,18 +22,20 @@ class Shutdown:
         has_begun: Whether all tasks are to end.
     """
 
-    def __init__(self, tasks, watches, trainers, grace_secs, is_gang=False):
+    def __init__(self, tasks, watches, trainers, grace_secs, console, is_gang=False):
         """Know all tasks.
 
         Args:
             tasks: The `Tasks` that can signal them.
             watches: The `Watch` of every task.
             trainers: Those of them that train; the first of them leads.
-            grace_secs: What a trainer has for its last checkpoint.
+            grace_secs: What a trainer has for its last step and checkpoint.
+            console: Where to say who was killed for not ending in time.
             is_gang: Whether they take each step together.
         """
         self._tasks, self._watches, self._trainers = tasks, watches, trainers
         self._grace_secs, self._is_gang = grace_secs, is_gang
+        self._console = console
         self.has_begun = self._leader_is_first = False
 
     def begin(self, now, politely):
@@ -47,9 +51,9 @@ class Shutdown:
             first = [leader] if self._leader_is_first else others
         for watch in first:
             if watch.is_running and not politely:
-                self.kill(watch)
+                self.kill(watch, now)
             elif watch.is_running and watch.kill_at is None:
-                self._ask(watch, now + self._grace_secs)
+                self._ask(watch, self._grace_secs, now)
         self.go_on(now)
 
     def go_on(self, now):
@@ -62,7 +66,7 @@ class Shutdown:
             return
         if leader.is_running:
             if leader.kill_at is None:
-                self._ask(leader, now + self._grace_secs)
+                self._ask(leader, self._grace_secs, now)
             return
         for watch in self._watches:
             self.release(watch, now)
@@ -70,7 +74,7 @@ class Shutdown:
     def expect(self, watch, now):
         """Let a trainer save and end that stops by itself, together with another."""
         if watch.is_running and watch.kill_at is None:
-            watch.kill_at = now + self._grace_secs
+            _give(watch, self._grace_secs, now)
 
     def make_way(self, watches, now):
         """Let the trainers among some tasks stop that are about to lose their place.
@@ -84,7 +88,7 @@ class Shutdown:
         for watch in watches:
             trainer = watch if watch in self._trainers else self._trainers[0]
             if trainer.is_running and trainer.kill_at is None:
-                self._ask(trainer, now + self._grace_secs)
+                self._ask(trainer, self._grace_secs, now)
 
     def clear(self, watch, gang, now):
         """End those that are about to get new addresses, whenever one has ended.
@@ -113,30 +117,53 @@ class Shutdown:
             if not each.is_running or (can_save and each in servers):
                 continue
             if not (can_save and each is leader):
-                self.kill(each)
+                self.kill(each, now)
             elif each.kill_at is None:
-                self._ask(each, now + self._grace_secs)
+                self._ask(each, self._grace_secs, now)
 
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""
         if watch.is_running and watch.kill_at is None:
-            self._ask(watch, now + _OTHERS_SECS)
+            self._ask(watch, _OTHERS_SECS, now)
 
     def hurry(self, now):
         """Give nobody any more time."""
         for watch in self._watches:
-            watch.kill_at = now
+            watch.kill_at, watch.given_secs = now, None
 
     def kill_overdue(self, now):
         """Kill those whose time is over."""
         for watch in self._watches:
-            if watch.is_running and watch.kill_at is not None and now >= watch.kill_at:
-                self.kill(watch)
+            is_overdue = watch.kill_at is not None and now >= watch.kill_at
+            if not (watch.is_running and is_overdue) or watch.killed_at is not None:
+                continue
+            if watch.given_secs is not None:
+                within = f"within {watch.given_secs:g} s"
+                self._console.say(f"{watch.task} did not end {within}: killing it")
+            self.kill(watch, now)
 
-    def kill(self, watch):
+    def immortal(self, now):
+        """Give those that run on although they were killed some seconds ago.
+
+        They hang in the kernel, or what should have told of their end does.
+        """
+        return [
+            watch
+            for watch in self._watches
+            if watch.is_running
+            and watch.killed_at is not None
+            and now - watch.killed_at >= _GONE_SECS
+        ]
+
+    def kill(self, watch, now):
         """End a task at once."""
+        watch.killed_at = now
         self._tasks.signal(watch.run, signal.SIGKILL)
 
-    def _ask(self, watch, kill_at):
+    def _ask(self, watch, secs, now):
         self._tasks.signal(watch.run, signal.SIGTERM)
-        watch.kill_at = kill_at
+        _give(watch, secs, now)
+
+
+def _give(watch, secs, now):
+    watch.kill_at, watch.given_secs = now + secs, secs

@@ -6,7 +6,11 @@ from estimator_runtime.cluster import Cluster
 from estimator_runtime.launch.restarts import Budget
 from estimator_runtime.role import TaskType
 from estimator_runtime.tf_config import TFConfig
-from estimator_runtime.waits import LOCAL_WAITS, PEER_TIMEOUT_VARIABLE
+from estimator_runtime.waits import (
+    LOCAL_WAITS,
+    PEER_TIMEOUT_VARIABLE,
+    STOP_GRACE_VARIABLE,
+)
 
 # A task that is silent to the others is mostly one that is silent to the launcher, who
 # kills it then: they wait so much longer than the launcher.
@@ -46,6 +50,8 @@ class Starts:
             name: job.env.get(name, os.environ.get(name, value))
             for name, value in waits.items()
         }
+        # The job has taken the user's: launcher and tasks must mean the same.
+        self._waits[STOP_GRACE_VARIABLE] = f"{job.grace_secs:g}"
 
     @property
     def is_waiting(self):

@@ -6,6 +6,7 @@ its queue, and by the time.
 
 import dataclasses
 import queue
+import signal
 import time
 
 from estimator_runtime.errors import LaunchError
@@ -49,7 +50,7 @@ class Supervisor:
         self._starts = Starts(job, tasks, everyone)
         self._record = Record([watch.log for watch in everyone], job.log_dir)
         self._shutdown = Shutdown(
-            tasks, everyone, trainers, job.grace_secs, job.is_gang
+            tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
         )
         self._completion = Completion(
             job, everyone, trainers, self._record, self._shutdown
@@ -124,8 +125,8 @@ class Supervisor:
         if isinstance(event, Output):
             watch.log.write(event.line)
             self._screen.write(watch.task, event.line, event.is_error)
-        elif event.run != watch.run:
-            return  # of a run that has been replaced
+        elif event.run != watch.run or not watch.is_running:
+            return  # of a run that has been replaced, or given up
         elif isinstance(event, Reported):
             watch.hear(event.report, self._clock())
             if "model_dir" in event.report and self._ending is None:
@@ -142,15 +143,13 @@ class Supervisor:
         if late > 1:
             # It was this process that was stopped, or starved: judge nobody by that.
             for watch in self._watches.values():
-                watch.heard_at += late
-        if self._cancelled:
-            (exit_status, reason), self._cancelled = self._cancelled, None
-            if self._ending is None:
-                self._stop(self._record.outcome(exit_status, reason), politely=True)
-            else:
-                self._shutdown.hurry(now)
+                watch.wait_longer(late)
+        self._heed_cancel(now)
         self._shutdown.kill_overdue(now)
         self._restart_scalars.look()
+        for watch in self._shutdown.immortal(now):
+            cause, status = "did not end after SIGKILL", -int(signal.SIGKILL)
+            self._handle_end(watch, Ended(run=watch.run, status=status, cause=cause))
         if self._ending is not None:
             return
         self._stop_for(self._completion.advance(now))
@@ -159,6 +158,14 @@ class Supervisor:
         self._heartbeats.check(self._running(), now)
         self._screen.show(now)
         self._start_those_due(now)
+
+    def _heed_cancel(self, now):
+        if self._cancelled:
+            (exit_status, reason), self._cancelled = self._cancelled, None
+            if self._ending is None:
+                self._stop(self._record.outcome(exit_status, reason), politely=True)
+            else:
+                self._shutdown.hurry(now)
 
     def _start_those_due(self, now):
         try:
@@ -173,6 +180,8 @@ class Supervisor:
 
     def _handle_end(self, watch, event):
         watch.end(event.status, event.cause, event.is_displaced)
+        # The same signal may have come to this process and, sooner, to its tasks.
+        self._heed_cancel(self._clock())
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
         elif watch.restart_at is not None:  # killed together with its gang
@@ -180,7 +189,7 @@ class Supervisor:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
         elif watch.task.type == TaskType.PS and self._completion.is_led_to_end:
-            self._completion.dismiss_trainers(watch, self._console)
+            self._completion.dismiss_trainers(watch, self._console, self._clock())
         elif watch.task.type == TaskType.PS or not (
             event.status == 0 or watch.is_dismissed
         ):
@@ -214,7 +223,7 @@ class Supervisor:
                 self._shutdown.expect(each, now)
             else:
                 # They wait for the one that is gone, and would not hear SIGTERM.
-                self._shutdown.kill(each)
+                self._shutdown.kill(each, now)
 
     # The end.
 

@@ -19,6 +19,8 @@ class Watch:
         status: The exit status of the last run, or None.
         restart_at: When it is to be started again, or None.
         kill_at: When it has had its time to end by itself, or None.
+        given_secs: How long that time is; None if nobody has to be told.
+        killed_at: When it was sent SIGKILL, or None.
         report: All that the present run reported, by key.
         heard_at: When it last gave a sign of life.
         is_displaced: Whether its last run lost its address.
@@ -34,7 +36,9 @@ class Watch:
         self.is_running = False
         self.status: int | None = None
         self.restart_at: float | None = None
-        self.kill_at = None
+        self.kill_at: float | None = None
+        self.given_secs: float | None = None
+        self.killed_at: float | None = None
         self.report = {}
         self.heard_at = 0.0
         self.is_named_silent = False
@@ -47,7 +51,7 @@ class Watch:
         attempt = 0 if self.run is None else self.run.attempt + 1
         self.run = Run(task=self.task, attempt=attempt)
         self.is_running, self.status = True, None
-        self.restart_at = self.kill_at = None
+        self.restart_at = self.kill_at = self.given_secs = self.killed_at = None
         self.report, self.killed_for, self.is_displaced = {}, None, False
         self.log.start_run()
         self.hear({}, now)
@@ -59,6 +63,12 @@ class Watch:
         self.folded += report.get("folded", 0)
         self.heard_at = now
         self.is_named_silent = False
+
+    def wait_longer(self, secs):
+        """Let time have stood still for so long."""
+        self.heard_at += secs
+        if self.killed_at is not None:
+            self.killed_at += secs
 
     def end(self, status, cause=None, is_displaced=False):
         """Take note of the end of the run; see `task.Ended`."""

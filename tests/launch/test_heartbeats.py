@@ -23,8 +23,10 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
     said, tasks = io.StringIO(), _Signals()
     watch = Watch(Task(type="worker", index=1), max_restarts=3)
     watch.start(now=0.0)
-    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0)
-    heartbeats = Heartbeats(30.0, Console(said, said), shutdown)
+    watch.hear({"imported": True}, now=0.0)
+    console = Console(said, said)
+    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
+    heartbeats = Heartbeats(30.0, console, shutdown)
     for now in (5.0, 10.0, 11.0):
         heartbeats.check([watch], now)
     assert said.getvalue() == (
@@ -42,3 +44,18 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
     )
     watch.end(-9)
     assert watch.how_it_ended() == "gave no sign of life for 30 s"
+
+
+def test_a_task_may_be_silent_for_longer_until_tensorflow_is_imported():
+    said, tasks = io.StringIO(), _Signals()
+    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch.start(now=0.0)
+    console = Console(said, said)
+    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
+    heartbeats = Heartbeats(30.0, console, shutdown)
+    heartbeats.check([watch], 39.0)
+    assert (said.getvalue(), tasks.sent) == ("", [])
+    heartbeats.check([watch], 40.0)
+    assert said.getvalue().endswith("; after 120 s it counts as failed\n")
+    heartbeats.check([watch], 120.0)
+    assert tasks.sent == [("chief", 9)]

@@ -1,10 +1,14 @@
 """Jobs of real processes that do not train: what becomes of them and of their lines."""
 
+import json
 import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -172,33 +176,44 @@ def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
     assert f"the job was stopped by {number.name}" in job.text
 
 
-def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
+def test_a_library_that_is_loaded_slowly_is_no_sign_of_death(run):
     job = run(
         """
-        import subprocess
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-        print("waits", flush=True)
-        time.sleep(300)
+        import ctypes
+        ctypes.PyDLL(None).sleep(3)  # with the lock of python, as while one is loaded
+        print("is loaded", flush=True)
         """,
-        *("--workers", "1"),
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "1"),
     )
-    job.wait_for(r"\| waits$", count=2)
-    assert len(job.children()) == 5  # the parent, two tasks, and what each started
-    job.process.kill()
-    assert job.end() == -signal.SIGKILL
-    # The rest is the fixture's: all gone.
+    assert job.end() == 0
+    assert "chief    | is loaded\n" in job.text
+    assert "sign of life" not in job.text
 
 
-def test_what_a_task_started_ends_with_the_task(run):
-    job = run(
-        """
-        import subprocess
-        if name == "worker-0":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-        """,
-        *("--workers", "1", "--ps", "0"),
+def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import os, time\n"
+        "while not os.path.exists('go'):\n"
+        "    time.sleep(0.02)\n"
+        "import tensorflow\n"
     )
-    assert job.end(30) == 0
+    ours, theirs = os.pipe()
+    task = subprocess.Popen(
+        [sys.executable, "-m", "estimator_runtime", "run", "toy.py"],
+        cwd=tmp_path,
+        pass_fds=[theirs],
+        env={**os.environ, "ESTIMATOR_RUNTIME_REPORT_FD": str(theirs)},
+    )
+    os.close(theirs)
+    limit = threading.Timer(60, task.kill)
+    limit.start()
+    with open(ours) as reports:
+        assert json.loads(reports.readline()) == {}
+        (tmp_path / "go").touch()
+        later = [json.loads(line) for line in reports]
+    limit.cancel()
+    assert task.wait(60) == 0
+    assert [each for each in later if "imported" in each] == [{"imported": True}]
 
 
 def test_a_ps_is_released_when_all_trainers_have_ended_well(run):

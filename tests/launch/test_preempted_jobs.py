@@ -52,6 +52,42 @@ def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "options, arguments",
+    [
+        ((*_PS, "--evaluator"), []),
+        (_PS, ["--strategy", "ps"]),
+        (_MWMS, ["--strategy", "mwms"]),
+    ],
+    ids=["ps", "ps strategy", "mwms"],
+)
+def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
+    launch, tmp_path, options, arguments, number
+):
+    job = launch(*options, "--max-restarts", "0", _PROGRAM, *arguments)
+    for task in ("chief", "worker 0"):
+        job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
+    for pid in (job.process.pid, *job.children()):  # as systemd: the main process first
+        os.kill(pid, number)
+    assert job.end(90) == 128 + number, job.text
+    assert f"the job was stopped by {number.name}\n" in job.text
+    last = int(re.findall(r"^chief *\| step (\d+)$", job.text, re.M)[-1])
+    assert _saved_step(tmp_path) >= last, job.text
+
+
+def test_a_terminal_that_closes_stops_a_job_as_sigterm_does(launch, tmp_path):
+    job = launch(*_PS, _PROGRAM)
+    for task in ("chief", "worker 0"):
+        job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
+    # To all of its processes, and one of them twice.
+    for pid in (job.process.pid, *job.children(), job.process.pid):
+        os.kill(pid, signal.SIGHUP)
+    assert job.end(90) == 143, job.text
+    assert "the job was stopped by SIGHUP\n" in job.text
+    assert _saved_step(tmp_path) == max(_steps(job)), job.text
+
+
 @pytest.mark.parametrize("task", ["chief", "worker 0"])
 def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
     launch, tmp_path, task

@@ -1,7 +1,9 @@
 """Who is asked to end, in which order, by a clock that the test holds."""
 
+import io
 import signal
 
+from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.shutdown import Shutdown
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.watch import Watch
@@ -19,7 +21,7 @@ class _Signals:
         self.sent.append((str(run.task), int(number)))
 
 
-def _job(*tasks, is_gang):
+def _job(*tasks, is_gang, said=None):
     """Give (the signals sent, the shutdown, task to watch) of tasks that run."""
     watches = {}
     for name in tasks:
@@ -29,7 +31,8 @@ def _job(*tasks, is_gang):
         watches[name].start(now=0.0)
     trainers = [watches[name] for name in tasks if name[0] in "cw"]
     signals = _Signals()
-    shutdown = Shutdown(signals, watches.values(), trainers, 30.0, is_gang)
+    console = Console(said or io.StringIO(), said or io.StringIO())
+    shutdown = Shutdown(signals, watches.values(), trainers, 30.0, console, is_gang)
     return signals.sent, shutdown, watches
 
 
@@ -69,13 +72,29 @@ def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time():
     assert sent[4:] == [("ps 0", _TERM)]
 
 
-def test_a_gang_is_asked_at_once_and_killed_when_its_time_is_over():
-    sent, shutdown, _ = _job("chief", "worker 0", is_gang=True)
+def test_a_gang_is_asked_at_once_and_killed_once_when_its_time_is_over():
+    said = io.StringIO()
+    sent, shutdown, _ = _job("chief", "worker 0", is_gang=True, said=said)
     shutdown.begin(now=0.0, politely=True)
     shutdown.kill_overdue(now=29.0)
     assert sent == [("chief", _TERM), ("worker 0", _TERM)]
-    shutdown.kill_overdue(now=30.0)
+    for now in (30.0, 31.0):
+        shutdown.kill_overdue(now)
     assert sent[2:] == [("chief", _KILL), ("worker 0", _KILL)]
+    assert said.getvalue() == (
+        "launcher | chief did not end within 30 s: killing it\n"
+        "launcher | worker 0 did not end within 30 s: killing it\n"
+    )
+
+
+def test_who_does_not_end_after_it_was_killed_is_given_up():
+    sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
+    shutdown.begin(now=0.0, politely=False)
+    watches["chief"].end(-9)
+    shutdown.kill_overdue(now=1.0)
+    assert sent == [("chief", _KILL), ("worker 0", _KILL)]
+    assert shutdown.immortal(now=14.0) == []
+    assert shutdown.immortal(now=15.0) == [watches["worker 0"]]
 
 
 def test_a_trainer_that_stops_by_itself_is_not_disturbed_while_it_saves():

@@ -1,0 +1,200 @@
+"""How jobs of real processes end when the world ends them, and that nothing stays."""
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+
+import pytest
+
+_PRELUDE = """\
+import json, os, signal, subprocess, sys, time
+
+task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
+"""
+
+
+@pytest.fixture
+def run(launch, tmp_path):
+    """Give a function that runs a program as a job of plain processes."""
+
+    def start(program, *options, **environ):
+        (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))
+        return launch("--cold", *options, "toy.py", **environ)
+
+    return start
+
+
+def test_a_terminal_that_closes_leaves_its_tasks_the_time_to_save(tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import os, signal, time\n"
+        "def save(*_):\n"
+        "    open(f'saved-{os.getpid()}', 'w').close()\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('waits', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    ours, theirs = os.openpty()
+    job = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "estimator_runtime", "run"),
+            *("--cold", "--workers", "1", "toy.py"),
+        ],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    written = b""
+    while written.count(b"waits") < 2 and select.select([ours], [], [], 60)[0]:
+        written += os.read(ours, 4096)
+    os.close(ours)  # the kernel sends SIGHUP; what is written from now on fails
+    assert job.wait(60) == 143, written
+    assert len(list(tmp_path.glob("saved-*"))) == 2
+
+
+def test_under_nohup_a_job_outlives_its_terminal(run):
+    job = run(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        print("waits", flush=True)
+        time.sleep(60)
+        """,
+        *("--workers", "1"),
+        within=("nohup",),
+    )
+    job.wait_for(r"\| waits$", count=2)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        job.process.send_signal(number)
+    assert job.end(30) == 143
+    assert "the job was stopped by SIGTERM\n" in job.text
+
+
+@pytest.mark.parametrize(
+    "options, environ",
+    [
+        (("--grace", "0.5"), {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "60"}),
+        ((), {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "0.5"}),
+    ],
+    ids=["flag", "variable"],
+)
+def test_a_task_has_the_grace_that_the_user_gives_it(run, options, environ):
+    job = run(
+        """
+        signal.signal(signal.SIGTERM, lambda *_: print("is told", flush=True))
+        print("has", os.environ["ESTIMATOR_RUNTIME_STOP_GRACE_SECS"], flush=True)
+        while True:
+            time.sleep(60)
+        """,
+        *("--workers", "0", "--ps", "0", *options),
+        **environ,
+    )
+    job.wait_for(r"\| has 0\.5$")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(20) == 143  # less than the 30 s that there would be else
+    assert "chief    | is told\n" in job.text
+    assert "launcher | chief did not end within 0.5 s: killing it\n" in job.text
+
+
+def test_a_job_whose_parent_is_stopped_ends_although_nobody_tells_of_its_tasks(run):
+    job = run(
+        """
+        print("child of", os.getppid(), flush=True)
+        time.sleep(300)
+        """,
+        *("--workers", "0", "--ps", "0", "--grace", "0"),
+    )
+    os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGSTOP)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(60) == 143
+    assert job.text.count("chief did not end within 0 s: killing it\n") == 1
+    # The rest is the fixture's: all gone.
+
+
+def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
+    job = run(
+        """
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        print("waits", flush=True)
+        time.sleep(300)
+        """,
+        *("--workers", "1"),
+    )
+    job.wait_for(r"\| waits$", count=2)
+    assert len(job.children()) == 5  # the parent, two tasks, and what each started
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+    # The rest is the fixture's: all gone.
+
+
+def test_what_a_task_started_ends_with_the_task(run):
+    job = run(
+        """
+        if task == "worker":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        """,
+        *("--workers", "1", "--ps", "0"),
+    )
+    assert job.end(30) == 0
+
+
+def test_what_a_task_started_in_a_session_of_its_own_ends_with_the_task(run, tmp_path):
+    job = run(
+        """
+        if task == "worker" and not os.path.exists("sleeps"):
+            # A shell that begins a session, and one more under it, with a child.
+            shell = "trap '' HUP; setsid sh -c 'echo > sleeps; sleep 300; true' & wait"
+            subprocess.Popen(["sh", "-c", shell], start_new_session=True)
+            while not os.path.exists("sleeps"):
+                time.sleep(0.02)
+            sys.exit(3)
+        print(f"{os.getpid()}, child of {os.getppid()}, trains", flush=True)
+        while task == "ps" or not os.path.exists("go"):
+            time.sleep(0.02)
+        """,
+        *("--workers", "1", "--ps", "1"),
+    )
+    job.wait_for("trains$", count=3)
+    found = re.findall(r"\| (\d+), child of (\d+)", job.text)
+    ours = {int(pid) for both in found for pid in both}
+    deadline = time.monotonic() + 30
+    while left := job.children() - ours:  # and the job goes on
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    (tmp_path / "go").touch()
+    assert job.end(30) == 0
+
+
+_STARTS = """
+    sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+    subprocess.Popen(sleep)
+    subprocess.Popen(sleep, start_new_session=True)
+    print("child of", os.getppid(), flush=True)
+    time.sleep(300)
+"""
+
+
+def test_a_killed_launcher_takes_sessions_of_their_own_with_it(run):
+    job = run(_STARTS, "--workers", "0", "--ps", "0")
+    job.wait_for(r"\| child of \d+$")
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+    # The rest is the fixture's: all gone.
+
+
+def test_when_the_parent_is_killed_the_launcher_ends_all_that_tasks_have_started(run):
+    job = run(_STARTS, "--workers", "0", "--ps", "0")
+    os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGKILL)
+    assert job.end(30) == 1
+    assert "the parent of the tasks is gone\n" in job.text
+    # The rest is the fixture's: all gone.
