@@ -5,6 +5,7 @@ until then the lines wait in memory.
 """
 
 import collections
+import io
 import os
 import re
 
@@ -20,43 +21,61 @@ _NOISE = re.compile(
 
 
 class TaskLog:
-    """What one task has written, in all its runs."""
+    """What one task has written, in all its runs.
 
-    def __init__(self, task):
-        self.task = task
-        self.path = None
-        self._file = None
-        self._waiting = []
+    A file that cannot be written any more, as on a full disk, is said once; the last
+    lines are known all the same, and the job goes on.
+
+    Attributes:
+        task: The task.
+        path: Where the file is, or None.
+        problem: Why the file does not have all lines, or None.
+        say: Called with a line for the user.
+    """
+
+    def __init__(self, task, say=lambda line: None):
+        """Know the task; its lines wait until there is a folder."""
+        self.task, self.say = task, say
+        self.path: str | None = None
+        self.problem: str | None = None
+        self._file: io.FileIO | None = None
+        self._waiting: list[str] = []
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
     def write(self, line):
         """Add a line."""
         self._tail.append(line)
-        if self._file is None:
+        if self._file is not None:
+            self._put(line)
+        elif self.problem is None:
             self._waiting.append(line)
-        else:
-            self._file.write(line + "\n")
 
     def open(self, folder):
         """Write to a file in `folder` from now on, first what has waited.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If it cannot be made.
         """
-        if self._file is not None:
+        if self.path is not None:
             return
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.task.file_name)
-        # Lines of a log are read while it is written.
-        self._file = open(path, "a", buffering=1, errors="replace")  # noqa: SIM115
+        # Lines of a log are read while it is written. Nothing is held back that would
+        # fail to be written once more when the file is closed.
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         self.path = path
-        self._file.writelines(line + "\n" for line in self._waiting)
-        self._waiting = []
+        waiting, self._waiting = self._waiting, []
+        for line in waiting:
+            self._put(line)
 
     def close(self):
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        opened, self._file = self._file, None
+        try:
+            if opened is not None:
+                opened.close()
+        except OSError as error:  # as network file systems tell of a full disk
+            self._stop(error)
 
     def start_run(self):
         """Let the excerpt be of the run that starts now."""
@@ -65,6 +84,25 @@ class TaskLog:
     def excerpt(self):
         """Give the last lines that say why the task failed."""
         return excerpt(list(self._tail))
+
+    def _put(self, line):
+        if self._file is None:
+            return
+        data = line.encode(errors="replace") + b"\n"
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            self._stop(error)
+            self.close()
+
+    def _stop(self, error):
+        if self.problem is None:
+            self.problem = error.strerror or str(error)
+            self.say(
+                f"the log of {self.task}, {self.path}, stops here: {self.problem}; the "
+                "job goes on"
+            )
 
 
 def excerpt(lines):

@@ -12,7 +12,8 @@ class Outcome:
         reason: One line: what happened, and to which task.
         task: The first task that failed, as text, or None.
         excerpt: Its last lines that say something: the Python traceback, if any.
-        log: Path of its whole log, or None.
+        log: Path of its log, or None.
+        is_log_whole: Whether that has all lines.
         checkpoint: Path of the newest checkpoint that is whole, or None.
         restarts: How many restarts there were.
     """
@@ -22,6 +23,7 @@ class Outcome:
     task: str | None = None
     excerpt: tuple[str, ...] = ()
     log: str | None = None
+    is_log_whole: bool = True
     checkpoint: str | None = None
     restarts: int = 0
 
@@ -30,7 +32,8 @@ class Outcome:
         lines = [self.reason]
         lines += [f"  {line}" for line in self.excerpt]
         if self.log:
-            lines.append(f"whole log: {self.log}")
+            which = "whole log" if self.is_log_whole else "log, without its end"
+            lines.append(f"{which}: {self.log}")
         if self.exit_status:
             lines.append(
                 f"newest good checkpoint: {self.checkpoint}"

@@ -17,14 +17,17 @@ class Record:
         restarts: How many restarts there were.
     """
 
-    def __init__(self, logs, log_dir):
+    def __init__(self, logs, log_dir, say=lambda line: None):
         """Keep the tasks' logs.
 
         Args:
             logs: The `TaskLog` of every task.
             log_dir: Folder for them; None takes "logs" in the model directory.
+            say: Called with a line for the user.
         """
         self._logs, self._log_dir = logs, log_dir
+        for log in logs:
+            log.say = say
         self.model_dir = None
         self.is_remote = False
         self.restarts = 0
@@ -95,6 +98,7 @@ class Record:
             task=None if watch is None else str(watch.task),
             excerpt=() if watch is None else watch.log.excerpt(),
             log=None if watch is None else watch.log.path,
+            is_log_whole=watch is None or watch.log.problem is None,
             checkpoint=path,
             restarts=self.restarts,
         )

@@ -36,7 +36,8 @@ class Supervisor:
         self._trainers = [self._watches[task] for task in job.trainers]
         everyone = list(self._watches.values())
         self._starts = Starts(job, tasks, everyone)
-        self._record = Record([watch.log for watch in everyone], job.log_dir)
+        logs = [watch.log for watch in everyone]
+        self._record = Record(logs, job.log_dir, console.say)
         self._shutdown = Shutdown(
             tasks, everyone, self._trainers, job.grace_secs, job.is_gang
         )

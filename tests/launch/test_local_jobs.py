@@ -134,6 +134,27 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
     )
 
 
+def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-0.log").symlink_to("/dev/full")
+    job = run(
+        """
+        for line in range(100):
+            print("line", line, flush=True)
+        meet(3)
+        if name == "worker-0":
+            raise KeyError("label")
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1", "--max-restarts", "0", "--log-dir", "logs"),
+    )
+    assert job.end() == 1
+    stopped = "| the log of worker 0, logs/worker-0.log, stops here: No space left on "
+    assert job.text.count(stopped) == 1
+    assert "  KeyError: 'label'\nlog, without its end: logs/worker-0.log\n" in job.text
+    assert "line 99\n" in (tmp_path / "logs" / "chief-0.log").read_text()
+
+
 def test_the_same_error_twice_is_not_tried_a_third_time(run):
     job = run("sys.exit(7)", "--workers", "0", "--ps", "0")
     assert job.end() == 1

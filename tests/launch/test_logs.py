@@ -60,3 +60,18 @@ def test_lines_written_before_the_folder_is_known_are_in_the_file_too(tmp_path):
     log.close()
     assert log.path == str(tmp_path / "logs" / "worker-1.log")
     assert (tmp_path / "logs" / "worker-1.log").read_text() == "early\nlate\n"
+
+
+def test_a_log_on_a_full_disk_stops_once_and_keeps_the_last_lines(tmp_path):
+    (tmp_path / "worker-1.log").symlink_to("/dev/full")
+    said = []
+    log = TaskLog(Task(type="worker", index=1), said.append)
+    log.write("early")
+    log.open(str(tmp_path))
+    log.write("late")
+    log.close()
+    assert said == [
+        f"the log of worker 1, {tmp_path}/worker-1.log, stops here: No space left on "
+        "device; the job goes on"
+    ]
+    assert log.excerpt() == ("early", "late")
