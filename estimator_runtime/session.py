@@ -123,6 +123,11 @@ def MonitoredTrainingSession(
         reporting.send(synchronous=True)
         # The chief has a thread that waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
+    if is_chief and checkpoint_dir:
+        # For programs without train_and_evaluate, which reports it first.
+        path = os.fsdecode(checkpoint_dir)
+        path = path if "://" in path else os.path.abspath(path)
+        reporting.send(checkpoint_dir=path)
     if reporting.is_on():
         hooks = [*(hooks or ()), ProgressHook()]
     # Before all others: its end has to come before that of those that save.

@@ -4,7 +4,6 @@ It knows tasks, not how they are started: see `task.Tasks`. It decides by the ev
 its queue, and by the time.
 """
 
-import dataclasses
 import queue
 import time
 
@@ -37,7 +36,7 @@ class Supervisor:
         everyone = list(self._watches.values())
         self._starts = Starts(job, tasks, everyone)
         logs = [watch.log for watch in everyone]
-        self._record = Record(logs, job.log_dir, console.say)
+        self._record = Record(logs, job.log_dir, console.say, job.trainers[0])
         self._shutdown = Shutdown(
             tasks, everyone, self._trainers, job.grace_secs, job.is_gang
         )
@@ -109,6 +108,9 @@ class Supervisor:
             if "model_dir" in event.report and self._ending is None:
                 path = event.report["model_dir"]
                 self._stop_for(self._record.take_model_dir(watch.task, path))
+            if "checkpoint_dir" in event.report and self._ending is None:
+                path = event.report["checkpoint_dir"]
+                self._stop_for(self._record.take_checkpoint_dir(watch.task, path))
         elif isinstance(event, Ended):
             self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
@@ -207,7 +209,7 @@ class Supervisor:
         leader = self._trainers[0]
         expected = leader.report.get("trained")
         _, step = self._record.checkpoint()
-        is_known = expected is not None and not self._record.is_remote
+        is_known = expected is not None and self._record.why_unknown() is None
         if is_known and (step is None or step < expected):
             has = "there is no checkpoint" if step is None else f"the newest has {step}"
             self._fail(leader, f"it has saved step {expected}, but {has}")
@@ -246,9 +248,9 @@ class Supervisor:
         return not self._running() and not waiting
 
     def _conclude(self):
-        path, step = self._record.checkpoint()
         if self._ending is None:
+            path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
             return self._record.outcome(0, f"the job is done{where}")
         # What was saved while it stopped counts as well.
-        return dataclasses.replace(self._ending, checkpoint=path)
+        return self._record.latest(self._ending)

@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -127,11 +128,22 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
         '      raise KeyError("label")\n'
         "  KeyError: 'label'\n"
         "whole log: logs/worker-0.log\n"
-        "no checkpoint was saved\n"
+        "newest good checkpoint: not known here, as no task has said where it saves "
+        "them\n"
     )
     assert (
         (tmp_path / "logs" / "worker-0.log").read_text().endswith("KeyError: 'label'\n")
     )
+
+
+def test_where_no_task_names_a_model_directory_the_logs_are_kept_and_named(run):
+    job = run("meet(2)", "--workers", "1")
+    assert job.end() == 0
+    folder = Path(re.search(r"^all logs: (.*)$", job.text, re.MULTILINE)[1])
+    for name in ("chief-0", "worker-0"):
+        (folder / f"{name}.log").read_text().index(" life 0\n")
+        (folder / f"{name}.log").unlink()
+    folder.rmdir()
 
 
 def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):

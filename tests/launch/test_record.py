@@ -5,7 +5,11 @@ import shutil
 
 import pytest
 
+from estimator_runtime.launch.logs import TaskLog
 from estimator_runtime.launch.record import Record
+from estimator_runtime.launch.task import Task
+
+_CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +50,55 @@ def test_where_the_newest_lacks_a_file_the_one_before_is_safe(saved, tmp_path, l
 def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
     assert checkpoint(tmp_path / "none") == (None, None)
     assert Record(logs=[], log_dir=None).checkpoint() == (None, None)
+
+
+def _last_line(record):
+    return str(record.outcome(1, "stopped")).splitlines()[-1]
+
+
+def test_what_is_not_known_here_is_not_taken_for_no_checkpoint(tmp_path):
+    record = Record(logs=[], log_dir=None)
+    unknown = "newest good checkpoint: not known here, as "
+    assert _last_line(record) == unknown + "no task has said where it saves them"
+    record.take_model_dir(_CHIEF, "gs://bucket/model/")
+    assert _last_line(record) == unknown + "only TensorFlow reads gs://bucket/model"
+    record = Record(logs=[], log_dir=None)
+    record.take_model_dir(_CHIEF, str(tmp_path / "model"))
+    assert _last_line(record) == "no checkpoint was saved"
+    record = Record(logs=[], log_dir=None)
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")  # nobody can read it, not even root
+    record.model_dir = str(loop)
+    assert _last_line(record) == (
+        f"{unknown}{loop} cannot be read: Too many levels of symbolic links"
+    )
+
+
+def test_a_folder_of_the_leaders_session_counts_until_an_estimator_names_another(
+    tmp_path,
+):
+    record = Record(logs=[], log_dir=None, leader=_CHIEF)
+    assert record.take_checkpoint_dir(_WORKER, str(tmp_path)) is None
+    assert record.model_dir is None
+    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
+    assert record.model_dir == str(tmp_path)
+    for task in (_CHIEF, _WORKER):
+        assert record.take_model_dir(task, str(tmp_path / "other")) is None
+    assert record.model_dir == str(tmp_path / "other")
+    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
+    assert record.model_dir == str(tmp_path / "other")
+
+
+def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
+    log = TaskLog(_CHIEF)
+    record = Record([log], log_dir=None)
+    log.write("early")
+    spool = pathlib.Path(log.path).parent
+    assert (spool / "chief-0.log").read_text() == "early\n"
+    assert f"all logs: {spool}\n" in str(record.outcome(1, "stopped"))
+    record.take_model_dir(_CHIEF, str(tmp_path))
+    log.write("late")
+    log.close()
+    assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
+    assert not spool.exists()
+    assert "all logs" not in str(record.outcome(1, "stopped"))
