@@ -20,6 +20,7 @@ def launch(options):
         ConfigError: If the job cannot be started.
     """
     from estimator_runtime.launch import get_backend
+    from estimator_runtime.launch.stream_writer import write_in_time
 
     job = job_of(options)
     backend = get_backend(options.backend, **_backend_options(options))
@@ -29,8 +30,7 @@ def launch(options):
         sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
         return 128 + signal.SIGINT
     outcome = _wait(handle)
-    for line in f"estimator-runtime: {outcome}".splitlines():
-        sys.stderr.write(f"{line}\n")
+    write_in_time(sys.stderr, f"estimator-runtime: {outcome}\n")
     return outcome.exit_status
 
 

@@ -25,6 +25,8 @@ _MAX_LINE = 1 << 20
 # Importing TensorFlow, on a slow machine.
 _READY_SECS = 120.0
 _CLOSE_SECS = 10.0
+# Until it is asked again whether there is room for lines.
+_WAIT_SECS = 0.05
 
 
 class Processes:
@@ -75,8 +77,11 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._selector.register(self._connection, selectors.EVENT_READ, None)
+        # One in the other: lines can be left where they are, all at once.
+        self._lines = selectors.EpollSelector()
+        self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
         self._reader = threading.Thread(
             target=self._read, name="estimator_runtime output", daemon=True
         )
@@ -103,7 +108,8 @@ class Processes:
             stream.fd = reader
             self._streams[number].append(stream)
         for stream in self._streams[number]:
-            self._selector.register(stream.fd, selectors.EVENT_READ, stream)
+            selector = self._selector_of(stream)
+            selector.register(stream.fd, selectors.EVENT_READ, stream)
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
             socket.send_fds(self._connection, [message], theirs)
@@ -146,12 +152,30 @@ class Processes:
         }
 
     def _read(self):
+        are_read = True
         while True:
-            for key, _ in self._selector.select():
-                if key.data is not None:
+            if are_read != self._events.takes_lines():
+                are_read = not are_read
+                if are_read:
+                    self._selector.register(
+                        self._lines, selectors.EVENT_READ, self._lines
+                    )
+                else:
+                    self._selector.unregister(self._lines)
+            for key, _ in self._selector.select(None if are_read else _WAIT_SECS):
+                if key.data is self._lines:
+                    self._read_lines()
+                elif key.data is not None:
                     self._drain(key.data)
                 elif not self._hear():
                     return
+
+    def _read_lines(self):
+        for key, _ in self._lines.select(0):
+            self._drain(key.data)
+
+    def _selector_of(self, stream):
+        return self._selector if isinstance(stream, _Reports) else self._lines
 
     def _hear(self):
         """Take one message of the parent; False if it is gone."""
@@ -190,7 +214,7 @@ class Processes:
 
     def _close(self, stream):
         if stream.fd is not None:
-            self._selector.unregister(stream.fd)
+            self._selector_of(stream).unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = None
 

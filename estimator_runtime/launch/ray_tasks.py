@@ -44,7 +44,10 @@ class RayTasks:
         self._job, self._placement, self._folder = job, placement, folder
         self._timeout_secs, self._console = timeout_secs, console
         self._id = uuid.uuid4().hex
-        self._seats = {task: Seat(task, job, folder, self._hear) for task in job.tasks}
+        self._seats = {
+            task: Seat(task, job, folder, self._hear, self._takes_lines)
+            for task in job.tasks
+        }
         self._placer = concurrent.futures.ThreadPoolExecutor(1, "estimator_runtime ray")
         self._placing = None
         self._nodes = {}  # address of each to a seat there
@@ -198,6 +201,9 @@ class RayTasks:
             if "://" not in path:  # those are read by TensorFlow, the same for all
                 self._check_model_dir(path)
         self._events.put(event)
+
+    def _takes_lines(self):
+        return self._events.takes_lines()
 
     def _check_model_dir(self, path):
         for copy in self._copies:

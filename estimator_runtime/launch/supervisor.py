@@ -8,6 +8,7 @@ import queue
 import time
 
 from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.heartbeats import Heartbeats
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.record import Record
@@ -30,7 +31,7 @@ class Supervisor:
 
     def __init__(self, job, tasks, console, clock=time.monotonic):
         self._job, self._tasks, self._console, self._clock = job, tasks, console, clock
-        self._events: queue.Queue = queue.Queue()
+        self._events = Events(console.is_behind)
         self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
         self._trainers = [self._watches[task] for task in job.trainers]
         everyone = list(self._watches.values())
@@ -83,12 +84,13 @@ class Supervisor:
             self._tasks.close()
             for watch in self._watches.values():
                 watch.log.close()
+            self._console.flush()
 
     # Events and time.
 
     def _step(self):
         try:
-            event = self._events.get(timeout=_TICK_SECS)
+            event = self._events.get(_TICK_SECS)
         except queue.Empty:
             self._tick(self._clock())
             return
@@ -238,6 +240,7 @@ class Supervisor:
 
     def _stop(self, outcome, politely):
         self.state, self._ending = "stopping", outcome
+        self._events.is_hurried = True
         self._shutdown.begin(self._clock(), politely)
 
     def _running(self):

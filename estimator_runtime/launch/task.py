@@ -5,10 +5,12 @@ processes of this machine and for those of another.
 """
 
 import dataclasses
-import queue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from estimator_runtime.cluster import Cluster
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.events import Events
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ class Tasks(Protocol):
     What happens to them arrives as events in the queue given to `open`.
     """
 
-    def open(self, events: "queue.Queue[Event]") -> None:
+    def open(self, events: "Events") -> None:
         """Get ready to start tasks; from now on events may arrive."""
 
     def place(self, addressed: tuple[Task, ...]) -> Cluster | None:

@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,9 @@ def meet(tasks):
 def run(launch, tmp_path):
     """Give a function that runs a program as a job of plain processes."""
 
-    def start(program, *options, **environ):
+    def start(program, *options, **others):
         (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))
-        return launch("--cold", *options, "toy.py", **environ)
+        return launch("--cold", *options, "toy.py", **others)
 
     return start
 
@@ -203,6 +204,32 @@ def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
     order = ("worker", "chief", "ps")
     assert said == [(task, each) for task in order for each in ("stopping", "stopped")]
     assert f"the job was stopped by {number.name}" in job.text
+
+
+def test_a_reader_who_pauses_does_not_keep_a_job_from_its_end(run, tmp_path):
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb") as stdout:
+        job = run(
+            """
+            def stop(number, _):
+                pathlib.Path("saved").touch()
+                os._exit(143)
+
+            signal.signal(signal.SIGTERM, stop)
+            while True:
+                os.write(1, 200 * b"x" + b"\\n")
+            """,
+            *("--workers", "0", "--ps", "0", "--log-dir", "logs"),
+            stdout=stdout,
+        )
+        log = tmp_path / "logs" / "chief-0.log"
+        # More than the pipe holds: from here on it waits for its reader.
+        while not log.exists() or log.stat().st_size < 500_000:
+            assert job.process.poll() is None
+            time.sleep(0.02)
+        job.process.send_signal(signal.SIGINT)
+        assert job.end(60) == 130
+    assert (tmp_path / "saved").exists()
 
 
 def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
