@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 
 from estimator_runtime.cluster import Cluster
@@ -25,6 +26,8 @@ _MAX_LINE = 1 << 20
 # Importing TensorFlow, on a slow machine.
 _READY_SECS = 120.0
 _CLOSE_SECS = 10.0
+# Until it is asked again whether the job is cancelled.
+_ASK_SECS = 0.2
 # Until it is asked again whether there is room for lines.
 _WAIT_SECS = 0.05
 
@@ -41,8 +44,8 @@ class Processes:
         self._runs = {}
         self._streams = collections.defaultdict(list)
 
-    def open(self, events):
-        """Start the parent, and wait until it can start tasks."""
+    def open(self, events, is_cancelled=lambda: False):
+        """Start the parent, and wait until it can start tasks; see `Tasks.open`."""
         self._events = events
         self._connection, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
@@ -61,15 +64,9 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        self._connection.settimeout(_READY_SECS)
-        try:
-            answer = self._connection.recv(_MAX_MESSAGE)
-        except TimeoutError as error:
-            raise LaunchError(
-                f"TensorFlow was not imported within {_READY_SECS:g} s; is the machine "
-                "busy, or its disk slow?"
-            ) from error
-        self._connection.settimeout(None)
+        answer = self._first_answer(is_cancelled)
+        if answer is None:
+            return
         if not answer:
             raise LaunchError(
                 "the process that starts the tasks ended before it could; what it "
@@ -86,6 +83,24 @@ class Processes:
             target=self._read, name="estimator_runtime output", daemon=True
         )
         self._reader.start()
+
+    def _first_answer(self, is_cancelled):
+        """Give the parent's first message, b"" at its end; None if cancelled before."""
+        deadline = time.monotonic() + _READY_SECS
+        self._connection.settimeout(_ASK_SECS)
+        while not is_cancelled():
+            try:
+                answer = self._connection.recv(_MAX_MESSAGE)
+            except TimeoutError as error:
+                if time.monotonic() < deadline:
+                    continue
+                raise LaunchError(
+                    f"TensorFlow was not imported within {_READY_SECS:g} s; is the "
+                    "machine busy, or its disk slow?"
+                ) from error
+            self._connection.settimeout(None)
+            return answer
+        return None
 
     def place(self, addressed):
         """Take a free port for each task, and hold it for as long as the job runs."""
@@ -132,6 +147,8 @@ class Processes:
         # The end of the connection, for both the parent and our reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        if not hasattr(self, "_reader"):
+            self._parent.kill()  # it has started nobody, and may be importing yet
         try:
             self._parent.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:

@@ -55,8 +55,8 @@ class RayTasks:
         self._has_checked = False  # whether the model directory is shared
         self._closing = threading.Event()
 
-    def open(self, events):
-        """Let events go to this queue."""
+    def open(self, events, is_cancelled):
+        """Let events go to this queue; returns at once."""
         self._events = events
         name = "estimator_runtime notices"
         threading.Thread(target=self._watch_nodes, name=name, daemon=True).start()
@@ -90,13 +90,16 @@ class RayTasks:
     def close(self):
         """Kill what still runs, give back the resources, and leave the cluster."""
         self._closing.set()
-        self._placer.shutdown()
+        self._placer.shutdown(wait=False)
         actors = [seat.actor for seat in self._seats.values() if seat.actor is not None]
         closing = [actor.close.remote() for actor in actors]
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECS)
         for seat in self._seats.values():
             seat.vacate(_CLOSE_SECS)
+        if self._placing is not None:
+            # Without its actors, nothing that it waits for takes long.
+            concurrent.futures.wait([self._placing], _CLOSE_SECS)
         self._placement.release()
         ray_cluster.disconnect()
 

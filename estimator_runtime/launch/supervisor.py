@@ -66,11 +66,11 @@ class Supervisor:
         """
         self._console.introduce([str(task) for task in self._watches])
         try:
-            self._tasks.open(self._events)
+            self._tasks.open(self._events, lambda: self._cancelled is not None)
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
-            if self._ending is None:
-                self._start_those_due(self._clock())
+            # It starts those due, unless the job was cancelled meanwhile.
+            self._tick(self._clock())
             while not self._is_over():
                 self._step()
             outcome = self._conclude()

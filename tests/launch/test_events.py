@@ -1,6 +1,7 @@
 """Lines that wait while nobody takes them, and all else that does not."""
 
 import queue
+import time
 
 import pytest
 
@@ -49,7 +50,9 @@ def test_a_task_waits_with_its_lines_but_not_with_its_signs_of_life(start, tmp_p
     is_behind = True
     events = Events(lambda: is_behind)
     run = start(events)
+    deadline = time.monotonic() + 60
     while not (tmp_path / "began").exists():
+        assert time.monotonic() < deadline
         assert isinstance(events.get(60), Reported)
     for _ in range(3):
         assert isinstance(events.get(60), Reported)
@@ -64,8 +67,11 @@ def test_a_task_waits_with_its_lines_but_not_with_its_signs_of_life(start, tmp_p
 def test_lines_that_nobody_takes_do_not_fill_the_memory(start, tmp_path):
     events = Events()
     start(events)
+    deadline = time.monotonic() + 60
     while events.takes_lines():
         assert not (tmp_path / "ended").exists()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     seen = _next_until(events, lambda event: isinstance(event, Ended))
     assert sum(isinstance(event, Output) for event in seen) == 5000
 

@@ -224,12 +224,38 @@ def test_a_reader_who_pauses_does_not_keep_a_job_from_its_end(run, tmp_path):
         )
         log = tmp_path / "logs" / "chief-0.log"
         # More than the pipe holds: from here on it waits for its reader.
+        deadline = time.monotonic() + 60
         while not log.exists() or log.stat().st_size < 500_000:
             assert job.process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.02)
         job.process.send_signal(signal.SIGINT)
         assert job.end(60) == 130
     assert (tmp_path / "saved").exists()
+
+
+def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
+    launch, tmp_path
+):
+    (tmp_path / "toy.py").write_text("print('started')")
+    # Imported by the parent, before it is ready; and it would take long.
+    (tmp_path / "tensorflow.py").write_text(
+        "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(100)\n"
+    )
+    job = launch("--workers", "1", "toy.py", PYTHONPATH=_with(tmp_path))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "importing").exists():
+        assert time.monotonic() < deadline, job.text
+        time.sleep(0.02)
+    job.process.send_signal(signal.SIGINT)
+    assert job.end(30) == 130
+    assert "started" not in job.text
+    assert "the job was stopped by SIGINT" in job.text
+
+
+def _with(folder):
+    """Give the path of modules with one more folder before all others."""
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
 def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
