@@ -35,6 +35,7 @@ def execute(code, module, at_end=lambda: None):
         exec(code, vars(module))
         return 0
     except SystemExit as error:
+        folding.tell()  # before the last lines, which say how to go on
         _tell_stop(error)
         raise
     except BaseException as error:  # noqa: BLE001 - all that python reports

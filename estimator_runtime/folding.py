@@ -97,11 +97,15 @@ def start(environ):
 
 
 def tell():
-    """Say how many were left out, if any were; under a launcher it says so itself."""
+    """Say how many were left out since the last time, if any were.
+
+    A launcher says it for all its tasks.
+    """
     if _folding is not None and _folding.count and not reporting.is_on():
+        count, _folding.count = _folding.count, 0
         # The program may have closed it.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"estimator-runtime: {summary(_folding.count)}\n")
+            sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
 
 
 def summary(warnings, start_lines=0):

@@ -23,6 +23,7 @@ def launch(options):
     """
     from estimator_runtime.launch import get_backend
     from estimator_runtime.launch.console import Console
+    from estimator_runtime.launch.stream_writer import write_in_time
 
     job = job_of(options)
     console = Console()
@@ -36,9 +37,7 @@ def launch(options):
         begin = _dashboard(options.tensorboard, handle, console, stack)
         outcome = _wait(handle, begin)
         begin(is_end=True)
-    with contextlib.suppress(OSError):  # of a terminal that is gone
-        for line in f"estimator-runtime: {outcome}".splitlines():
-            sys.stderr.write(f"{line}\n")
+    write_in_time(sys.stderr, f"estimator-runtime: {outcome}\n")
     return outcome.exit_status
 
 

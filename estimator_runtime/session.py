@@ -129,6 +129,11 @@ def MonitoredTrainingSession(
         batches_per_step = hook._sync_optimizer._replicas_to_aggregate
         # The chief has a thread that waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
+    if is_chief and checkpoint_dir:
+        # For programs without train_and_evaluate, which reports it first.
+        path = os.fsdecode(checkpoint_dir)
+        path = path if "://" in path else os.path.abspath(path)
+        reporting.send(checkpoint_dir=path)
     if reporting.is_on():
         others = [*(chief_only_hooks or ()), *(hooks or ())]
         # After those that it asks.

@@ -87,7 +87,7 @@ class Completion:
     def _missing(self):
         """Say what is not saved, as far as that is known; None if all is."""
         expected = self._leader.report.get("trained")
-        if expected is None or self._record.is_remote:
+        if expected is None or self._record.why_unknown() is not None:
             return None
         _, step = self._record.checkpoint()
         if step is not None and step >= expected:

@@ -6,16 +6,22 @@ import shutil
 import sys
 import threading
 
+from estimator_runtime.launch.stream_writer import StreamWriter, without_waiting
+
 # Of the terminal's own palette, so that they can be read on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
 _OURS = "launcher"
 _CLEAR = "\r\x1b[K"
 # Of a terminal that does not know, as the pseudo-terminals of some containers do not.
 _COLUMNS, _ROWS = 80, 24
+# For who reads the last lines.
+_FLUSH_SECS = 5.0
 
 
 class Console:
     """Two streams that the tasks and the launcher write to; any thread may.
+
+    Nobody waits for those who read them: see `stream_writer`.
 
     Attributes:
         width: Characters of the prefix, before the bar.
@@ -25,7 +31,9 @@ class Console:
 
     def __init__(self, stdout=None, stderr=None):
         """Write to the streams of this process, or to those given."""
-        self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
+        self._stdout, self._stderr = without_waiting(
+            stdout or sys.stdout, stderr or sys.stderr
+        )
         # Asked now: later, whoever reads along may have closed them.
         self._has_colours = {s: s.isatty() for s in (self._stdout, self._stderr)}
         self.is_terminal = self._has_colours[self._stderr]
@@ -66,6 +74,19 @@ class Console:
     def say(self, line):
         """Write one line of the launcher's own."""
         self.write(_OURS, line)
+
+    def is_behind(self):
+        """Tell whether so much waits for its reader that no more should come."""
+        return any(writer.is_behind() for writer in self._writers())
+
+    def flush(self, timeout_secs=_FLUSH_SECS):
+        """Wait until all is written; what is not read in time is left out."""
+        for writer in self._writers():
+            writer.drain(timeout_secs)
+
+    def _writers(self):
+        streams = {self._stdout, self._stderr}
+        return [each for each in streams if isinstance(each, StreamWriter)]
 
     def status(self, rows):
         """Keep rows below the lines, on a terminal; elsewhere write nothing.

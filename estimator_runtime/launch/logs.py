@@ -1,13 +1,16 @@
 """The whole log of each task, in a file of its own, and what of it says why it failed.
 
 The folder is often known only when the tasks have said what their model directory is:
-until then the lines wait in memory.
+until then the lines are in a temporary one.
 """
 
 import collections
+import contextlib
+import io
 import os
 import re
 
+_CHUNK = 1 << 20
 _TAIL_LINES = 300
 _EXCERPT_LINES = 20
 _TRACEBACK = "Traceback (most recent call last):"
@@ -20,43 +23,80 @@ _NOISE = re.compile(
 
 
 class TaskLog:
-    """What one task has written, in all its runs."""
+    """What one task has written, in all its runs.
 
-    def __init__(self, task):
-        self.task = task
-        self.path = None
-        self._file = None
-        self._waiting = []
+    A file that cannot be written any more, as on a full disk, is said once; the last
+    lines are known all the same, and the job goes on.
+
+    Attributes:
+        task: The task.
+        path: Where the file is, or None.
+        problem: Why the file does not have all lines, or None.
+        say: Called with a line for the user.
+        spool: Gives the folder for lines that come before one is opened; None
+            keeps only the last of them.
+    """
+
+    def __init__(self, task, say=lambda line: None, spool=None):
+        """Know the task."""
+        self.task, self.say, self.spool = task, say, spool
+        self._is_spooled = False
+        self.path: str | None = None
+        self.problem: str | None = None
+        self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
     def write(self, line):
         """Add a line."""
         self._tail.append(line)
-        if self._file is None:
-            self._waiting.append(line)
-        else:
-            self._file.write(line + "\n")
+        try:
+            if self._file is None and self.problem is None and self.spool is not None:
+                self._file, self.path = self._made(self.spool())
+                self._is_spooled = True
+            if self._file is not None:
+                _write(self._file, line.encode(errors="replace") + b"\n")
+        except OSError as error:
+            self._stop(error)
 
     def open(self, folder):
-        """Write to a file in `folder` from now on, first what has waited.
+        """Write to a file in `folder` from now on, first the lines that there are.
+
+        It stays where it is if it has been opened before, or there is no room for them.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If it cannot be made.
         """
-        if self._file is not None:
+        if self.path is not None and not self._is_spooled:
             return
-        os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, self.task.file_name)
-        # Lines of a log are read while it is written.
-        self._file = open(path, "a", buffering=1, errors="replace")  # noqa: SIM115
-        self.path = path
-        self._file.writelines(line + "\n" for line in self._waiting)
-        self._waiting = []
+        opened, path = self._made(folder)
+        if self.path is not None:
+            try:
+                # Not moved: earlier jobs may have written there, and the temporary
+                # folder is mostly of another file system.
+                with open(self.path, "rb") as spooled:
+                    while data := spooled.read(_CHUNK):
+                        _write(opened, data)
+            except OSError as error:
+                opened.close()
+                self._is_spooled = False
+                self.say(
+                    f"the log of {self.task} stays at {self.path}: {path} cannot have "
+                    f"it: {error.strerror}"
+                )
+                return
+            self.close()
+            with contextlib.suppress(OSError):
+                os.remove(self.path)
+        self._file, self.path, self._is_spooled = opened, path, False
 
     def close(self):
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        opened, self._file = self._file, None
+        try:
+            if opened is not None:
+                opened.close()
+        except OSError as error:  # as network file systems tell of a full disk
+            self._stop(error)
 
     def start_run(self):
         """Let the excerpt be of the run that starts now."""
@@ -65,6 +105,29 @@ class TaskLog:
     def excerpt(self):
         """Give the last lines that say why the task failed."""
         return excerpt(list(self._tail))
+
+    def _made(self, folder):
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, self.task.file_name)
+        # Lines of a log are read while it is written. Nothing is held back that would
+        # fail to be written once more when the file is closed.
+        return open(path, "ab", buffering=0), path
+
+    def _stop(self, error):
+        if self.problem is None:
+            self.problem = error.strerror or str(error)
+            where = f", {self.path}," if self.path else ""
+            self.say(
+                f"the log of {self.task}{where} stops here: {self.problem}; the job "
+                "goes on"
+            )
+        self.close()
+
+
+def _write(file, data):
+    """Write all of it: a disk that gets full may take a part."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def excerpt(lines):

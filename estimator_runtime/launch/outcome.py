@@ -12,8 +12,11 @@ class Outcome:
         reason: One line: what happened, and to which task.
         task: The first task that failed, as text, or None.
         excerpt: Its last lines that say something: the Python traceback, if any.
-        log: Path of its whole log, or None.
+        log: Path of its log, or None.
+        is_log_whole: Whether that has all lines.
+        log_dir: Folder of all logs, if it is a temporary one that was kept, or None.
         checkpoint: Path of the newest checkpoint that is whole, or None.
+        unknown: Why that cannot be told here, or None.
         restarts: How many restarts there were.
     """
 
@@ -22,7 +25,10 @@ class Outcome:
     task: str | None = None
     excerpt: tuple[str, ...] = ()
     log: str | None = None
+    is_log_whole: bool = True
+    log_dir: str | None = None
     checkpoint: str | None = None
+    unknown: str | None = None
     restarts: int = 0
 
     def __str__(self):
@@ -30,11 +36,17 @@ class Outcome:
         lines = [self.reason]
         lines += [f"  {line}" for line in self.excerpt]
         if self.log:
-            lines.append(f"whole log: {self.log}")
+            which = "whole log" if self.is_log_whole else "log, without its end"
+            lines.append(f"{which}: {self.log}")
+        elif self.log_dir:
+            lines.append(f"all logs: {self.log_dir}")
         if self.exit_status:
-            lines.append(
-                f"newest good checkpoint: {self.checkpoint}"
-                if self.checkpoint
-                else "no checkpoint was saved"
-            )
+            lines.append(self._checkpoint_line())
         return "\n".join(lines)
+
+    def _checkpoint_line(self):
+        if self.checkpoint:
+            return f"newest good checkpoint: {self.checkpoint}"
+        if self.unknown:
+            return f"newest good checkpoint: not known here, {self.unknown}"
+        return "no checkpoint was saved"

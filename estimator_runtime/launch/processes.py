@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 
 from estimator_runtime.cluster import Cluster
@@ -26,6 +27,10 @@ _MAX_MESSAGE = 65536
 _CLOSE_SECS = 10.0
 # The parent reads at once, unless it is stopped.
 _SEND_SECS = 10.0
+# Until it is asked again whether the job is cancelled.
+_ASK_SECS = 0.2
+# Until it is asked again whether there is room for lines.
+_WAIT_SECS = 0.05
 
 
 class Processes:
@@ -51,8 +56,8 @@ class Processes:
         self._runs = {}
         self._streams = collections.defaultdict(list)
 
-    def open(self, events):
-        """Start the parent, and wait until it can start tasks."""
+    def open(self, events, is_cancelled=lambda: False):
+        """Start the parent, and wait until it can start tasks; see `Tasks.open`."""
         self._events = events
         self._connection, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
@@ -80,15 +85,9 @@ class Processes:
                 daemon=True,
             )
             self._listener.start()
-        self._connection.settimeout(IMPORT_SECS)
-        try:
-            answer = self._connection.recv(_MAX_MESSAGE)
-        except TimeoutError as error:
-            raise LaunchError(
-                f"TensorFlow was not imported within {IMPORT_SECS:g} s; is the machine "
-                "busy, or its disk slow?"
-            ) from error
-        self._connection.settimeout(_SEND_SECS)
+        answer = self._first_answer(is_cancelled)
+        if answer is None:
+            return
         if not answer:
             raise LaunchError(
                 "the process that starts the tasks ended before it could; what it "
@@ -96,12 +95,33 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._selector.register(self._connection, selectors.EVENT_READ, None)
+        # One in the other: lines can be left where they are, all at once.
+        self._lines = selectors.EpollSelector()
+        self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
         self._reader = threading.Thread(
             target=self._read, name="estimator_runtime output", daemon=True
         )
         self._reader.start()
+
+    def _first_answer(self, is_cancelled):
+        """Give the parent's first message, b"" at its end; None if cancelled before."""
+        deadline = time.monotonic() + IMPORT_SECS
+        self._connection.settimeout(_ASK_SECS)
+        while not is_cancelled():
+            try:
+                answer = self._connection.recv(_MAX_MESSAGE)
+            except TimeoutError as error:
+                if time.monotonic() < deadline:
+                    continue
+                raise LaunchError(
+                    f"TensorFlow was not imported within {IMPORT_SECS:g} s; is the "
+                    "machine busy, or its disk slow?"
+                ) from error
+            self._connection.settimeout(_SEND_SECS)
+            return answer
+        return None
 
     def place(self, addressed):
         """Take a free port for each task, and hold it for as long as the job runs."""
@@ -124,7 +144,8 @@ class Processes:
             stream.fd = reader
             self._streams[number].append(stream)
         for stream in self._streams[number]:
-            self._selector.register(stream.fd, selectors.EVENT_READ, stream)
+            selector = self._selector_of(stream)
+            selector.register(stream.fd, selectors.EVENT_READ, stream)
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
             socket.send_fds(self._connection, [message], theirs)
@@ -149,6 +170,8 @@ class Processes:
         # The end of the connection, for both the parent and our reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        if not hasattr(self, "_reader"):
+            self._parent.kill()  # it has started nobody, and may be importing yet
         try:
             self._parent.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:
@@ -179,12 +202,30 @@ class Processes:
                 self._hear_parent(line.decode(errors="replace").rstrip("\r\n"))
 
     def _read(self):
+        are_read = True
         while True:
-            for key, _ in self._selector.select():
-                if key.data is not None:
+            if are_read != self._events.takes_lines():
+                are_read = not are_read
+                if are_read:
+                    self._selector.register(
+                        self._lines, selectors.EVENT_READ, self._lines
+                    )
+                else:
+                    self._selector.unregister(self._lines)
+            for key, _ in self._selector.select(None if are_read else _WAIT_SECS):
+                if key.data is self._lines:
+                    self._read_lines()
+                elif key.data is not None:
                     self._drain(key.data)
                 elif not self._hear():
                     return
+
+    def _read_lines(self):
+        for key, _ in self._lines.select(0):
+            self._drain(key.data)
+
+    def _selector_of(self, stream):
+        return self._selector if isinstance(stream, Reports) else self._lines
 
     def _hear(self):
         """Take one message of the parent; False if it is gone."""
@@ -223,6 +264,6 @@ class Processes:
 
     def _close(self, stream):
         if stream.fd is not None:
-            self._selector.unregister(stream.fd)
+            self._selector_of(stream).unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = None

@@ -31,7 +31,7 @@ class Seat:
         port: The port of the task there, or None.
     """
 
-    def __init__(self, task, job, folder, hear):
+    def __init__(self, task, job, folder, hear, takes_lines=lambda: True):
         """Know the task; nobody has the seat yet.
 
         Args:
@@ -39,7 +39,9 @@ class Seat:
             job: The `Job`.
             folder: Where it runs; None for where Ray has put its copy of a folder.
             hear: Called with each `task.Event`, by a thread of the actor's.
+            takes_lines: Tells whether there is room for lines.
         """
+        self._takes_lines = takes_lines
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self.node = self.node_id = self.port = None
         self.actor = self._run = self._follower = None
@@ -123,7 +125,7 @@ class Seat:
         answers = 0
         while True:
             try:
-                events = ray.get(actor.poll.remote(answers))
+                events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
                 continue

@@ -8,13 +8,13 @@ import time
 
 import ray
 
+from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.ports import HeldPorts
 from estimator_runtime.launch.processes import Processes
 from estimator_runtime.launch.task import Ended
 
-# Events in one answer, and those that wait for one: then the task waits as well.
+# Events in one answer.
 _MAX_EVENTS = 1000
-_MAX_WAITING = 10_000
 _POLL_SECS = 5.0
 _LEAST_LEASE_SECS = 60.0
 
@@ -37,7 +37,8 @@ class TaskActor:
         """
         if folder is not None:
             os.chdir(folder)
-        self._events: queue.Queue = queue.Queue(_MAX_WAITING)
+        self._is_behind = False  # who polls
+        self._events = Events(lambda: self._is_behind)
         self._ports = HeldPorts()
         self._batch, self._number = [], 0
         # Plain processes: a parent that has imported TensorFlow would serve one task.
@@ -87,24 +88,27 @@ class TaskActor:
         self._processes.signal(run, number)
 
     @ray.method(concurrency_group="events")
-    def poll(self, number):
+    def poll(self, number, takes_lines=True):
         """Give the next events, after a while also none.
 
         Args:
             number: How many answers the caller has had: the last is given again if
                 that is less than there were.
+            takes_lines: Whether the caller has room for more lines; else the task
+                waits with them.
 
         Returns:
             A list of `task.Event`.
         """
         self._asked_at = time.monotonic()
+        self._is_behind = not takes_lines
         if number < self._number:
             return self._batch
         events = []
         with contextlib.suppress(queue.Empty):
-            events.append(self._events.get(timeout=_POLL_SECS))
+            events.append(self._events.get(_POLL_SECS))
             while len(events) < _MAX_EVENTS:
-                events.append(self._events.get_nowait())
+                events.append(self._events.get(0))
         self._batch, self._number = events, number + 1
         self._asked_at = time.monotonic()
         return events

@@ -44,7 +44,10 @@ class RayTasks:
         self._job, self._placement, self._folder = job, placement, folder
         self._timeout_secs, self._console = timeout_secs, console
         self._id = uuid.uuid4().hex
-        self._seats = {task: Seat(task, job, folder, self._hear) for task in job.tasks}
+        self._seats = {
+            task: Seat(task, job, folder, self._hear, self._takes_lines)
+            for task in job.tasks
+        }
         self._placer = concurrent.futures.ThreadPoolExecutor(1, "estimator_runtime ray")
         self._placing = None
         self._nodes = {}  # address of each to a seat there
@@ -52,8 +55,8 @@ class RayTasks:
         self._has_checked = False  # whether the model directory is shared
         self._closing = threading.Event()
 
-    def open(self, events):
-        """Let events go to this queue."""
+    def open(self, events, is_cancelled):
+        """Let events go to this queue; returns at once."""
         self._events = events
         name = "estimator_runtime notices"
         threading.Thread(target=self._watch_nodes, name=name, daemon=True).start()
@@ -87,13 +90,16 @@ class RayTasks:
     def close(self):
         """Kill what still runs, give back the resources, and leave the cluster."""
         self._closing.set()
-        self._placer.shutdown()
+        self._placer.shutdown(wait=False)
         actors = [seat.actor for seat in self._seats.values() if seat.actor is not None]
         closing = [actor.close.remote() for actor in actors]
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECS)
         for seat in self._seats.values():
             seat.vacate(_CLOSE_SECS)
+        if self._placing is not None:
+            # Without its actors, nothing that it waits for takes long.
+            concurrent.futures.wait([self._placing], _CLOSE_SECS)
         self._placement.release()
         ray_cluster.disconnect()
 
@@ -197,6 +203,9 @@ class RayTasks:
             if "://" not in path:  # those are read by TensorFlow, the same for all
                 self._check_model_dir(path)
         self._events.put(event)
+
+    def _takes_lines(self):
+        return self._events.takes_lines()
 
     def _check_model_dir(self, path):
         for copy in self._copies:

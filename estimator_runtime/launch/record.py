@@ -1,5 +1,7 @@
 """What is known of a job as a whole: its folder, its logs, its checkpoints."""
 
+import contextlib
+import dataclasses
 import os
 import tempfile
 
@@ -18,17 +20,22 @@ class Record:
         restarts: How many restarts there were.
     """
 
-    def __init__(self, logs, log_dir):
+    def __init__(self, logs, log_dir, say=lambda line: None, leader=None):
         """Keep the tasks' logs.
 
         Args:
             logs: The `TaskLog` of every task.
             log_dir: Folder for them; None takes "logs" in the model directory.
+            say: Called with a line for the user.
+            leader: The task that saves checkpoints.
         """
-        self._logs, self._log_dir = logs, log_dir
-        self.model_dir = None
         self._model_dirs = []  # in the order of the trainings
         self._training = {}  # of each run, as a place among those
+        self._logs, self._log_dir, self._leader = logs, log_dir, leader
+        self._spool: str | None = None
+        for log in logs:
+            log.say, log.spool = say, self._spool_folder
+        self.model_dir: str | None = None
         self.is_remote = False
         self.restarts = 0
 
@@ -46,6 +53,7 @@ class Record:
                     f"log folder {folder!r} cannot be written: {error.strerror}; give "
                     "another one with --log-dir"
                 )
+        self._remove_spool()
         return None
 
     def take_model_dir(self, run, path):
@@ -65,8 +73,7 @@ class Record:
         if place == len(self._model_dirs):
             self._model_dirs.append(path)
             self.model_dir, self.is_remote = path, is_remote
-            own = _new_folder() if is_remote else os.path.join(path, "logs")
-            return None if place else self.open_logs(self._log_dir or own)
+            return None if place else self._open_logs_there()
         if path == self._model_dirs[place]:
             return None
         return (
@@ -75,18 +82,57 @@ class Record:
             "RunConfig(model_dir=...)"
         )
 
+    def take_checkpoint_dir(self, task, path):
+        """Take note of the folder that a session of a task saves to.
+
+        That of the leader counts as the model directory while no Estimator has said
+        which that is: a session of one's own may save where it likes.
+
+        Returns:
+            Why the job cannot go on; None if it can.
+        """
+        is_remote = "://" in path
+        is_there = is_remote or os.path.isdir(path)
+        if task != self._leader or self.model_dir is not None or not is_there:
+            return None
+        self.model_dir = path.rstrip("/") if is_remote else os.path.realpath(path)
+        self.is_remote = is_remote
+        return self._open_logs_there()
+
     def checkpoint(self):
         """Give the checkpoint that a restart would go on from, as (path, step).
 
-        Both are None if there is none, or if the folder cannot be read from here.
+        Both are None if there is none, or if it is not known here.
         """
-        if self.model_dir is None or self.is_remote:
-            return None, None
+        path, step, _ = self._look()
+        return path, step
+
+    def why_unknown(self):
+        """Say why it cannot be told here whether there is a checkpoint, or None."""
+        _, _, problem = self._look()
+        return problem
+
+    def latest(self, outcome):
+        """Give an `Outcome` of before with the checkpoint that there is now."""
+        path, _, problem = self._look()
+        return dataclasses.replace(
+            outcome, checkpoint=path, unknown=problem, log_dir=self._kept_spool()
+        )
+
+    def _look(self):
+        """Give (path, step) of the checkpoint, and why it is not known."""
+        if self.model_dir is None:
+            return None, None, "as no task has said where it saves them"
+        if self.is_remote:
+            return None, None, f"as only TensorFlow reads {self.model_dir}"
         try:
             found, _, _ = recovery.plan(self.model_dir)
-        except OSError:
+        except FileNotFoundError:
             found = None
-        return (found.prefix, found.step) if found else (None, None)
+        except OSError as error:
+            why = error.strerror or error
+            return None, None, f"as {self.model_dir} cannot be read: {why}"
+        return (found.prefix, found.step, None) if found else (None, None, None)
 
     def outcome(self, exit_status, reason, watch=None):
         """Make an `Outcome`.
@@ -96,20 +142,38 @@ class Record:
             reason: What happened.
             watch: The `Watch` of the task that failed first, or None.
         """
-        if watch is not None and watch.log.path is None:
-            # It failed before it said where its model directory is.
-            self.open_logs(self._log_dir or _new_folder())
-        path, _ = self.checkpoint()
+        path, _, problem = self._look()
         return Outcome(
             exit_status=exit_status,
             reason=reason,
             task=None if watch is None else str(watch.task),
             excerpt=() if watch is None else watch.log.excerpt(),
             log=None if watch is None else watch.log.path,
+            is_log_whole=watch is None or watch.log.problem is None,
+            log_dir=self._kept_spool(),
             checkpoint=path,
+            unknown=problem,
             restarts=self.restarts,
         )
 
+    # Where the lines are until the model directory is known, and if that never is.
 
-def _new_folder():
-    return tempfile.mkdtemp(prefix="estimator-runtime-logs-")
+    def _open_logs_there(self):
+        if self._log_dir is not None or self.model_dir is None or self.is_remote:
+            return None  # they are open, or stay where they are
+        return self.open_logs(os.path.join(self.model_dir, "logs"))
+
+    def _spool_folder(self):
+        if self._spool is None:
+            self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
+        return self._spool
+
+    def _kept_spool(self):
+        """Give the temporary folder, if the logs are still there, or None."""
+        return self._spool if self._spool and os.path.isdir(self._spool) else None
+
+    def _remove_spool(self):
+        if self._spool is not None:
+            # Not if a log had to stay there.
+            with contextlib.suppress(OSError):
+                os.rmdir(self._spool)

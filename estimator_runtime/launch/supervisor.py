@@ -4,13 +4,13 @@ It knows tasks, not how they are started: see `task.Tasks`. It decides by the ev
 its queue, and by the time.
 """
 
-import dataclasses
 import queue
 import signal
 import time
 
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.completion import Completion
+from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.heartbeats import Heartbeats
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.record import Record
@@ -42,13 +42,14 @@ class Supervisor:
     def __init__(self, job, tasks, screen, clock=time.monotonic):
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
         self._console = screen.console
-        self._events: queue.Queue = queue.Queue()
+        self._events = Events(self._console.is_behind)
         self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
         trainers = [self._watches[task] for task in job.trainers]
         self._leader = trainers[0]
         everyone = list(self._watches.values())
         self._starts = Starts(job, tasks, everyone)
-        self._record = Record([watch.log for watch in everyone], job.log_dir)
+        logs = [watch.log for watch in everyone]
+        self._record = Record(logs, job.log_dir, self._console.say, job.trainers[0])
         self._shutdown = Shutdown(
             tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
         )
@@ -84,11 +85,11 @@ class Supervisor:
             LaunchError: If no task can be started.
         """
         try:
-            self._tasks.open(self._events)
+            self._tasks.open(self._events, lambda: self._cancelled is not None)
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
-            if self._ending is None:
-                self._start_those_due(self._clock())
+            # It starts those due, unless the job was cancelled meanwhile.
+            self._tick(self._clock())
             while not self._is_over():
                 self._step()
             self._restart_scalars.look(is_end=True)
@@ -103,12 +104,13 @@ class Supervisor:
             self._screen.close()
             for watch in self._watches.values():
                 watch.log.close()
+            self._console.flush()
 
     # Events and time.
 
     def _step(self):
         try:
-            event = self._events.get(timeout=_TICK_SECS)
+            event = self._events.get(_TICK_SECS)
         except queue.Empty:
             self._tick(self._clock())
             return
@@ -132,6 +134,9 @@ class Supervisor:
             if "model_dir" in event.report and self._ending is None:
                 path = event.report["model_dir"]
                 self._stop_for(self._record.take_model_dir(watch.run, path))
+            if "checkpoint_dir" in event.report and self._ending is None:
+                path = event.report["checkpoint_dir"]
+                self._stop_for(self._record.take_checkpoint_dir(watch.task, path))
         elif isinstance(event, Ended):
             self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
@@ -245,6 +250,7 @@ class Supervisor:
 
     def _stop(self, outcome, politely):
         self.state, self._ending = "stopping", outcome
+        self._events.is_hurried = True
         self._shutdown.begin(self._clock(), politely)
 
     def _running(self):
@@ -257,9 +263,9 @@ class Supervisor:
         return not self._running() and not waiting
 
     def _conclude(self):
-        path, step = self._record.checkpoint()
         if self._ending is None:
+            path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
             return self._record.outcome(0, f"the job is done{where}")
         # What was saved while it stopped counts as well.
-        return dataclasses.replace(self._ending, checkpoint=path)
+        return self._record.latest(self._ending)

@@ -5,10 +5,13 @@ processes of this machine and for those of another.
 """
 
 import dataclasses
-import queue
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from estimator_runtime.cluster import Cluster
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.events import Events
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,8 +140,14 @@ class Tasks(Protocol):
     What happens to them arrives as events in the queue given to `open`.
     """
 
-    def open(self, events: "queue.Queue[Event]") -> None:
-        """Get ready to start tasks; from now on events may arrive."""
+    def open(self, events: "Events", is_cancelled: Callable[[], bool]) -> None:
+        """Get ready to start tasks; from now on events may arrive.
+
+        It returns early if the job is cancelled: then nothing is started.
+
+        Raises:
+            LaunchError: If no task can be started.
+        """
 
     def place(self, addressed: tuple[Task, ...]) -> Cluster | None:
         """Give every task an address, which it can listen on when it is started.

@@ -24,7 +24,7 @@ _GONE_WITHIN_SECS = 30.0
 class Launch:
     """`estimator-runtime run` in a process of its own, and all it has written."""
 
-    def __init__(self, arguments, cwd, marker, within, environ):
+    def __init__(self, arguments, cwd, marker, within, stdout, environ):
         inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
         self.output = cwd / f"launcher-{uuid.uuid4().hex[:8]}.out"
         self.marker = marker
@@ -42,7 +42,7 @@ class Launch:
                     **environ,
                 },
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=stdout or output,
                 stderr=subprocess.STDOUT,
                 # As from a terminal: what a shell runs in the background ignores it.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -106,13 +106,14 @@ def wait_until_gone(marker):
 def launch(tmp_path):
     """Give a function that starts a job; at the end none of its processes is left.
 
-    What is given as `within` is a command that runs the rest of its arguments.
+    What is given as `within` is a command that runs the rest of its arguments, and as
+    `stdout` a file for all that the launcher writes.
     """
     marker = uuid.uuid4().hex
     started = []
 
-    def start(*arguments, within=(), **environ):
-        started.append(Launch(arguments, tmp_path, marker, within, environ))
+    def start(*arguments, within=(), stdout=None, **environ):
+        started.append(Launch(arguments, tmp_path, marker, within, stdout, environ))
         return started[-1]
 
     yield start

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -39,9 +41,9 @@ def meet(tasks):
 def run(launch, tmp_path):
     """Give a function that runs a program as a job of plain processes."""
 
-    def start(program, *options, **environ):
+    def start(program, *options, **others):
         (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))
-        return launch("--cold", *options, "toy.py", **environ)
+        return launch("--cold", *options, "toy.py", **others)
 
     return start
 
@@ -131,11 +133,43 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
         '      raise KeyError("label")\n'
         "  KeyError: 'label'\n"
         "whole log: logs/worker-0.log\n"
-        "no checkpoint was saved\n"
+        "newest good checkpoint: not known here, as no task has said where it saves "
+        "them\n"
     )
     assert (
         (tmp_path / "logs" / "worker-0.log").read_text().endswith("KeyError: 'label'\n")
     )
+
+
+def test_where_no_task_names_a_model_directory_the_logs_are_kept_and_named(run):
+    job = run("meet(2)", "--workers", "1")
+    assert job.end() == 0
+    folder = Path(re.search(r"^all logs: (.*)$", job.text, re.MULTILINE)[1])
+    for name in ("chief-0", "worker-0"):
+        (folder / f"{name}.log").read_text().index(" life 0\n")
+        (folder / f"{name}.log").unlink()
+    folder.rmdir()
+
+
+def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-0.log").symlink_to("/dev/full")
+    job = run(
+        """
+        for line in range(100):
+            print("line", line, flush=True)
+        meet(3)
+        if name == "worker-0":
+            raise KeyError("label")
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1", "--max-restarts", "0", "--log-dir", "logs"),
+    )
+    assert job.end() == 1
+    stopped = "| the log of worker 0, logs/worker-0.log, stops here: No space left on "
+    assert job.text.count(stopped) == 1
+    assert "  KeyError: 'label'\nlog, without its end: logs/worker-0.log\n" in job.text
+    assert "line 99\n" in (tmp_path / "logs" / "chief-0.log").read_text()
 
 
 def test_the_same_error_twice_is_not_tried_a_third_time(run):
@@ -174,6 +208,58 @@ def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
     order = ("worker", "chief", "ps")
     assert said == [(task, each) for task in order for each in ("stopping", "stopped")]
     assert f"the job was stopped by {number.name}" in job.text
+
+
+def test_a_reader_who_pauses_does_not_keep_a_job_from_its_end(run, tmp_path):
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb") as stdout:
+        job = run(
+            """
+            def stop(number, _):
+                pathlib.Path("saved").touch()
+                os._exit(143)
+
+            signal.signal(signal.SIGTERM, stop)
+            while True:
+                os.write(1, 200 * b"x" + b"\\n")
+            """,
+            *("--workers", "0", "--ps", "0", "--log-dir", "logs"),
+            stdout=stdout,
+        )
+        log = tmp_path / "logs" / "chief-0.log"
+        # More than the pipe holds: from here on it waits for its reader.
+        deadline = time.monotonic() + 60
+        while not log.exists() or log.stat().st_size < 500_000:
+            assert job.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        job.process.send_signal(signal.SIGINT)
+        assert job.end(60) == 130
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
+    launch, tmp_path
+):
+    (tmp_path / "toy.py").write_text("print('started')")
+    # Imported by the parent, before it is ready; and it would take long.
+    (tmp_path / "tensorflow.py").write_text(
+        "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(100)\n"
+    )
+    job = launch("--workers", "1", "toy.py", PYTHONPATH=_with(tmp_path))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "importing").exists():
+        assert time.monotonic() < deadline, job.text
+        time.sleep(0.02)
+    job.process.send_signal(signal.SIGINT)
+    assert job.end(30) == 130
+    assert "started" not in job.text
+    assert "the job was stopped by SIGINT" in job.text
+
+
+def _with(folder):
+    """Give the path of modules with one more folder before all others."""
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
 def test_a_library_that_is_loaded_slowly_is_no_sign_of_death(run):

@@ -53,10 +53,45 @@ def test_a_long_traceback_is_cut_in_its_middle():
 
 
 def test_lines_written_before_the_folder_is_known_are_in_the_file_too(tmp_path):
-    log = TaskLog(Task(type="worker", index=1))
+    log = TaskLog(Task(type="worker", index=1), spool=lambda: str(tmp_path))
     log.write("early")
+    assert (tmp_path / "worker-1.log").read_text() == "early\n"
     log.open(str(tmp_path / "logs"))
+    assert not (tmp_path / "worker-1.log").exists()
     log.write("late")
     log.close()
     assert log.path == str(tmp_path / "logs" / "worker-1.log")
     assert (tmp_path / "logs" / "worker-1.log").read_text() == "early\nlate\n"
+
+
+def test_a_log_on_a_full_disk_stops_once_and_keeps_the_last_lines(tmp_path):
+    (tmp_path / "worker-1.log").symlink_to("/dev/full")
+    said = []
+    log = TaskLog(Task(type="worker", index=1), said.append)
+    log.write("early")
+    log.open(str(tmp_path))
+    log.write("late")
+    log.close()
+    assert said == [
+        f"the log of worker 1, {tmp_path}/worker-1.log, stops here: No space left on "
+        "device; the job goes on"
+    ]
+    assert log.excerpt() == ("early", "late")
+
+
+def test_what_there_is_no_room_for_in_the_folder_stays_where_it_is(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-1.log").symlink_to("/dev/full")
+    said = []
+    task = Task(type="worker", index=1)
+    log = TaskLog(task, said.append, spool=lambda: str(tmp_path))
+    log.write("early")
+    log.open(str(tmp_path / "logs"))
+    log.write("late")
+    log.close()
+    assert (log.path, log.problem) == (f"{tmp_path}/worker-1.log", None)
+    assert (tmp_path / "worker-1.log").read_text() == "early\nlate\n"
+    assert said == [
+        f"the log of worker 1 stays at {tmp_path}/worker-1.log: "
+        f"{tmp_path}/logs/worker-1.log cannot have it: No space left on device"
+    ]

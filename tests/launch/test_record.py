@@ -5,8 +5,12 @@ import shutil
 
 import pytest
 
+from estimator_runtime.launch.logs import TaskLog
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.task import Run, Task
+
+_CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
+_CHIEFS, _WORKERS = (Run(task=task, attempt=0) for task in (_CHIEF, _WORKER))
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +58,7 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
 ):
     first, second, other = (str(tmp_path / name) for name in ("a", "b", "c"))
     record = Record(logs=[], log_dir=None)
-    chief = Run(task=Task(type="chief", index=0), attempt=0)
-    worker, again = (
-        Run(task=Task(type="worker", index=0), attempt=attempt) for attempt in (0, 1)
-    )
+    chief, worker, again = _CHIEFS, _WORKERS, Run(task=_WORKER, attempt=1)
     for run, path in (
         (chief, first),
         (chief, first),  # it trains this model on
@@ -72,3 +73,55 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
         f"worker 0 has the model_dir {other!r}, and another task {second!r}; give all "
         "tasks the same, such as RunConfig(model_dir=...)"
     )
+
+
+def _last_line(record):
+    return str(record.outcome(1, "stopped")).splitlines()[-1]
+
+
+def test_what_is_not_known_here_is_not_taken_for_no_checkpoint(tmp_path):
+    record = Record(logs=[], log_dir=None)
+    unknown = "newest good checkpoint: not known here, as "
+    assert _last_line(record) == unknown + "no task has said where it saves them"
+    record.take_model_dir(_CHIEFS, "gs://bucket/model/")
+    assert _last_line(record) == unknown + "only TensorFlow reads gs://bucket/model"
+    record = Record(logs=[], log_dir=None)
+    record.take_model_dir(_CHIEFS, str(tmp_path / "model"))
+    assert _last_line(record) == "no checkpoint was saved"
+    record = Record(logs=[], log_dir=None)
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")  # nobody can read it, not even root
+    record.model_dir = str(loop)
+    assert _last_line(record) == (
+        f"{unknown}{loop} cannot be read: Too many levels of symbolic links"
+    )
+
+
+def test_a_folder_of_the_leaders_session_counts_until_an_estimator_names_another(
+    tmp_path,
+):
+    record = Record(logs=[], log_dir=None, leader=_CHIEF)
+    assert record.take_checkpoint_dir(_WORKER, str(tmp_path)) is None
+    assert record.model_dir is None
+    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
+    assert record.model_dir == str(tmp_path)
+    for run in (_CHIEFS, _WORKERS):
+        assert record.take_model_dir(run, str(tmp_path / "other")) is None
+    assert record.model_dir == str(tmp_path / "other")
+    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
+    assert record.model_dir == str(tmp_path / "other")
+
+
+def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
+    log = TaskLog(_CHIEF)
+    record = Record([log], log_dir=None)
+    log.write("early")
+    spool = pathlib.Path(log.path).parent
+    assert (spool / "chief-0.log").read_text() == "early\n"
+    assert f"all logs: {spool}\n" in str(record.outcome(1, "stopped"))
+    record.take_model_dir(_CHIEFS, str(tmp_path))
+    log.write("late")
+    log.close()
+    assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
+    assert not spool.exists()
+    assert "all logs" not in str(record.outcome(1, "stopped"))

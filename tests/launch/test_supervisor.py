@@ -32,7 +32,7 @@ class Tasks:
         self.runs, self.signals = {task: [] for task in _TASKS}, []
         self.stops_at_once = True
 
-    def open(self, events):
+    def open(self, events, is_cancelled):
         self._events = events
 
     def place(self, addressed):

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import signal
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,34 @@ def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path,
     at_first = job.text.partition("| step ")[0].count("\n")
     told = job.text[killed.end() :].partition("| step ")[0].count("\n")
     assert told <= at_first + 50, job.text
+
+
+def test_a_session_of_ones_own_names_where_the_logs_and_checkpoints_are(
+    launch, tmp_path
+):
+    (tmp_path / "own.py").write_text(
+        textwrap.dedent(
+            """
+            import tensorflow as tf
+            from estimator_runtime import MonitoredTrainingSession
+
+            with tf.Graph().as_default():
+                train_op = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+                with MonitoredTrainingSession(checkpoint_dir="model") as session:
+                    while session.run(train_op) < 10:
+                        pass
+            print("trained", flush=True)
+            raise KeyError("after it")
+            """
+        )
+    )
+    job = launch("--workers", "0", "--ps", "0", "--max-restarts", "0", "own.py")
+    assert job.end(90) == 1
+    assert job.text.endswith(
+        f"whole log: {tmp_path}/model/logs/chief-0.log\n"
+        f"newest good checkpoint: {tmp_path}/model/model.ckpt-10\n"
+    )
+    assert "\ntrained\n" in (tmp_path / "model" / "logs" / "chief-0.log").read_text()
 
 
 @pytest.mark.parametrize("task", ["chief", "ps 0"])

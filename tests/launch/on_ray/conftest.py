@@ -3,11 +3,12 @@
 import importlib.util
 import json
 import os
+import queue
 import re
-import select
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ class RayCluster:
             text=True,
             bufsize=1,
         )
+        self._lines = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
         self._next = 4  # of the last address
         self._hear()
 
@@ -70,7 +73,8 @@ class RayCluster:
 
     def close(self):
         try:
-            self.process.communicate(timeout=60)
+            self.process.stdin.close()
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()  # and the kernel kills the raylets
             self.process.wait()
@@ -81,10 +85,17 @@ class RayCluster:
         self.process.stdin.write(json.dumps(request) + "\n")
         self._hear()
 
+    def _read(self):
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
     def _hear(self):
         while True:
-            is_ready, _, _ = select.select([self.process.stdout], [], [], _READY_SECS)
-            line = self.process.stdout.readline() if is_ready else ""
+            try:
+                line = self._lines.get(timeout=_READY_SECS)
+            except queue.Empty:
+                line = ""
             if not line:
                 self.errors.seek(0)
                 pytest.fail(f"no Ray cluster was started:\n{self.errors.read()}")

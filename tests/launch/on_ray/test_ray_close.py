@@ -1,0 +1,40 @@
+"""The end of a job whose cluster does not answer."""
+
+import threading
+
+from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch import Job
+
+
+class _SilentCluster:
+    """A placement that answers only when the test lets it."""
+
+    def __init__(self):
+        self.is_asked, self.answers = threading.Event(), threading.Event()
+        self.is_released = False
+
+    def options(self, index):
+        self.is_asked.set()
+        self.answers.wait(60)
+        raise LaunchError("too late")
+
+    def release(self):
+        self.is_released = True
+
+
+def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(monkeypatch):
+    from estimator_runtime.launch import ray_tasks
+
+    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
+    job = Job(command=("train.py",), replicas={"chief": 1})
+    cluster = _SilentCluster()
+    tasks = ray_tasks.RayTasks(job, cluster, None, 1.0, console=None)
+    assert tasks.place(job.tasks) is None
+    assert cluster.is_asked.wait(30)
+    closing = threading.Thread(target=tasks.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    has_ended = not closing.is_alive()
+    cluster.answers.set()
+    closing.join(30)
+    assert has_ended and cluster.is_released

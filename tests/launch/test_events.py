@@ -1,0 +1,85 @@
+"""Lines that wait while nobody takes them, and all else that does not."""
+
+import queue
+import time
+
+import pytest
+
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.events import Events
+from estimator_runtime.launch.processes import Processes
+from estimator_runtime.launch.task import Ended, Output, Reported, Run
+
+# Far more than a pipe holds.
+_PROGRAM = """
+import pathlib, sys
+pathlib.Path("began").touch()
+for number in range(5000):
+    print(number, "x" * 1000)
+pathlib.Path("ended").touch()
+"""
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Give a function that starts a task that writes much, and tells by `Events`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "much.py").write_text(_PROGRAM)
+    job = Job(command=("much.py",), replicas={"chief": 1})
+    processes = Processes(job, warm=False, private_network=False)
+
+    def start(events):
+        processes.open(events)
+        run = Run(task=job.tasks[0], attempt=0)
+        processes.start(run, {})
+        return run
+
+    yield start
+    processes.close()
+
+
+def _next_until(events, is_last):
+    """Give the events up to the first for which that is true."""
+    seen = []
+    while not seen or not is_last(seen[-1]):
+        seen.append(events.get(60))
+    return seen
+
+
+def test_a_task_waits_with_its_lines_but_not_with_its_signs_of_life(start, tmp_path):
+    is_behind = True
+    events = Events(lambda: is_behind)
+    run = start(events)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "began").exists():
+        assert time.monotonic() < deadline
+        assert isinstance(events.get(60), Reported)
+    for _ in range(3):
+        assert isinstance(events.get(60), Reported)
+    assert not (tmp_path / "ended").exists()
+    is_behind = False
+    seen = _next_until(events, lambda event: isinstance(event, Ended))
+    lines = [event.line for event in seen if isinstance(event, Output)]
+    assert lines == [f"{number} {'x' * 1000}" for number in range(5000)]
+    assert seen[-1] == Ended(run=run, status=0)
+
+
+def test_lines_that_nobody_takes_do_not_fill_the_memory(start, tmp_path):
+    events = Events()
+    start(events)
+    deadline = time.monotonic() + 60
+    while events.takes_lines():
+        assert not (tmp_path / "ended").exists()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    seen = _next_until(events, lambda event: isinstance(event, Ended))
+    assert sum(isinstance(event, Output) for event in seen) == 5000
+
+
+def test_a_job_that_ends_takes_the_lines_that_are_there():
+    events = Events(lambda: True)
+    assert not events.takes_lines()
+    events.is_hurried = True
+    assert events.takes_lines()
+    with pytest.raises(queue.Empty):
+        events.get(0)
