@@ -48,7 +48,8 @@ class RayCluster:
             bufsize=1,
         )
         self._lines = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self._next = 4  # of the last address
         self._hear()
 
@@ -78,6 +79,7 @@ class RayCluster:
         except subprocess.TimeoutExpired:
             self.process.kill()  # and the kernel kills the raylets
             self.process.wait()
+        self._reader.join(10)
         self.errors.close()
         self.folder.cleanup()
 
@@ -86,8 +88,9 @@ class RayCluster:
         self._hear()
 
     def _read(self):
-        for line in self.process.stdout:
-            self._lines.put(line)
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
         self._lines.put("")
 
     def _hear(self):
