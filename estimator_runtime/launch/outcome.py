@@ -8,7 +8,8 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        exit_status: 0 for success, 130 after Ctrl-C, 143 after SIGTERM, else 1.
+        exit_status: 0 for success, 130 after Ctrl-C, 143 after SIGTERM or SIGHUP,
+            else 1.
         reason: One line: what happened, and to which task.
         task: The first task that failed, as text, or None.
         excerpt: Its last lines that say something: the Python traceback, if any.

@@ -156,9 +156,10 @@ class Shutdown:
         ]
 
     def kill(self, watch, now):
-        """End a task at once."""
-        watch.killed_at = now
-        self._tasks.signal(watch.run, signal.SIGKILL)
+        """End a task at once; once is enough."""
+        if watch.killed_at is None:
+            watch.killed_at = now
+            self._tasks.signal(watch.run, signal.SIGKILL)
 
     def _ask(self, watch, secs, now):
         self._tasks.signal(watch.run, signal.SIGTERM)

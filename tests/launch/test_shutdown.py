@@ -123,7 +123,8 @@ def test_before_a_move_the_leader_saves_while_the_ps_are_there():
 def test_before_a_move_nobody_saves_where_a_ps_is_gone():
     sent, shutdown, watches = _job("chief", "worker 0", "ps 0", "ps 1", is_gang=False)
     watches["ps 1"].end(-9, is_displaced=True)
-    shutdown.clear(watches["ps 1"], list(watches.values()), now=0.0)
+    for _ in range(2):  # once for each end
+        shutdown.clear(watches["ps 1"], list(watches.values()), now=0.0)
     assert sorted(sent) == [("chief", _KILL), ("ps 0", _KILL), ("worker 0", _KILL)]
 
 
