@@ -15,10 +15,10 @@ class Heartbeats:
         self._console, self._shutdown = console, shutdown
 
     def check(self, watches, now):
-        """Look at all `watches` that run."""
+        """Look at those of the `watches` that run."""
         for watch in watches:
-            if watch.killed_for is not None:
-                continue  # it is about to end
+            if not watch.is_running or watch.killed_for is not None:
+                continue  # it has ended, or is about to
             silent = now - watch.heard_at
             timeout_secs = self._timeout_secs_of(watch)
             if silent >= timeout_secs:

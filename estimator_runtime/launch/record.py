@@ -56,6 +56,19 @@ class Record:
         self._remove_spool()
         return None
 
+    def hear(self, run, report):
+        """Take note of what a run reports of its folders.
+
+        Returns:
+            Why the job cannot go on; None if it can.
+        """
+        problem = None
+        if "model_dir" in report:
+            problem = self.take_model_dir(run, report["model_dir"])
+        if problem is None and "checkpoint_dir" in report:
+            problem = self.take_checkpoint_dir(run.task, report["checkpoint_dir"])
+        return problem
+
     def take_model_dir(self, run, path):
         """Take note of the model directory that a run of a task has from now on.
 

@@ -2,6 +2,7 @@
 
 import signal
 
+from estimator_runtime.launch.task import Ended
 from estimator_runtime.role import TaskType
 
 # A ps has nothing to save, and an evaluator has evaluated by then.
@@ -121,6 +122,24 @@ class Shutdown:
             elif each.kill_at is None:
                 self._ask(each, self._grace_secs, now)
 
+    def end_gang(self, watch, gang, now):
+        """End those who are to be started again together with one that has ended.
+
+        Args:
+            watch: The one that has ended.
+            gang: All of them.
+            now: The time.
+        """
+        if watch.is_displaced:
+            self.clear(watch, gang, now)
+            return
+        for each in filter(lambda each: each.is_running, gang):
+            if watch.failure.is_stop:
+                self.expect(each, now)
+            else:
+                # They wait for the one that is gone, and would not hear SIGTERM.
+                self.kill(each, now)
+
     def release(self, watch, now):
         """Let a task end that has nothing more to do."""
         if watch.is_running and watch.kill_at is None:
@@ -143,12 +162,13 @@ class Shutdown:
             self.kill(watch, now)
 
     def immortal(self, now):
-        """Give those that run on although they were killed some seconds ago.
+        """Give the ends of those that run on although they were killed some time ago.
 
         They hang in the kernel, or what should have told of their end does.
         """
+        cause, status = "did not end after SIGKILL", -int(signal.SIGKILL)
         return [
-            watch
+            Ended(run=watch.run, status=status, cause=cause)
             for watch in self._watches
             if watch.is_running
             and watch.killed_at is not None

@@ -5,7 +5,6 @@ its queue, and by the time.
 """
 
 import queue
-import signal
 import time
 
 from estimator_runtime.errors import LaunchError
@@ -131,12 +130,8 @@ class Supervisor:
             return  # of a run that has been replaced, or given up
         elif isinstance(event, Reported):
             watch.hear(event.report, self._clock())
-            if "model_dir" in event.report and self._ending is None:
-                path = event.report["model_dir"]
-                self._stop_for(self._record.take_model_dir(watch.run, path))
-            if "checkpoint_dir" in event.report and self._ending is None:
-                path = event.report["checkpoint_dir"]
-                self._stop_for(self._record.take_checkpoint_dir(watch.task, path))
+            if self._ending is None:
+                self._stop_for(self._record.hear(watch.run, event.report))
         elif isinstance(event, Ended):
             self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
@@ -152,15 +147,15 @@ class Supervisor:
         self._heed_cancel(now)
         self._shutdown.kill_overdue(now)
         self._restart_scalars.look()
-        for watch in self._shutdown.immortal(now):
-            cause, status = "did not end after SIGKILL", -int(signal.SIGKILL)
-            self._handle_end(watch, Ended(run=watch.run, status=status, cause=cause))
+        for end in self._shutdown.immortal(now):
+            self._handle_end(self._watches[end.run.task], end)
         if self._ending is not None:
             return
-        self._stop_for(self._completion.advance(now))
-        if self._ending is not None:
+        problem = self._completion.advance(now)
+        if problem is not None:
+            self._stop_for(problem)
             return
-        self._heartbeats.check(self._running(), now)
+        self._heartbeats.check(self._watches.values(), now)
         self._screen.show(now)
         self._start_those_due(now)
 
@@ -220,15 +215,7 @@ class Supervisor:
             f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
             f"({watch.budget.used} of {self._job.max_restarts})"
         )
-        if watch.is_displaced:
-            self._shutdown.clear(watch, gang, now)
-            return
-        for each in filter(lambda each: each.is_running, gang):
-            if watch.failure.is_stop:
-                self._shutdown.expect(each, now)
-            else:
-                # They wait for the one that is gone, and would not hear SIGTERM.
-                self._shutdown.kill(each, now)
+        self._shutdown.end_gang(watch, gang, now)
 
     # The end.
 
@@ -253,14 +240,12 @@ class Supervisor:
         self._events.is_hurried = True
         self._shutdown.begin(self._clock(), politely)
 
-    def _running(self):
-        return [watch for watch in self._watches.values() if watch.is_running]
-
     def _is_over(self):
-        waiting = self._ending is None and (
+        is_waiting = self._ending is None and (
             self._starts.is_waiting or not self._completion.is_seen
         )
-        return not self._running() and not waiting
+        are_running = any(watch.is_running for watch in self._watches.values())
+        return not is_waiting and not are_running
 
     def _conclude(self):
         if self._ending is None:

@@ -94,7 +94,8 @@ def test_who_does_not_end_after_it_was_killed_is_given_up():
     shutdown.kill_overdue(now=1.0)
     assert sent == [("chief", _KILL), ("worker 0", _KILL)]
     assert shutdown.immortal(now=14.0) == []
-    assert shutdown.immortal(now=15.0) == [watches["worker 0"]]
+    [end] = shutdown.immortal(now=15.0)
+    assert (end.run, end.status) == (watches["worker 0"].run, -_KILL)
 
 
 def test_a_trainer_that_stops_by_itself_is_not_disturbed_while_it_saves():
