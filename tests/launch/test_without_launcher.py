@@ -1,7 +1,9 @@
 """Tasks that somebody else starts, each with a TF_CONFIG: they end, and fail, well."""
 
+import os
 import signal
 import socket
+import time
 
 import pytest
 import tensorflow as tf
@@ -149,6 +151,13 @@ def test_a_ps_that_is_gone_for_good_is_named_at_the_deadline(start, cluster_of):
     ) in chief.text.splitlines()[-1]
 
 
+def _wait_for_file(folder, pattern, timeout_secs=90):
+    deadline = time.monotonic() + timeout_secs
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < deadline, f"no {pattern} in {os.listdir(folder)}"
+        time.sleep(0.05)
+
+
 def test_a_chief_that_is_gone_for_good_is_waited_for_by_nobody_for_ever(
     start, cluster_of, tmp_path
 ):
@@ -164,7 +173,7 @@ def test_a_chief_that_is_gone_for_good_is_waited_for_by_nobody_for_ever(
     ]
     worker, evaluator = others
     worker.wait_for_step(max(chief.steps) + 10)
-    evaluator.wait_for("Saving dict|eval")
+    _wait_for_file(tmp_path, "model/eval/events.*")
     chief.process.kill()
     assert worker.end() == 1, worker.text
     assert (
