@@ -92,6 +92,15 @@ class Dashboard:
             target=self._announce, name="estimator_runtime TensorBoard", daemon=True
         ).start()
 
+    @classmethod
+    def started(cls, folder, port, say):
+        """Give a new one; None, and say why, where the machine has no room for it."""
+        try:
+            return cls(folder, port, say)
+        except OSError as error:
+            say(f"TensorBoard could not be started: {error.strerror or error}")
+            return None
+
     def close(self):
         """End it."""
         self._is_closed = True
@@ -152,8 +161,9 @@ def show(folder):
     if _Wanted.folders[0] != folder:
         _say(f"TensorBoard shows {_Wanted.folders[0]!r}, and not {folder!r}")
         return
-    dashboard = Dashboard(folder, _Wanted.port, _say)
-    atexit.register(dashboard.close)
+    dashboard = Dashboard.started(folder, _Wanted.port, _say)
+    if dashboard is not None:
+        atexit.register(dashboard.close)
 
 
 def _say(line):

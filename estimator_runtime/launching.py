@@ -6,7 +6,7 @@ import signal
 import sys
 
 from estimator_runtime.dashboard import Dashboard
-from estimator_runtime.errors import UsageError
+from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.role import TaskType
 
 _POLL_SECS = 0.5
@@ -31,12 +31,18 @@ def launch(options):
     try:
         handle = backend.submit(job)
     except KeyboardInterrupt:  # while it waited for room in a cluster
-        sys.stderr.write("estimator-runtime: stopped by SIGINT before the start\n")
+        write_in_time(
+            sys.stderr, "estimator-runtime: stopped by SIGINT before the start\n"
+        )
         return 128 + signal.SIGINT
-    with contextlib.ExitStack() as stack:
-        begin = _dashboard(options.tensorboard, handle, console, stack)
-        outcome = _wait(handle, begin)
-        begin(is_end=True)
+    try:
+        with contextlib.ExitStack() as stack:
+            begin = _dashboard(options.tensorboard, handle, console, stack)
+            outcome = _wait(handle, begin)
+            begin(is_end=True)
+    except LaunchError as error:  # whoever reads the lines may have paused
+        write_in_time(sys.stderr, f"estimator-runtime: error: {error}\n")
+        return 1
     write_in_time(sys.stderr, f"estimator-runtime: {outcome}\n")
     return outcome.exit_status
 
@@ -53,8 +59,9 @@ def _dashboard(port, handle, console, stack):
                 "directory is, as tf.estimator.train_and_evaluate does"
             )
         elif waiting and folder is not None:
-            dashboard = Dashboard(folder, waiting.pop(), console.say)
-            stack.callback(dashboard.close)
+            dashboard = Dashboard.started(folder, waiting.pop(), console.say)
+            if dashboard is not None:
+                stack.callback(dashboard.close)
 
     return begin
 

@@ -26,11 +26,11 @@ import warnings
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.network import enter_private_network
+from estimator_runtime.launch.task import STOP_SIGNALS
 
 # Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments):
@@ -49,8 +49,10 @@ def main(arguments):
     launcher, command = int(arguments[1]), arguments[4:]
     is_warm, is_private = arguments[2] == "warm", arguments[3] == "private"
     os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
-    for number in _STOP_SIGNALS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    # The launcher has held them back until now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     descendants.set_death_signal(signal.SIGKILL)
     if os.getppid() != launcher:
         return 1  # it was gone before we asked
@@ -145,10 +147,10 @@ class Parent:
             # TensorFlow's threads do not matter here: see the top of this file.
             warnings.simplefilter("ignore", DeprecationWarning)
             # One that comes before the task can take it must not be lost on it.
-            signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             pid = os.fork()
         if pid:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             # Also here, whoever comes first: a signal may follow at once.
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
@@ -215,7 +217,7 @@ def _become_task(fds, environ):
     # closes is the launcher's to hear of, who lets the task save what it has.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def _seed_afresh():

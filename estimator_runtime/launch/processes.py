@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
 from estimator_runtime.launch.streams import Lines, Reports
-from estimator_runtime.launch.task import Ended, Lost
+from estimator_runtime.launch.task import STOP_SIGNALS, Ended, Lost
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.waits import IMPORT_SECS
 
@@ -50,7 +51,7 @@ class Processes:
         self._hear_parent, self._listener = hear_parent, None
         self._private_network = private_network
         self._ports = HeldPorts()
-        self._parent = None
+        self._parent = self._reader = None
         self._family = uuid.uuid4().hex
         self._numbers = {}  # of runs, on the wire
         self._runs = {}
@@ -64,19 +65,24 @@ class Processes:
         )
         with theirs:
             theirs.set_inheritable(True)
-            self._parent = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "estimator_runtime.launch.parent"),
-                    *(str(theirs.fileno()), str(os.getpid())),
-                    "warm" if self._warm else "cold",
-                    "private" if self._private_network else "shared",
-                    *("run", *self._job.command),
-                ],
-                env=self._environ(),
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE if self._hear_parent else None,
-                pass_fds=[theirs.fileno()],
-            )
+            # Until it takes none itself: they are for the launcher.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            try:
+                self._parent = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "estimator_runtime.launch.parent"),
+                        *(str(theirs.fileno()), str(os.getpid())),
+                        "warm" if self._warm else "cold",
+                        "private" if self._private_network else "shared",
+                        *("run", *self._job.command),
+                    ],
+                    env=self._environ(),
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE if self._hear_parent else None,
+                    pass_fds=[theirs.fileno()],
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._hear_parent:
             self._listener = threading.Thread(
                 target=self._listen,
@@ -86,7 +92,7 @@ class Processes:
             )
             self._listener.start()
         answer = self._first_answer(is_cancelled)
-        if answer is None:
+        if answer is None or (not answer and is_cancelled()):
             return
         if not answer:
             raise LaunchError(
@@ -170,7 +176,7 @@ class Processes:
         # The end of the connection, for both the parent and our reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        if not hasattr(self, "_reader"):
+        if self._reader is None:
             self._parent.kill()  # it has started nobody, and may be importing yet
         try:
             self._parent.wait(_CLOSE_SECS)
@@ -181,7 +187,7 @@ class Processes:
             self._listener.join(_CLOSE_SECS)
         if self._parent.returncode:  # it was killed, and could not clear up
             descendants.kill_family(self._family)
-        if hasattr(self, "_reader"):
+        if self._reader is not None:
             self._reader.join(_CLOSE_SECS)
         self._connection.close()
         self._ports.close()

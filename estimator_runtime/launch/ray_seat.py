@@ -31,7 +31,7 @@ class Seat:
         port: The port of the task there, or None.
     """
 
-    def __init__(self, task, job, folder, hear, takes_lines=lambda: True):
+    def __init__(self, task, job, folder, hear, takes_lines):
         """Know the task; nobody has the seat yet.
 
         Args:

@@ -48,7 +48,6 @@ class RayTasks:
             task: Seat(task, job, folder, self._hear, self._takes_lines)
             for task in job.tasks
         }
-        self._placer = concurrent.futures.ThreadPoolExecutor(1, "estimator_runtime ray")
         self._placing = None
         self._nodes = {}  # address of each to a seat there
         self._copies = set()  # of the working directory
@@ -67,7 +66,14 @@ class RayTasks:
         It is done beside the supervisor, which asks again meanwhile.
         """
         if self._placing is None:
-            self._placing = self._placer.submit(self._place, addressed)
+            self._placing = concurrent.futures.Future()
+            # A daemon: the end of this process waits for no cluster that is silent.
+            threading.Thread(
+                target=self._fill,
+                args=(self._placing, addressed),
+                name="estimator_runtime placing",
+                daemon=True,
+            ).start()
         if not self._placing.done():
             return None
         placing, self._placing = self._placing, None
@@ -90,7 +96,6 @@ class RayTasks:
     def close(self):
         """Kill what still runs, give back the resources, and leave the cluster."""
         self._closing.set()
-        self._placer.shutdown(wait=False)
         actors = [seat.actor for seat in self._seats.values() if seat.actor is not None]
         closing = [actor.close.remote() for actor in actors]
         if closing:
@@ -102,6 +107,12 @@ class RayTasks:
             concurrent.futures.wait([self._placing], _CLOSE_SECS)
         self._placement.release()
         ray_cluster.disconnect()
+
+    def _fill(self, placing, addressed):
+        try:
+            placing.set_result(self._place(addressed))
+        except BaseException as error:  # noqa: BLE001 - raised by its `result`
+            placing.set_exception(error)
 
     def _place(self, addressed):
         deadline = time.monotonic() + 2 * self._timeout_secs + _ACTORS_SECS

@@ -25,20 +25,20 @@ def without_waiting(*streams):
     """Give streams that write to these, without waiting for those who read them.
 
     What is no file of the system never waits, and is given as it is. Streams of one
-    file are given as one, so that the order stays.
+    file are given as one, also later, so that the order stays.
     """
-    given, by_file = [], {}
-    for stream in streams:
-        raw = _raw(stream)
-        if raw is None:
-            given.append(stream)
-            continue
-        status = os.fstat(raw.fileno())
-        file = status.st_dev, status.st_ino
-        if file not in by_file:
-            by_file[file] = StreamWriter(stream, raw)
-        given.append(by_file[file])
-    return given
+    return [_writer_of(stream) for stream in streams]
+
+
+def _writer_of(stream):
+    raw = _raw(stream)
+    if raw is None:
+        return stream
+    file = _file(raw)
+    for writer in _writers:
+        if writer.file() == file:
+            return writer
+    return StreamWriter(stream, raw)
 
 
 def write_in_time(stream, text, timeout_secs=5.0):
@@ -53,6 +53,11 @@ def _raw(stream):
     buffer = getattr(stream, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     return raw if isinstance(raw, io.FileIO) and not raw.closed else None
+
+
+def _file(raw):
+    status = os.fstat(raw.fileno())
+    return status.st_dev, status.st_ino
 
 
 class StreamWriter:
@@ -116,6 +121,10 @@ class StreamWriter:
     def fileno(self):
         """Give the file descriptor."""
         return self._raw.fileno()
+
+    def file(self):
+        """Give what tells the file from others; None once it is closed."""
+        return None if self._raw.closed else _file(self._raw)
 
     @property
     def encoding(self):

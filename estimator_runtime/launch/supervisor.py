@@ -4,6 +4,7 @@ It knows tasks, not how they are started: see `task.Tasks`. It decides by the ev
 its queue, and by the time.
 """
 
+import contextlib
 import queue
 import time
 
@@ -99,11 +100,13 @@ class Supervisor:
             self.state = "failed"
             raise
         finally:
-            self._tasks.close()
-            self._screen.close()
-            for watch in self._watches.values():
-                watch.log.close()
-            self._console.flush()
+            # From the last to the first, whatever becomes of any.
+            with contextlib.ExitStack() as closing:
+                closing.callback(self._console.flush)
+                for watch in self._watches.values():
+                    closing.callback(watch.log.close)
+                closing.callback(self._screen.close)
+                closing.callback(self._tasks.close)
 
     # Events and time.
 

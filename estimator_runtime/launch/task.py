@@ -5,6 +5,7 @@ processes of this machine and for those of another.
 """
 
 import dataclasses
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +13,10 @@ from estimator_runtime.cluster import Cluster
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.events import Events
+
+
+# What asks a job to end: its launcher, and through it, in order, its tasks.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.stream_writer import write_in_time
 
 
 class _Terminal(io.StringIO):
@@ -199,3 +200,15 @@ def test_the_order_stays_where_both_streams_are_one_file(tmp_path):
         console.flush()
     lines = (tmp_path / "out").read_text().splitlines()
     assert lines == [f"chief    | {n}" for n in range(100)]
+
+
+def test_a_file_has_one_writer_so_that_the_last_words_are_the_last(tmp_path):
+    with open(tmp_path / "out", "w+") as stream, open(tmp_path / "out", "a") as again:
+        console = Console(stream, stream)
+        for number in range(1000):
+            console.say(f"line {number}")
+        write_in_time(again, "the end\n")
+        stream.seek(0)
+        lines = stream.read().splitlines()
+    assert len(lines) == 1001
+    assert lines[-1] == "the end"

@@ -101,7 +101,7 @@ def test_a_task_has_the_grace_that_the_user_gives_it(run, options, environ):
     )
     job.wait_for(r"\| has 0\.5$")
     job.process.send_signal(signal.SIGTERM)
-    assert job.end(20) == 143  # less than the 30 s that there would be else
+    assert job.end(60) == 143
     assert "chief    | is told\n" in job.text
     assert "launcher | chief did not end within 0.5 s: killing it\n" in job.text
 

@@ -252,9 +252,26 @@ def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
         assert time.monotonic() < deadline, job.text
         time.sleep(0.02)
     job.process.send_signal(signal.SIGINT)
-    assert job.end(30) == 130
+    assert job.end(60) == 130
     assert "started" not in job.text
     assert "the job was stopped by SIGINT" in job.text
+
+
+def test_ctrl_c_in_the_first_moments_of_a_job_is_for_the_launcher_alone(
+    launch, tmp_path
+):
+    (tmp_path / "toy.py").write_text("print('started')")
+    # So that there is the parent only, however long the test takes to find it.
+    (tmp_path / "tensorflow.py").write_text("import time\ntime.sleep(100)\n")
+    job = launch("--workers", "1", "toy.py", PYTHONPATH=_with(tmp_path))
+    deadline = time.monotonic() + 60
+    while not (children := job.children()):
+        assert time.monotonic() < deadline, job.text
+    # A terminal sends it to all at once; the parent may have run no line yet.
+    for pid in (*children, job.process.pid):
+        os.kill(pid, signal.SIGINT)
+    assert job.end(60) == 130, job.text
+    assert "Traceback" not in job.text
 
 
 def _with(folder):

@@ -1,5 +1,6 @@
 """Clusters that are told to end: the last step is saved, and nobody takes it for done."""
 
+import contextlib
 import os
 import re
 import signal
@@ -52,6 +53,12 @@ def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 
+def _signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # the first may have ended it
+            os.kill(pid, number)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     "options, arguments",
@@ -68,8 +75,8 @@ def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
     job = launch(*options, "--max-restarts", "0", _PROGRAM, *arguments)
     for task in ("chief", "worker 0"):
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
-    for pid in (job.process.pid, *job.children()):  # as systemd: the main process first
-        os.kill(pid, number)
+    # As systemd: the main process first.
+    _signal_all((job.process.pid, *job.children()), number)
     assert job.end(90) == 128 + number, job.text
     assert f"the job was stopped by {number.name}\n" in job.text
     last = int(re.findall(r"^chief *\| step (\d+)$", job.text, re.M)[-1])
@@ -81,8 +88,8 @@ def test_a_terminal_that_closes_stops_a_job_as_sigterm_does(launch, tmp_path):
     for task in ("chief", "worker 0"):
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     # To all of its processes, and one of them twice.
-    for pid in (job.process.pid, *job.children(), job.process.pid):
-        os.kill(pid, signal.SIGHUP)
+    pids = (job.process.pid, *job.children(), job.process.pid)
+    _signal_all(pids, signal.SIGHUP)
     assert job.end(90) == 143, job.text
     assert "the job was stopped by SIGHUP\n" in job.text
     assert _saved_step(tmp_path) == max(_steps(job)), job.text

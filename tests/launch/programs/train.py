@@ -57,7 +57,7 @@ def wait_at_gates(step):
     """Let nobody go on from a gate's step until its file is there."""
     for gate in args.gate:
         at, file = gate.split(":")
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while step >= int(at) and not os.path.exists(file):
             assert time.monotonic() < deadline, f"{file} was not made"
             time.sleep(0.02)
