@@ -90,10 +90,13 @@ class Watch:
     @property
     def failure(self):
         """Why its last run failed."""
+        # An evaluator's step is that of the checkpoint that it evaluated last.
+        evaluated = self.report.get("metrics", {}).get("global_step")
+        step = self.report.get("step", evaluated)
         return Failure(
             status=self.status or 0,
             error=self.report.get("error"),
-            step=self.report.get("step"),
+            step=None if step is None else int(step),
         )
 
     def how_it_ended(self):

@@ -3,6 +3,8 @@
 import pytest
 
 from estimator_runtime.launch.restarts import Budget, Failure
+from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.watch import Watch
 
 _KILLED = Failure(status=-9, step=100)
 
@@ -61,3 +63,15 @@ def test_a_program_that_fails_twice_in_the_same_way_has_failed(first, second, re
     for error, step in (first, second):
         last = budget.refusal(Failure(status=1, error=error, step=step))
     assert last == refusal
+
+
+def test_an_evaluator_that_fails_at_another_checkpoint_has_not_failed_twice():
+    watch = Watch(Task(type="evaluator", index=0), max_restarts=3)
+    refusals = []
+    for step in (100, 200, 200):
+        watch.start(now=0.0)
+        watch.hear({"metrics": {"loss": 0.5, "global_step": float(step)}}, now=1.0)
+        watch.hear({"error": "InternalError"}, now=2.0)
+        watch.end(1)
+        refusals.append(watch.budget.refusal(watch.failure))
+    assert refusals == [None, None, "the same failure as the last time at step 200"]
