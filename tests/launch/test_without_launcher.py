@@ -167,7 +167,7 @@ def test_a_chief_that_is_gone_for_good_is_waited_for_by_nobody_for_ever(
     ps = start(cluster, "ps", *arguments, "--timeout_secs", "25")
     chief = start(cluster, "chief", *arguments)
     chief.wait_for_step(10)
-    waits = (*arguments, "--timeout_secs", "10")
+    waits = (*arguments, "--timeout_secs", "10", "--eval_secs", "0")
     others = [
         start(cluster, task_type, *waits) for task_type in ("worker", "evaluator")
     ]
