@@ -55,12 +55,7 @@ def parse_async_checkpoint(text, source):
     Raises:
         ConfigError: If it is neither; the message names `source`.
     """
-    if text not in ("0", "1"):
-        raise ConfigError(
-            f"{source} is {text!r}; give 1 to write checkpoints while training goes "
-            "on, or 0"
-        )
-    return text == "1"
+    return _is_one(text, source, "to write checkpoints while training goes on")
 
 
 def parse_checkpoint_overhead(text, source):
@@ -136,10 +131,12 @@ def parse_verbose(text, source):
     Raises:
         ConfigError: If it is neither; the message names `source`.
     """
+    return _is_one(text, source, "to see every line of TensorFlow's")
+
+
+def _is_one(text, source, purpose):
     if text not in ("0", "1"):
-        raise ConfigError(
-            f"{source} is {text!r}; give 1 to see every line of TensorFlow's, or 0"
-        )
+        raise ConfigError(f"{source} is {text!r}; give 1 {purpose}, or 0")
     return text == "1"
 
 

@@ -12,16 +12,9 @@ import select
 import signal
 import threading
 import time
-from typing import Any
 
 from estimator_runtime import reporting
-
-# Signal to what it does where the program has no handler of its own.
-_DEFAULTS: dict[int, Any] = {
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGINT: signal.default_int_handler,
-}
-_STATUS_OF_SIGNALS = 128
+from estimator_runtime.signals import DEFAULTS, STATUS_OF_SIGNALS
 
 
 class Release:
@@ -45,7 +38,7 @@ class Release:
     @property
     def exit_status(self):
         """That of the ps, once it has been released."""
-        return 0 if self.number is None else _STATUS_OF_SIGNALS + self.number
+        return 0 if self.number is None else STATUS_OF_SIGNALS + self.number
 
     def wait(self, secs):
         """Wait so long, or until a signal comes; in any thread."""
@@ -61,7 +54,7 @@ class Release:
         for number in self._taken:
             with contextlib.suppress(ValueError):
                 if signal.getsignal(number) == self._handle:
-                    signal.signal(number, _DEFAULTS[number])
+                    signal.signal(number, DEFAULTS[number])
         self._taken = []
         if self._reader != -1:
             with contextlib.suppress(ValueError):
@@ -81,7 +74,7 @@ class Release:
             os.close(self._reader)
             os.close(self._writer)
             self._reader = self._writer = -1
-        for number, default in _DEFAULTS.items():
+        for number, default in DEFAULTS.items():
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
                 self._taken.append(number)

@@ -105,6 +105,11 @@ def start(environ):
     atexit.register(_reporter.close)
 
 
+def absolute(folder):
+    """Give a path as the launcher, which may be in another folder, would write it."""
+    return folder if "://" in folder else os.path.abspath(folder)
+
+
 def is_on():
     """Tell whether there is a launcher that listens."""
     return _reporter is not None

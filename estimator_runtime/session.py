@@ -131,9 +131,8 @@ def MonitoredTrainingSession(
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     if is_chief and checkpoint_dir:
         # For programs without train_and_evaluate, which reports it first.
-        path = os.fsdecode(checkpoint_dir)
-        path = path if "://" in path else os.path.abspath(path)
-        reporting.send(checkpoint_dir=path)
+        folder = os.fsdecode(checkpoint_dir)
+        reporting.send(checkpoint_dir=reporting.absolute(folder))
     if reporting.is_on():
         others = [*(chief_only_hooks or ()), *(hooks or ())]
         # After those that it asks.

@@ -24,11 +24,11 @@ from estimator_runtime import reporting
 _logger = logging.getLogger(__name__)
 
 # Signal to what it does where the program has no handler of its own.
-_DEFAULTS: dict[int, Any] = {
+DEFAULTS: dict[int, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
 }
-_STATUS_OF_SIGNALS = 128
+STATUS_OF_SIGNALS = 128
 _JOIN_SECS = 5.0
 
 
@@ -65,7 +65,7 @@ class StopSignals:
             ConfigError: If the grace is no number of seconds.
         """
         grace_secs = self._grace_secs()
-        for number, default in _DEFAULTS.items():
+        for number, default in DEFAULTS.items():
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
                 self._installed.append(number)
@@ -80,7 +80,7 @@ class StopSignals:
         """
         for number in self._installed:
             if signal.getsignal(number) == self._handle:
-                signal.signal(number, _DEFAULTS[number])
+                signal.signal(number, DEFAULTS[number])
         self._installed = []
         if self._watchdog is not None:
             self._watchdog.stop()
@@ -113,7 +113,7 @@ class StopSignals:
         """Be a plain process again, in the child of a fork."""
         for number in self._installed:
             with contextlib.suppress(ValueError):
-                signal.signal(number, _DEFAULTS[number])
+                signal.signal(number, DEFAULTS[number])
         self._installed = []
         if self._watchdog is not None:
             self._watchdog.abandon()
@@ -128,7 +128,7 @@ def end_unless_launched(number):
 
 def end_at_once(number):
     """End the process with the status of a signal, without a look back."""
-    os._exit(_STATUS_OF_SIGNALS + number)
+    os._exit(STATUS_OF_SIGNALS + number)
 
 
 class _Watchdog:

@@ -1,7 +1,6 @@
 """train_and_evaluate: what each task of a training job does."""
 
 import logging
-import os
 import socket
 import threading
 
@@ -57,7 +56,8 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     finish.begin()
     # A ps has no use for the folder: it may be one of its own.
     if task.task_type != TaskType.PS:
-        reporting.send(model_dir=_absolute(estimator.model_dir))
+        folder = tf.compat.as_str_any(estimator.model_dir)
+        reporting.send(model_dir=reporting.absolute(folder))
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
         end = finish.Finish(estimator.model_dir)
         timeout_secs = estimator.config.session_creation_timeout_secs
@@ -95,12 +95,6 @@ def _finish(estimator):
     # Workers may train between the reads of the step for the name and for the values.
     # The launcher has only the name.
     reporting.send(trained=named)
-
-
-def _absolute(folder):
-    """Give a path as the launcher, in another folder maybe, would write it."""
-    folder = tf.compat.as_str_any(folder)
-    return folder if "://" in folder else os.path.abspath(folder)
 
 
 def check_reachable(cluster):

@@ -231,3 +231,17 @@ def cluster_of(free_addresses):
         return {name: [a] for name, a in zip(task_types, addresses, strict=True)}
 
     return cluster_of
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with the checkpoints of the steps 10 and 20."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("model")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.Variable(1.0, name="weight").initializer)
+        saver = tf.compat.v1.train.Saver(save_relative_paths=True)
+        for step in (10, 20):
+            saver.save(session, str(folder / "model.ckpt"), step)
+    return folder

@@ -13,20 +13,6 @@ _CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
 _CHIEFS, _WORKERS = (Run(task=task, attempt=0) for task in (_CHIEF, _WORKER))
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A folder with the checkpoints of the steps 10 and 20."""
-    import tensorflow as tf
-
-    folder = tmp_path_factory.mktemp("model")
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.Variable(1.0, name="weight").initializer)
-        saver = tf.compat.v1.train.Saver(save_relative_paths=True)
-        for step in (10, 20):
-            saver.save(session, str(folder / "model.ckpt"), step)
-    return folder
-
-
 def checkpoint(folder):
     record = Record(logs=[], log_dir=None)
     record.model_dir = str(folder)

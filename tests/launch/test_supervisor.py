@@ -92,20 +92,6 @@ def run(tmp_path):
     return run
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A folder with the checkpoints of the steps 10 and 20."""
-    import tensorflow as tf
-
-    folder = tmp_path_factory.mktemp("model")
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.Variable(1.0, name="weight").initializer)
-        saver = tf.compat.v1.train.Saver(save_relative_paths=True)
-        for step in (10, 20):
-            saver.save(session, str(folder / "model.ckpt"), step)
-    return folder
-
-
 @pytest.mark.parametrize("status", [0, _KILL])
 def test_a_ps_that_goes_while_a_worker_comes_back_after_the_chief_is_not_missed(
     run, status
