@@ -1,5 +1,6 @@
 """Renders what checkpoints cost, by size and cadence, as Markdown."""
 
+from benchmarks.harness import spread
 from benchmarks.report import cell, headline, machine_lines
 
 BASELINE = "none"
@@ -14,20 +15,35 @@ def render(report):
             f"{size['measured_saves']} saves in each round; median (lower to upper "
             "quartile).",
             "",
-            "| every | | blocked ms | next step, ms more | CPU s/save | slowdown |",
-            "|---|---|---|---|---|---|",
+            "| every | | blocked ms | next step, ms more | lost in all, ms/save "
+            "| CPU s/save | slowdown |",
+            "|---|---|---|---|---|---|---|",
         ]
         for every, ways in size["cadences"].items():
             for way, figures in ways.items():
                 if way == BASELINE:
                     continue
+                secs = secs_between(int(every), ways)
                 cells = [
-                    f"{every} steps",
+                    f"{every} steps, {secs:.2g} s",
                     way,
                     cell(figures["blocked_ms"], ".2f"),
                     cell(figures["next_step_ms"], ".2f"),
+                    cell(_lost_ms(int(every), figures, ways[BASELINE]), ".0f"),
                     cell(figures["cpu_secs_per_save"], ".3f"),
                     cell(figures["slowdown"], ".1%"),
                 ]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def secs_between(every, ways):
+    """Give the seconds that a cadence's steps take where nothing is saved."""
+    return every / ways[BASELINE]["steps_per_sec"]["median"]
+
+
+def _lost_ms(every, figures, none):
+    """Give what one save took from the loop, whenever it did, in milliseconds."""
+    rates = figures["steps_per_sec"]["rounds"], none["steps_per_sec"]["rounds"]
+    both = zip(*rates, strict=True)
+    return spread([1e3 * every * (1 / saving - 1 / free) for saving, free in both])

@@ -3,9 +3,12 @@
 import matplotlib
 from matplotlib import pyplot
 
+from benchmarks import checkpoints_report
+
 matplotlib.use("Agg")  # into a file, on machines without a screen too
 
 _COLORS = {"ours": "#1b6ca8", "stock": "#444444", "others": "#b8b8b8"}
+_PERCENT = (0, 1, 10, 100, 1000, 10_000)
 _OURS = ("plans", "fused", "ours")
 
 
@@ -40,7 +43,7 @@ def _of_models(report):
 
 
 def _of_sizes(report):
-    """Draw what the whole loop loses against the steps between two checkpoints."""
+    """Draw what the whole loop loses against the time between two checkpoints."""
     sizes = report["sizes"]
     figure, all_axes = pyplot.subplots(
         1,
@@ -50,7 +53,10 @@ def _of_sizes(report):
         layout="constrained",
     )
     for axes, (megabytes, size) in zip(all_axes[0], sizes.items(), strict=True):
-        every = [int(steps) for steps in size["cadences"]]
+        secs = [
+            checkpoints_report.secs_between(int(every), ways)
+            for every, ways in size["cadences"].items()
+        ]
         for way in ("stock", "ours"):
             losses = [ways[way]["slowdown"] for ways in size["cadences"].values()]
             medians = [100 * loss["median"] for loss in losses]
@@ -59,11 +65,16 @@ def _of_sizes(report):
                 [100 * (loss["q3"] - loss["median"]) for loss in losses],
             ]
             axes.errorbar(
-                every, medians, whiskers, color=_color(way), label=way, capsize=2
+                secs, medians, whiskers, color=_color(way), label=way, capsize=2
             )
-        axes.axhline(0, color=_COLORS["others"], linewidth=1)
+        axes.set_xscale("log")
+        axes.set_xticks(secs, [f"{each:.2g}" for each in secs])
+        axes.set_xticks([], minor=True)
+        axes.set_yscale("symlog", linthresh=1)  # noise may be below nothing
+        axes.set_yticks(_PERCENT, [f"{each:g}" for each in _PERCENT])
+        axes.set_ylim(min(0, *medians), _PERCENT[-1])
         axes.set_title(f"{megabytes} MB", loc="left", fontsize=10)
-        axes.set_xlabel("steps from save to save")
+        axes.set_xlabel("seconds from save to save")
         axes.spines[["top", "right"]].set_visible(False)
     all_axes[0, 0].set_ylabel("slowdown of the loop, %; whiskers: quartiles")
     all_axes[0, 0].legend(frameon=False)
