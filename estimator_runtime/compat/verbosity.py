@@ -1,4 +1,4 @@
-"""The level that a program gives TensorFlow's log holds for this package's lines too."""
+"""The level that a program gives TensorFlow's log holds for this package's log too."""
 
 import logging
 
