@@ -4,7 +4,8 @@ Under a launcher ESTIMATOR_RUNTIME_REPORT_FD is a pipe to it. A report is a JSON
 on a line of its own; one is sent every second, with the progress made, so that a task
 that is stopped or cut off is noticed. While a library is loaded, which takes long from
 a slow disk, no thread of python's runs: the first report after TensorFlow's import says
-that it is over ("imported"). Without a launcher nothing is sent.
+that it is over ("imported"). The last one of all says that only the process's end is
+left ("ending"), during which no thread runs either. Without a launcher nothing is sent.
 
 Standard library only: it starts before TensorFlow is imported, and runs on a thread of
 its own, so that a launcher that does not read can never block the training.
@@ -52,8 +53,12 @@ class Reporter:
         self._progress = {**self._progress, **values}
 
     def close(self):
-        """Send what is waiting, as far as the launcher reads it in a few seconds."""
+        """Send what is waiting, as far as the launcher reads it in a few seconds.
+
+        The process is expected to end now.
+        """
         if os.getpid() == self._pid:
+            self._waiting.append({"ending": True})
             self._closing = True
             self._wake.set()
             self._thread.join(_FLUSH_SECS)

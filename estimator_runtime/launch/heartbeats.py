@@ -4,6 +4,8 @@ from estimator_runtime.waits import IMPORT_SECS
 
 # A task is named in the log when it has been silent for this part of the timeout.
 _NAMED_AT = 1 / 3
+# Freeing what a process has takes long where it has much, or the machine is busy.
+_END_SECS = 120.0
 
 
 class Heartbeats:
@@ -34,10 +36,13 @@ class Heartbeats:
                 )
 
     def _timeout_secs_of(self, watch):
-        """Give how long a task may be silent: longer, until TensorFlow is imported.
+        """Give how long a task may be silent: longer at its start and at its end.
 
-        While it is loaded no thread of python's runs, that of the reports neither.
+        No thread of python's, that of the reports neither, runs while TensorFlow is
+        loaded, and when the program is done.
         """
+        if watch.report.get("ending"):
+            return max(self._timeout_secs, _END_SECS)
         if watch.report.get("imported"):
             return self._timeout_secs
         return max(self._timeout_secs, IMPORT_SECS)

@@ -227,6 +227,6 @@ def test_the_tasks_of_a_job_that_are_cut_off_are_restarted_and_adopt_the_ps(
         )
     (tmp_path / "go_on").touch()
     network.set_loopback("machine", "up")
-    assert job.end(90) == 0, job.text
+    assert job.end() == 0, job.text
     steps = [int(n) for n in re.findall(r"^chief *\| step (\d+)$", job.text, re.M)]
     assert steps == sorted(steps), "the global step fell"

@@ -46,6 +46,20 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
     assert watch.how_it_ended() == "gave no sign of life for 30 s"
 
 
+def test_a_task_whose_program_is_done_has_longer_to_end():
+    said, tasks = io.StringIO(), _Signals()
+    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch.start(now=0.0)
+    watch.hear({"imported": True, "ending": True}, now=0.0)
+    console = Console(said, said)
+    shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
+    heartbeats = Heartbeats(6.0, console, shutdown)
+    heartbeats.check([watch], 119.0)
+    assert tasks.sent == []
+    heartbeats.check([watch], 120.0)
+    assert tasks.sent == [("chief", 9)]
+
+
 def test_a_task_may_be_silent_for_longer_until_tensorflow_is_imported():
     said, tasks = io.StringIO(), _Signals()
     watch = Watch(Task(type="chief", index=0), max_restarts=3)

@@ -317,6 +317,7 @@ def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
     limit.cancel()
     assert task.wait(60) == 0
     assert [each for each in later if "imported" in each] == [{"imported": True}]
+    assert later[-1] == {"ending": True}
 
 
 def test_a_ps_is_released_when_all_trainers_have_ended_well(run):

@@ -45,7 +45,7 @@ def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     for task in ("chief", "worker 0"):
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     job.process.send_signal(number)
-    assert job.end(90) == 128 + number, job.text
+    assert job.end() == 128 + number, job.text
     assert _saved_step(tmp_path) == max(_steps(job)), job.text
     # A ps or an evaluator of another launcher must not take this for the end.
     assert not (tmp_path / "model" / "training_finished.json").exists()
@@ -77,7 +77,7 @@ def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     # As systemd: the main process first.
     _signal_all((job.process.pid, *job.children()), number)
-    assert job.end(90) == 128 + number, job.text
+    assert job.end() == 128 + number, job.text
     assert f"the job was stopped by {number.name}\n" in job.text
     last = int(re.findall(r"^chief *\| step (\d+)$", job.text, re.M)[-1])
     assert _saved_step(tmp_path) >= last, job.text
@@ -90,7 +90,7 @@ def test_a_terminal_that_closes_stops_a_job_as_sigterm_does(launch, tmp_path):
     # To all of its processes, and one of them twice.
     pids = (job.process.pid, *job.children(), job.process.pid)
     _signal_all(pids, signal.SIGHUP)
-    assert job.end(90) == 143, job.text
+    assert job.end() == 143, job.text
     assert "the job was stopped by SIGHUP\n" in job.text
     assert _saved_step(tmp_path) == max(_steps(job)), job.text
 
@@ -104,7 +104,7 @@ def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
     for each in ("chief", "worker 0"):
         job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
     os.kill(_pid(job, task), signal.SIGTERM)
-    assert job.end(90) == 1, job.text
+    assert job.end() == 1, job.text
     assert re.search(r"^estimator-runtime: (chief|worker 0) was stopped by SIGTERM: no restarts$", job.text, re.M)  # fmt: skip
     last = [
         int(re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)[-1])
@@ -120,7 +120,7 @@ def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
     for each in ("chief", "worker 0"):
         job.wait_for(rf"^{each} *\| step \d+$", timeout_secs=90)
     os.kill(_pid(job, "worker 0"), signal.SIGTERM)
-    assert job.end(120) == 0, job.text
+    assert job.end() == 0, job.text
     assert "was stopped by SIGTERM: restarting all trainers now (1 of 3)" in job.text
     for each in ("chief", "worker 0"):
         steps = [
@@ -137,7 +137,7 @@ def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
     job = launch(*options, _PROGRAM, "--strategy", "mwms", "--no_eager")
     job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)
     os.kill(_pid(job, "worker 0"), signal.SIGTERM)
-    assert job.end(90) == 1, job.text
+    assert job.end() == 1, job.text
     assert "cannot agree on a last step: ending at once" in job.text
     assert (
         "estimator-runtime: worker 0 was killed by SIGTERM: no restarts\n" in job.text
@@ -155,6 +155,6 @@ def test_a_trainer_that_is_stopped_leaves_the_others_training_and_comes_back(
     job.wait_for(
         rf"^launcher +\| {task} was stopped by SIGTERM: restarting it now \(1 of 3\)$"
     )
-    assert job.end(120) == 0, job.text
+    assert job.end() == 0, job.text
     steps = [int(n) for n in re.findall(rf"^{task} *\| step (\d+)$", job.text, re.M)]
     assert steps == sorted(steps), "the global step fell"

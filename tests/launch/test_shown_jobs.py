@@ -36,7 +36,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
     options = (*_PS, *(["--cold"] if parent == "cold" else []))
     level = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     quiet = launch(*options, _PROGRAM, "--model_dir", "quiet", **level)
-    assert quiet.end(120) == 0, quiet.text
+    assert quiet.end() == 0, quiet.text
     assert not _OF_ESTIMATORS.findall(quiet.text)
     assert not re.search(_CXX_START, quiet.text)
     assert "Started server with target" in quiet.text
@@ -56,7 +56,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
             assert "This TensorFlow binary is optimized" in log
     everything = {**level, "ESTIMATOR_RUNTIME_VERBOSE": "1"}
     verbose = launch(*options, _PROGRAM, "--model_dir", "verbose", **everything)
-    assert verbose.end(120) == 0, verbose.text
+    assert verbose.end() == 0, verbose.text
     tasks = set(_OF_ESTIMATORS.findall(verbose.text))
     assert {"chief", "worker"} <= tasks
     assert "This TensorFlow binary is optimized" in verbose.text
@@ -67,7 +67,7 @@ def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
     if gpus.are_here():
         pytest.skip("this machine has a GPU")
     job = launch("--ps", "1", _PROGRAM, TF_CPP_MIN_LOG_LEVEL="0")
-    assert job.end(120) == 0, job.text
+    assert job.end() == 0, job.text
     assert "Could not find cuda drivers" not in job.text
 
 
@@ -76,7 +76,7 @@ def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(
 ):
     (tmp_path / "tensorflow.py").write_text("raise RuntimeError('it is broken')\n")
     job = launch("--ps", "1", _PROGRAM)
-    assert job.end(60) == 1
+    assert job.end() == 1
     error, verdict = job.text.splitlines()[-2:]
     assert re.fullmatch(r"launcher *\| RuntimeError: it is broken", error), job.text
     assert verdict == (

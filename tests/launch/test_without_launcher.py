@@ -36,7 +36,7 @@ def test_a_synchronous_training_ends_soon_for_all(start, cluster_of):
         for task_type in ("ps", "worker", "chief")
     ]
     # TensorFlow's chief would wait two minutes for a thread that never ends.
-    assert [task.end() for task in tasks] == [0, 0, 0], [t.text for t in tasks]
+    assert [task.end(100) for task in tasks] == [0, 0, 0], [t.text for t in tasks]
 
 
 def test_a_chief_that_takes_the_steps_for_all_saves_the_last_when_it_is_stopped(
