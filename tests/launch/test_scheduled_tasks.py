@@ -1,4 +1,4 @@
-"""A ps without our launcher that is told to end, and may stay for those who train."""
+"""How tasks end that a scheduler names and gives time, as pods in Kubernetes."""
 
 import signal
 
@@ -53,3 +53,16 @@ def test_a_ps_does_not_stay_longer_than_its_grace(
     assert ps.end() == status, ps.text
     assert line is None or line in ps.text
     assert chief.process.poll() is None
+
+
+def test_a_ps_and_an_evaluator_that_start_after_the_end_of_their_training_end_too(
+    start, cluster_of, tmp_path
+):
+    attempt = {"ESTIMATOR_RUNTIME_JOB": "a", "ESTIMATOR_RUNTIME_JOB_ATTEMPT": "1"}
+    cluster = cluster_of("chief", "ps")
+    on_time = [start(cluster, each, **attempt) for each in ("ps", "chief")]
+    assert [task.end() for task in on_time] == [0, 0], [t.text for t in on_time]
+    # Each was on a node that was lost, say.
+    late = [start(cluster, each, **attempt) for each in ("ps", "evaluator")]
+    assert [task.end() for task in late] == [0, 0], [t.text for t in late]
+    assert list(tmp_path.glob("model/export/last/*/saved_model.pb"))
