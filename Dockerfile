@@ -30,8 +30,10 @@ FROM python:3.11-slim AS job
 
 WORKDIR /app
 
-# Training needs no root. A new volume mounted on /model takes over its owner.
-RUN useradd --create-home trainer && install --directory --owner=trainer /model
+# Training needs no root. A new volume mounted on /model takes over its owner. The group
+# is the one that `estimator-runtime render` lets write to the volume of its pods.
+RUN groupadd --gid 1000 trainer && useradd --create-home --uid 1000 --gid 1000 trainer \
+    && install --directory --owner=trainer /model
 ENV MODEL_DIR=/model PYTHONUNBUFFERED=1
 VOLUME /model
 

@@ -153,6 +153,12 @@ def serve_until_finished(finish, cluster, timeout_secs, release):
         if is_over and not presence.look():
             _logger.info("the training has ended; this ps is done")
             return
+        if release.is_overdue:
+            _logger.warning(
+                "the grace of this ps is over (%s); it ends before those who train",
+                waits.PS_GRACE_VARIABLE,
+            )
+            return
         presence.check()
         release.wait(_POLL_SECS)
 

@@ -11,7 +11,7 @@ import uuid
 
 import tensorflow as tf
 
-from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.reporting import ATTEMPT_VARIABLE, JOB_VARIABLE
 
 _FILE = "training_finished.json"
 _trainings = 0  # that this process has begun
@@ -29,7 +29,7 @@ def note(model_dir, step):
         "training": _trainings,
         "step": step,
         "id": uuid.uuid4().hex,
-        "job": os.environ.get(JOB_VARIABLE),
+        "job": _job(),
     }
     path = os.path.join(tf.compat.as_str_any(model_dir), _FILE)
     # Whoever reads it finds all of it, or none.
@@ -39,12 +39,22 @@ def note(model_dir, step):
     tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 
+def _job():
+    """Give what all tasks that were started together share; None if nobody says.
+
+    A leader that is started anew with all others may train again, so the note that it
+    left before is of another training.
+    """
+    job = os.environ.get(JOB_VARIABLE)
+    return f"{job}/{os.environ.get(ATTEMPT_VARIABLE, '0')}" if job else None
+
+
 class Finish:
     """The end of the training that this task belongs to; made when the task starts."""
 
     def __init__(self, model_dir):
         self._path = os.path.join(tf.compat.as_str_any(model_dir), _FILE)
-        self._job = os.environ.get(JOB_VARIABLE)
+        self._job = _job()
         self._training = _trainings
         self._old = self._read().get("id")
 

@@ -3,42 +3,56 @@
 SIGTERM may come to all processes of a job at once: the machine shuts down, or its
 scheduler stops the job. The trainers then save what the ps holds, so under our launcher
 it stays for as long as one of them listens. The launcher ends it by the same signal,
-when nobody does any more.
+when nobody does any more. Another scheduler says how long it may stay, by a variable.
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
 import threading
 import time
 
-from estimator_runtime import reporting
+from estimator_runtime import reporting, waits
 from estimator_runtime.signals import DEFAULTS, STATUS_OF_SIGNALS
 
 
 class Release:
-    """SIGTERM and SIGINT at a ps of our launcher, where the program leaves them alone.
+    """SIGTERM and SIGINT at a ps that may stay, where the program leaves them alone.
 
-    Without a launcher, or outside of the main thread, they are not taken.
+    Without a launcher and a grace, or outside of the main thread, they are not taken.
 
     Attributes:
         number: The first of them that came, or None.
     """
 
     def __init__(self):
-        """Take them from now on, until `restore`."""
+        """Take them from now on, until `restore`.
+
+        Raises:
+            ConfigError: If the grace is no number of seconds.
+        """
         self.number: int | None = None
+        self._deadline = math.inf
+        # A launcher sees to the end itself.
+        is_launched = reporting.is_on()
+        self._grace_secs = math.inf if is_launched else waits.ps_grace_secs()
         self._taken: list[int] = []
         self._reader = self._writer = -1
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and reporting.is_on():
+        if is_main and self._grace_secs > 0:
             self._take()
 
     @property
     def exit_status(self):
         """That of the ps, once it has been released."""
         return 0 if self.number is None else STATUS_OF_SIGNALS + self.number
+
+    @property
+    def is_overdue(self):
+        """Whether the ps has to end, trainers or not."""
+        return time.monotonic() >= self._deadline
 
     def wait(self, secs):
         """Wait so long, or until a signal comes; in any thread."""
@@ -83,3 +97,4 @@ class Release:
     def _handle(self, number, _frame):
         if self.number is None:
             self.number = number
+            self._deadline = time.monotonic() + self._grace_secs

@@ -24,8 +24,23 @@ def add_options(parser):
     parser.add_argument(
         "--storage",
         metavar="SIZE",
-        default="10Gi",
         help="of the volume at /checkpoints (default: 10Gi)",
+    )
+    parser.add_argument(
+        "--storage-class",
+        metavar="CLASS",
+        help="of that volume; one with ReadWriteMany (default: the cluster's)",
+    )
+    parser.add_argument(
+        "--claim",
+        metavar="NAME",
+        help="of an existing claim for the volume at /checkpoints (default: make one)",
+    )
+    parser.add_argument(
+        "--fs-group",
+        metavar="GID",
+        type=int,
+        help="group that may write to the volume (default: 1000, as in our image)",
     )
     launch_options.add_task_options(parser.add_argument_group("the tasks"))
     launch_options.add_resource_options(parser.add_argument_group("what each takes"))
@@ -42,7 +57,14 @@ def render(options):
 
     job = launching.job_of(options)
     name = options.name or _name_of(options.program[0])
-    backend = KubernetesBackend(image=options.image, name=name, storage=options.storage)
+    backend = KubernetesBackend(
+        image=options.image,
+        name=name,
+        storage=options.storage,
+        storage_class=options.storage_class,
+        claim=options.claim,
+        fs_group=options.fs_group,
+    )
     return backend.render(job)
 
 

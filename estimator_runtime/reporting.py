@@ -22,6 +22,8 @@ import threading
 FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
 # The same for all tasks of a job, in the environment of every process of it.
 JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
+# Where a scheduler starts all tasks of a job anew: how often it has.
+ATTEMPT_VARIABLE = "ESTIMATOR_RUNTIME_JOB_ATTEMPT"
 _BEAT_SECS = 1.0
 # How long the end of the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0

@@ -16,6 +16,8 @@ START_DELAY_VARIABLE = "ESTIMATOR_RUNTIME_START_DELAY_SECS"
 RECOVERY_WAIT_VARIABLE = "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS"
 # Seconds from SIGTERM to the end of a step, after which a training is not waited for.
 STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
+# Seconds that a ps stays after SIGTERM, while a trainer is there.
+PS_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
 # Seconds without an answer of a task that a training needs, before it is given up.
 PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
 # For tasks that a launcher starts together: none of TensorFlow's waits is needed.
@@ -47,6 +49,15 @@ def stop_grace_secs(environ=os.environ):
         ConfigError: If the variable is no number of seconds.
     """
     return _seconds(environ, STOP_GRACE_VARIABLE, 30.0)
+
+
+def ps_grace_secs(environ=os.environ):
+    """Give the seconds that a ps without our launcher stays for trainers: 0 if unset.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, PS_GRACE_VARIABLE, 0.0)
 
 
 def peer_timeout_secs(environ=os.environ):

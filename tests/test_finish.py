@@ -38,6 +38,27 @@ def test_a_task_of_a_job_that_comes_late_knows_the_note_of_the_same_job(
     assert finish.Finish(model_dir).step() is None
 
 
+def test_a_job_that_is_started_anew_as_a_whole_does_not_take_its_old_note_for_the_end(
+    model_dir, monkeypatch
+):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB", "a")
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB_ATTEMPT", "0")
+    finish.note(model_dir, 70)
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB_ATTEMPT", "1")
+    end = finish.Finish(model_dir)
+    assert end.step() is None
+    finish.note(model_dir, 90)
+    assert (end.step(), finish.Finish(model_dir).step()) == (90, 90)
+
+
+def test_a_job_without_a_name_is_none_that_a_late_task_knows(model_dir, monkeypatch):
+    # As where a label that the variable is made of is missing.
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB", "")
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB_ATTEMPT", "0")
+    finish.note(model_dir, 70)
+    assert finish.Finish(model_dir).step() is None
+
+
 def test_the_end_of_a_programs_first_training_is_not_that_of_its_second(
     model_dir, monkeypatch
 ):

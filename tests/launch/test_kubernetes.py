@@ -16,6 +16,14 @@ from estimator_runtime.tf_config import TFConfig
 _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]
 _PROGRAM = ["train.py", "--model_dir=/checkpoints/model"]
+_DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
+_CLAIM_WARNING = """\
+# `kubectl delete -f` with this file deletes the claim too, and the checkpoints with it.
+# To stop the job, and before it is applied again, delete the JobSet only, and wait for
+# its pods to save and go:
+#   kubectl delete jobset train --cascade=foreground
+# The claim stays Pending where its storage class cannot give ReadWriteMany.
+"""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,7 @@ _PROGRAM = ["train.py", "--model_dir=/checkpoints/model"]
             [
                 *("--workers", "3", "--no-chief", "--max-restarts", "5"),
                 *("--gpus-per-worker", "2", "--name", "mirrored", "--storage", "1Ti"),
+                *("--storage-class", "shared", "--fs-group", "0"),
             ],
         ),
     ],
@@ -89,6 +98,105 @@ def test_the_manifests_are_yaml_that_means_what_was_rendered():
     assert container["command"] == ["estimator-runtime", "run", "--", *_PROGRAM]
     assert container["resources"]["limits"] == {"cpu": "4"}
     assert container["env"][0]["value"] == "0"  # text, as Kubernetes wants it
+
+
+def _rendered(capsys, *options):
+    assert main([*_WHERE, *options, *_PROGRAM]) == 0
+    return capsys.readouterr().out
+
+
+def _pods(job_set):
+    jobs = job_set["spec"]["replicatedJobs"]
+    return {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobs}
+
+
+def _variables(pod):
+    return {each["name"]: each for each in pod["containers"][0]["env"]}
+
+
+def test_who_reads_the_manifests_is_told_how_to_keep_the_checkpoints(capsys):
+    assert _rendered(capsys).startswith(_CLAIM_WARNING)
+
+
+def test_an_existing_claim_is_mounted_and_is_not_in_the_file(capsys):
+    text = _rendered(capsys, "--ps", "1", "--workers", "1", "--claim", "data.old")
+    (job_set,) = yaml.safe_load_all(text)
+    assert "#" not in text
+    assert [pod["volumes"] for pod in _pods(job_set).values()] == [
+        [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": "data.old"}}]
+    ] * 3
+
+
+@pytest.mark.parametrize("option", ["--storage", "--storage-class"])
+def test_an_existing_claim_is_not_described(capsys, option):
+    assert main([*_WHERE, "--claim", "data", option, "1gi", *_PROGRAM]) == 1
+    assert capsys.readouterr().err == (
+        "estimator-runtime: error: the claim 'data' is one that exists; leave out "
+        "--storage and --storage-class, or --claim to make one\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--claim", "--storage-class"])
+@pytest.mark.parametrize("name", ["", "Data", "data-", "a/b"])
+def test_a_name_that_nothing_in_kubernetes_has_is_one_line(capsys, option, name):
+    assert main([*_WHERE, option, name, *_PROGRAM]) == 1
+    assert capsys.readouterr().err == (
+        f"estimator-runtime: error: {option} is {name!r}; give its name in the cluster, "
+        "of small letters, digits, hyphens and points\n"
+    )
+
+
+def test_the_user_of_our_image_may_write_to_the_volume(capsys):
+    (user,) = re.findall(r"useradd .*--gid (\d+) (\w+)", _DOCKERFILE.read_text())
+    assert re.findall(r"groupadd --gid (\d+) (\w+)", _DOCKERFILE.read_text()) == [user]
+    _, job_set = yaml.safe_load_all(_rendered(capsys))
+    for pod in _pods(job_set).values():
+        assert pod["securityContext"]["fsGroup"] == int(user[0])
+
+
+def test_a_group_that_there_cannot_be_is_one_line(capsys):
+    assert main([*_WHERE, "--fs-group", "-1", *_PROGRAM]) == 1
+    assert capsys.readouterr().err == (
+        "estimator-runtime: error: --fs-group is -1; give the number of a group\n"
+    )
+
+
+def test_sigterm_ends_who_has_no_handler_and_a_ps_stays_for_those_who_save():
+    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
+    pods = _pods(job_set)
+    # Process 1 of a namespace of its own would not be ended.
+    assert all(pod["shareProcessNamespace"] for pod in pods.values())
+    grace = {
+        name: each["value"]
+        for name, pod in pods.items()
+        for variable, each in _variables(pod).items()
+        if variable == "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
+    }
+    assert grace == {"ps": str(pods["ps"]["terminationGracePeriodSeconds"])}
+
+
+def test_the_pods_of_one_start_of_a_job_set_know_each_other_as_one_job():
+    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
+    for pod in _pods(job_set).values():
+        paths = {
+            name: each["valueFrom"]["fieldRef"]["fieldPath"]
+            for name, each in _variables(pod).items()
+            if name.startswith("ESTIMATOR_RUNTIME_JOB")
+        }
+        assert paths == {
+            "ESTIMATOR_RUNTIME_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
+            "ESTIMATOR_RUNTIME_JOB_ATTEMPT": (
+                "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
+            ),
+        }
+
+
+@pytest.mark.parametrize("name", ["ps.yaml", "gang.yaml"])
+def test_no_pod_is_made_anew_beside_an_old_one_that_still_saves(name):
+    _, job_set = yaml.safe_load_all((_FOLDER / name).read_text())
+    assert job_set["spec"]["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
+    for job in job_set["spec"]["replicatedJobs"]:
+        assert job["template"]["spec"]["podReplacementPolicy"] == "Failed"
 
 
 def test_a_part_of_a_gpu_is_refused(capsys):
