@@ -4,15 +4,12 @@ import contextlib
 import dataclasses
 import glob
 import os
-import time
 
 from estimator_runtime.checkpoint import files, lease, leftovers, lifetime
-from estimator_runtime.checkpoint.look import look
+from estimator_runtime.checkpoint.look import look, look_and_hold
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
-# From when a training decides to delete a checkpoint until its state file says so.
-_LET_GO_SECS, _LOOK_AGAIN_SECS = 5.0, 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,8 +60,14 @@ class Inventory:
 
     @property
     def newest(self):
-        """The checkpoint of the largest step, good or damaged, or None."""
+        """The checkpoint of the largest step, good or damaged, or None.
+
+        It is one of those that have the name of what a restart would go on from.
+        """
         found = [each for each in self.entries if each.state in (GOOD, DAMAGED)]
+        if self.restart is not None:
+            name = files.series_of(self.restart.path)
+            found = [each for each in found if files.series_of(each.path) == name]
         return max(found, key=_step, default=None)
 
     @property
@@ -109,7 +112,7 @@ def take(folder, problem=None):
 
 
 def _take(folder, problem):
-    seen = _look(folder)
+    seen = look_and_hold(folder)
     if not os.listdir(folder):
         raise CheckpointError(
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
@@ -153,22 +156,13 @@ def _take(folder, problem):
     )
 
 
-def _look(folder):
-    """Look, and hold the checkpoint that a restart would use, until all are checked."""
-    deadline = time.monotonic() + _LET_GO_SECS
-    while True:
-        seen = look(folder)
-        best, _ = seen.plan()
-        is_there = best is None or not best.has_index or lease.hold(best.prefix)
-        if is_there or time.monotonic() > deadline:
-            return seen
-        # A training lets go of it: then the state file names another one soon.
-        time.sleep(_LOOK_AGAIN_SECS)
-
-
 def _found(folder, seen, completed):
     """Give each `Checkpoint` that is to be shown."""
-    found = {each.prefix: each for each in seen.found}
+    found = {
+        each.prefix: each
+        for each in seen.found
+        if len(each.files) > 1 or not each.has_index  # which may be anybody's file
+    }
     for path in seen.named:  # also what lies elsewhere, or has no number
         if path not in found and (files.at(path).files or files.is_in(folder, path)):
             found[path] = files.at(path)

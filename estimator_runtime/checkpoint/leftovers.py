@@ -148,7 +148,8 @@ def _finish(path):
     if checkpoint is None:
         there = files.at(prefix)
         if not (is_named or there.has_index or there.is_v1):
-            files.delete(there)
+            with _warned(prefix):
+                files.delete(there)
         return
     if not files.at(prefix).has_index:
         checkpoint = commit.move_in(path, prefix)

@@ -2,12 +2,15 @@
 
 import dataclasses
 import os
+import time
 
-from estimator_runtime.checkpoint import files, leftovers
+from estimator_runtime.checkpoint import files, lease, leftovers
 from estimator_runtime.checkpoint.state import State, StateError, read_state
 
 # What TensorFlow's hooks call their checkpoints, unless a program says otherwise.
 _USUAL_SERIES = "model.ckpt"
+# From when a training decides to delete a checkpoint until its state file says so.
+_LET_GO_SECS, _LOOK_AGAIN_SECS = 5.0, 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,29 @@ def look(folder):
         lost=lost,
         candidates=candidates,
     )
+
+
+def look_and_hold(folder):
+    """Look, and keep what a restart would go on from, for as long as it is looked at.
+
+    Args:
+        folder: Path of the folder.
+
+    Returns:
+        `Look`; what it is about is held until the end of the `lease.together` around.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    deadline = time.monotonic() + _LET_GO_SECS
+    while True:
+        seen = look(folder)
+        best, _ = seen.plan()
+        is_there = best is None or not best.has_index or lease.hold(best.prefix)
+        if is_there or time.monotonic() > deadline:
+            return seen
+        # A training lets go of it: then the state file names another one soon.
+        time.sleep(_LOOK_AGAIN_SECS)
 
 
 def _in_place(folder, state):
