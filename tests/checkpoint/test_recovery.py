@@ -402,6 +402,7 @@ def test_a_checkpoint_of_another_name_is_not_what_training_goes_on_from(
 
 def test_a_folder_where_no_save_has_been_completed_is_trained_from_the_start(tmp_path):
     (tmp_path / "model.ckpt-0.data-00000-of-00001").write_bytes(b"half")
+    (tmp_path / "corpus-99999.index").write_text("words")
     assert recovery.recover(str(tmp_path)) is None
     assert save_on(tmp_path, 2) == 0
     assert steps(tmp_path) == [0, 1, 2]

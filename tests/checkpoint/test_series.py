@@ -246,7 +246,7 @@ def test_what_was_restored_from_elsewhere_is_not_deleted(tmp_path):
         (tmp_path / "b").mkdir()
         series, write = series_in(tmp_path / "b", newest=1)
         series._saver.recover_last_checkpoints([str(tmp_path / "a" / "model.ckpt-1")])
-        for step in (1, 2, 3):
+        for step in (2, 3, 4):
             series.add(step, write, 4)
     assert steps_on_disk(tmp_path / "a") == [1]
-    assert steps_on_disk(tmp_path / "b") == [3]
+    assert steps_on_disk(tmp_path / "b") == [4]
