@@ -2,6 +2,6 @@
 
 `hook` and `interval` say when one is saved, `snapshot` what is in it, `writer` and
 `bundle_writer` how it is written, `series` which of a training there are, and the other
-modules where they lie: `files`, `state`, `commit`, `recovery`, `retention`. Those of
-the last group need no TensorFlow.
+modules where they lie: `files`, `state`, `commit`, `leftovers`, `look`, `recovery`,
+`retention`. Those of the last group need no TensorFlow.
 """

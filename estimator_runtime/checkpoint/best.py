@@ -16,6 +16,7 @@ import shutil
 import time
 
 from estimator_runtime.checkpoint import commit, durable, event_file, files, lease
+from estimator_runtime.checkpoint.leftovers import finish_dead
 from estimator_runtime.checkpoint.state import (
     State,
     StateError,
@@ -106,7 +107,7 @@ class BestCheckpoints:
             )
         try:
             os.makedirs(self._folder, exist_ok=True)
-            commit.finish_dead(self._folder, self._now)
+            finish_dead(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
             raise CheckpointError(

@@ -1,6 +1,7 @@
 """What a checkpoint's `.index` says is in its `.data` files, and whether it is."""
 
 import dataclasses
+import glob
 import os
 import struct
 
@@ -13,6 +14,8 @@ from estimator_runtime.checkpoint.message import (
 )
 from estimator_runtime.checkpoint.table import TableError, read_table
 
+# In the path of a checkpoint of the V1 format, for the number of a shard.
+V1_SHARDS = "-?????-of-"
 _MOST_SHARDS = 100_000  # five digits in a file's name
 
 
@@ -51,17 +54,35 @@ def shard_path(prefix, shard, count):
     return f"{prefix}.data-{shard:05d}-of-{count:05d}"
 
 
-def problem(prefix):
+def v1_files(prefix):
+    """Give the files of a checkpoint of TensorFlow's V1 format: they have no suffix.
+
+    Args:
+        prefix: Its path; for one of several shards as TensorFlow has it, with
+            "-?????-of-00002" at the end.
+    """
+    name, mark, count = prefix.rpartition(V1_SHARDS)
+    if not mark:
+        return [prefix] if os.path.isfile(prefix) else []
+    return sorted(glob.glob(f"{glob.escape(name)}{V1_SHARDS}{glob.escape(count)}"))
+
+
+def problem(prefix, data_prefix=None):
     """Say what is wrong with a checkpoint, in a few words; None if nothing shows.
 
     The index is checked to the last bit, each shard for its presence and size: the
     time that takes does not grow with the size of the model. The checksums of the
-    values are checked by whoever reads them.
+    values are checked by whoever reads them. One of the V1 format is left to
+    TensorFlow.
+
+    Args:
+        prefix: Path without suffix.
+        data_prefix: Where those shards are that are not there; None if nowhere else.
     """
     try:
         bundle = read_bundle(prefix)
     except FileNotFoundError:
-        return "its .index file is missing"
+        return None if v1_files(prefix) else "its .index file is missing"
     except OSError as error:
         return f"its .index file cannot be read: {error.strerror or error}"
     except TableError as error:
@@ -70,6 +91,8 @@ def problem(prefix):
     for shard, expected in enumerate(bundle.shard_bytes):
         path = shard_path(prefix, shard, count)
         name = os.path.basename(path)
+        if data_prefix is not None and not os.path.exists(path):
+            path = shard_path(data_prefix, shard, count)
         try:
             size = os.stat(path).st_size
         except FileNotFoundError:

@@ -35,8 +35,11 @@ def problem(prefix):
         prefix: Path of a checkpoint whose index is good, without suffix.
 
     Returns:
-        A text, or None if all are. Values of variant type are not checked.
+        A text, or None if all are. Values of variant type are not checked, nor those of
+        the V1 format.
     """
+    if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
+        return None
     try:
         with open(f"{prefix}.index", "rb") as file:
             header, *entries = read_table(file.read())

@@ -1,8 +1,13 @@
 """Files that are on the disk, not only on their way to it, when a function returns."""
 
 import contextlib
+import errno
 import os
 import socket
+
+_MARK = ".saving-"
+# What some network and user-space file systems answer to the fsync of a folder.
+_NOT_FOR_FOLDERS = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
 
 
 def sync_file(path):
@@ -15,8 +20,15 @@ def sync_file(path):
 
 
 def sync_folder(path):
-    """Wait until the names in a folder would survive a loss of power."""
-    sync_file(path or ".")
+    """Wait until the names in a folder would survive a loss of power.
+
+    Where the file system cannot do that for folders, their names are left to it.
+    """
+    try:
+        sync_file(path or ".")
+    except OSError as error:
+        if error.errno not in _NOT_FOR_FOLDERS:
+            raise
 
 
 def replace_file(path, content):
@@ -51,13 +63,18 @@ def remove_if_there(path):
 def temporary_name(path):
     """Name what will become `path`, hidden, after the process that makes it."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.saving-{os.getpid()}-{socket.gethostname()}")
+    return os.path.join(folder, f".{name}{_MARK}{os.getpid()}-{socket.gethostname()}")
 
 
 def owner(name):
     """Give (process id, host) of what `temporary_name` has named; else None."""
-    head, mark, tail = name.rpartition(".saving-")
+    head, mark, tail = name.rpartition(_MARK)
     pid, dash, host = tail.partition("-")
     if not (mark and dash and head.startswith(".") and pid.isdigit()):
         return None
     return int(pid), host
+
+
+def final_name(name):
+    """Give the name of what `temporary_name` has named, once it is complete."""
+    return name.rpartition(_MARK)[0].removeprefix(".")

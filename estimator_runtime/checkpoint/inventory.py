@@ -2,11 +2,11 @@
 
 import contextlib
 import dataclasses
+import glob
 import os
-import time
 
-from estimator_runtime.checkpoint import commit, durable, files, recovery
-from estimator_runtime.checkpoint.state import StateError, read_state
+from estimator_runtime.checkpoint import files, lease, leftovers, lifetime
+from estimator_runtime.checkpoint.look import look, look_and_hold
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
@@ -60,8 +60,14 @@ class Inventory:
 
     @property
     def newest(self):
-        """The checkpoint of the largest step, good or damaged, or None."""
+        """The checkpoint of the largest step, good or damaged, or None.
+
+        It is one of those that have the name of what a restart would go on from.
+        """
         found = [each for each in self.entries if each.state in (GOOD, DAMAGED)]
+        if self.restart is not None:
+            name = files.series_of(self.restart.path)
+            found = [each for each in found if files.series_of(each.path) == name]
         return max(found, key=_step, default=None)
 
     @property
@@ -79,16 +85,17 @@ def take(folder, problem=None):
             without suffix; None looks no further. See `checksums.problem`.
 
     Returns:
-        `Inventory`. Nothing is changed. A restart also removes or finishes what dead
-        runs left half done; that is taken into account.
+        `Inventory`, of one moment: a training may go on saving and deleting. Nothing is
+        changed. A restart also removes or finishes what dead runs left half done; that
+        is taken into account.
 
     Raises:
         CheckpointError: If there is no such folder, nothing in it, or no checkpoint.
     """
     folder = os.path.abspath(folder)
     try:
-        names = sorted(os.listdir(folder))
-        return _take(folder, names, problem)
+        with lease.together():
+            return _take(folder, problem)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{folder!r} does not exist; give the model_dir of a training"
@@ -104,75 +111,73 @@ def take(folder, problem=None):
         ) from error
 
 
-def _take(folder, names, problem):
-    if not names:
+def _take(folder, problem):
+    seen = look_and_hold(folder)
+    if not os.listdir(folder):
         raise CheckpointError(
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
             "model_dir?"
         )
-    named = _named(folder)
-    known: dict[str, str] = {}
-    found = {each.prefix: each for each in files.find(folder)}
-    for path in named:  # also what lies elsewhere, or has no number
-        if path not in found and (files.at(path).files or _is_in(folder, path)):
-            found[path] = files.at(path)
+    completed = {
+        each.prefix: each
+        for each in map(leftovers.completed, filter(lifetime.is_dead, seen.temporary))
+        if each is not None
+    }
+    known: dict[str, str | None] = dict.fromkeys(completed)
     entries = []
-    for each in found.values():
-        reason = each.problem()
-        if reason is None and problem is not None:
-            reason = problem(each.prefix)
-            if reason is not None:
-                known[each.prefix] = reason
-        is_orphan = not each.has_index and each.prefix not in named
-        state = ORPHAN if is_orphan else DAMAGED if reason else GOOD
-        entries.append(_entry(each, state, reason))
-    entries += [_temporary(folder, name) for name in names if commit.is_temporary(name)]
+    for each in _found(folder, seen, completed):
+        with lease.reading(each.prefix):  # a training may be deleting others
+            reason = known[each.prefix] if each.prefix in known else each.problem()
+            if reason is None and problem is not None and each.has_index:
+                reason = known[each.prefix] = problem(each.prefix)
+        if reason is not None and _was_let_go(folder, each):
+            continue
+        bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
+        entries.append(_entry(each, GOOD if reason is None else bad, reason))
+    entries += [each for each in map(_temporary, seen.temporary) if each is not None]
     if not entries:
         raise CheckpointError(
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
         )
     entries.sort(key=lambda each: (_step(each), each.path))
     entries, total = _without_shared(entries)
-    best, _, lost = recovery.plan(folder, known)
-    best = _finished_by_restart(folder, names, known) or best
-    used = best and os.path.normpath(best.prefix)
-    chosen = [each for each in entries if each.path == used]
+    best, _ = seen.plan(known)
+    for each in completed.values():
+        if leftovers.is_newest(folder, each, seen.state) and known[each.prefix] is None:
+            best = each
+    chosen = [each for each in entries if best and each.path == best.prefix]
     good = [each for each in chosen if each.state == GOOD]
     return Inventory(
         folder=folder,
         entries=tuple(entries),
         bytes=total,
         restart=good[0] if good else None,
-        state_problem=lost,
+        state_problem=seen.lost,
     )
 
 
-def _named(folder):
-    try:
-        state = read_state(folder)
-    except StateError:
-        return ()
-    paths = () if state is None else (*state.paths, state.latest)
-    return tuple(dict.fromkeys(map(os.path.normpath, paths)))
+def _found(folder, seen, completed):
+    """Give each `Checkpoint` that is to be shown."""
+    found = {
+        each.prefix: each
+        for each in seen.found
+        if len(each.files) > 1 or not each.has_index  # which may be anybody's file
+    }
+    for path in seen.named:  # also what lies elsewhere, or has no number
+        if path not in found and (files.at(path).files or files.is_in(folder, path)):
+            found[path] = files.at(path)
+    for path in seen.temporary:
+        prefix = leftovers.prefix_of(path)
+        if prefix not in seen.named and not lifetime.is_dead(path):
+            found.pop(prefix, None)  # it is being given its names
+    return {**found, **completed}.values()
 
 
-def _is_in(folder, path):
-    return os.path.dirname(os.path.abspath(path)) == folder
-
-
-def _finished_by_restart(folder, names, known):
-    """Give the checkpoint that was complete when its run died, short of its name."""
-    for name in names:
-        path = os.path.join(folder, name)
-        if not durable.owner(name) or commit.is_late(path):
-            continue
-        if commit.is_dead(name, path):
-            prefix = os.path.join(folder, name.rpartition(".saving-")[0][1:])
-            checkpoint = files.at(prefix)
-            is_new = checkpoint.has_index and prefix not in _named(folder)
-            if is_new and prefix not in known and checkpoint.problem() is None:
-                return checkpoint
-    return None
+def _was_let_go(folder, checkpoint):
+    """Tell whether a training has deleted a checkpoint while this looked at it."""
+    if not checkpoint.has_index or files.at(checkpoint.prefix).has_index:
+        return False
+    return checkpoint.prefix not in look(folder).named
 
 
 def _entry(checkpoint, state, reason):
@@ -210,28 +215,25 @@ def _without_shared(entries):
     return changed, sum(sizes.values())
 
 
-def _temporary(folder, name):
-    path = os.path.join(folder, name)
+def _temporary(path):
+    """Give the entry of what a save has not finished; None if it has, by now."""
+    changed_at = lifetime.changed_at(path)
+    if changed_at is None:
+        return None
     inside = [path]
     if os.path.isdir(path):
-        inside += [os.path.join(path, each) for each in os.listdir(path)]
-    inside_files = tuple(each for each in inside if os.path.isfile(each))
-    size = sum(os.path.getsize(each) for each in inside_files)
+        inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
-    if commit.is_late(path):
+    if leftovers.is_late(path):
         reason = "names what is deleted when nobody reads it any more"
-    elif commit.is_dead(name, path, time.time):
+    elif lifetime.is_dead(path):
         reason = "left by a run that died"
-    stem = name.rpartition(".saving-")[0] or name.partition("_temp")[0]
-    return Entry(
-        path=path,
-        step=files.step_of(stem),
-        files=inside_files,
-        bytes=size,
-        own_bytes=size,
-        saved_at=max(os.path.getmtime(each) for each in inside),
-        state=TEMPORARY,
-        reason=reason,
+    prefix = leftovers.prefix_of(path)
+    held = files.Checkpoint(
+        prefix=prefix, files=tuple(each for each in inside if os.path.isfile(each))
+    )
+    return dataclasses.replace(
+        _entry(held, TEMPORARY, reason), path=path, saved_at=changed_at
     )
 
 

@@ -5,16 +5,13 @@ checkpoints are but none can be used, training does not start: it would start ov
 write over what is left.
 """
 
+import contextlib
 import logging
 import os
 
-from estimator_runtime.checkpoint import commit, files
-from estimator_runtime.checkpoint.state import (
-    State,
-    StateError,
-    read_state,
-    write_state,
-)
+from estimator_runtime.checkpoint import files, leftovers
+from estimator_runtime.checkpoint.look import look
+from estimator_runtime.checkpoint.state import State, write_state
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -39,15 +36,9 @@ def recover(folder):
     folder = os.path.abspath(folder)
     if not os.path.isdir(folder):
         return None
-    try:
-        commit.finish_dead(folder)
-        return _recover(folder)
-    except OSError as error:
-        raise CheckpointError(
-            f"the checkpoints in {folder!r} cannot be looked at: "
-            f"{error.strerror or error} ({error.filename!r}); give this process the "
-            "permission, or another folder"
-        ) from error
+    with _told(folder):
+        leftovers.finish_dead(folder)
+        return _recover(folder, look(folder))
 
 
 def set_aside_latest(folder, reason):
@@ -64,50 +55,41 @@ def set_aside_latest(folder, reason):
         CheckpointError: If no other checkpoint can be used.
     """
     folder = os.path.abspath(folder)
-    return _recover(folder, {read_state(folder).latest: reason})
+    with _told(folder):
+        seen = look(folder)
+        latest = seen.candidates[:1]
+        return _recover(folder, seen, {each.prefix: reason for each in latest})
 
 
-def plan(folder, known=()):
+def plan(folder):
     """Look which checkpoint training would go on from; change nothing.
 
     Args:
         folder: Path of the folder.
-        known: Path to what is wrong with it, of checkpoints that only look good.
 
     Returns:
         (`Checkpoint` or None, path to what is wrong with it of each checkpoint that
         would be passed over, what is wrong with the state file or None).
     """
-    known = dict(known)
+    seen = look(folder)
+    return *seen.plan(), seen.lost
+
+
+@contextlib.contextmanager
+def _told(folder):
+    """Say what is to be done about a folder that cannot be read or changed."""
     try:
-        state, lost = read_state(folder), None
-    except StateError as error:
-        state, lost = None, f"the state file {error}"
-    found = files.find(folder)
-    if state is None and lost is None and found:
-        lost = "the state file is missing"
-    bad: dict[str, str] = {}
-    for candidate in _candidates(folder, state, found):
-        reason = known.get(candidate.prefix) or candidate.problem()
-        if reason is None:
-            return candidate, bad, lost
-        bad[candidate.prefix] = reason
-    return None, bad, lost
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the checkpoints in {folder!r} cannot be looked at: "
+            f"{error.strerror or error} ({error.filename!r}); give this process the "
+            "permission, or another folder"
+        ) from error
 
 
-def _candidates(folder, state, found):
-    """Give checkpoints in the order in which training would go on from them."""
-    candidates = [each for each in reversed(found) if each.has_index or state is None]
-    if state is None:
-        return candidates
-    named = files.at(state.latest)
-    if not named.files:  # the folder was moved, and its old path written down
-        named = files.at(os.path.join(folder, os.path.basename(state.latest)))
-    return [named, *(each for each in candidates if each.prefix != named.prefix)]
-
-
-def _recover(folder, known=()):
-    best, bad, lost = plan(folder, known)
+def _recover(folder, seen, known=()):
+    best, bad = seen.plan(known)
     if best is None and not bad:
         return None
     shown = "; ".join(f"{path}: {reason}" for path, reason in bad.items())
@@ -116,31 +98,40 @@ def _recover(folder, known=()):
             f"none of the checkpoints in {folder!r} can be used ({shown}); bring a "
             "good one back, or move these away to train from the start"
         )
-    if not bad and not lost:
+    if not bad and not seen.lost:
         return best
     for path in bad:
         # What lies elsewhere belongs to somebody else.
-        if os.path.dirname(path) == folder:
+        if files.is_in(folder, path):
             files.set_aside(files.at(path))
+    write_state(folder, _state_of(folder, seen.state, best))
+    _logger.warning(
+        "Training goes on from %s, because %s.%s",
+        best.prefix,
+        "; ".join(filter(None, (seen.lost, shown))),
+        " What is damaged is kept in 'damaged' beside it." if bad else "",
+    )
+    return best
+
+
+def _state_of(folder, state, best):
+    """Give the state that names `best`, and lets go of nothing that was to stay.
+
+    What a state file names is deleted when enough newer ones have come. So this one
+    names, beside `best`, only what the old one did.
+    """
+    named, preserved = (state.paths, state.last_preserved) if state else ((), None)
+    older = [files.at(path) for path in named if path != best.prefix]
     good = [
         each
-        for each in files.find(folder)
-        if each.step is not None
-        and each.prefix != best.prefix
-        and each.step < (best.step if best.step is not None else 0)
-        and each.problem() is None
+        for each in older
+        if files.is_in(folder, each.prefix) and each.problem() is None
     ]
     kept = [*good, best]
-    state = State(
+    return State(
         latest=best.prefix,
         paths=tuple(each.prefix for each in kept),
         timestamps=tuple(each.saved_at for each in kept),
+        # With a time that long ago, one that was to stay for good does so again.
+        last_preserved=preserved if best.prefix in named else 0.0,
     )
-    write_state(folder, state)
-    _logger.warning(
-        "Training goes on from %s, because %s. What is damaged is kept in 'damaged' "
-        "beside it.",
-        best.prefix,
-        "; ".join(filter(None, (lost, shown))),
-    )
-    return best

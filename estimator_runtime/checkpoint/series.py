@@ -9,8 +9,16 @@ import time
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import commit, durable, files, lease, retention
+from estimator_runtime.checkpoint import (
+    commit,
+    durable,
+    files,
+    lease,
+    leftovers,
+    retention,
+)
 from estimator_runtime.checkpoint.state import (
+    STATE_FILE,
     State,
     StateError,
     read_state,
@@ -74,8 +82,8 @@ class Series:
                 write(os.path.join(folder, name))
                 if meta is not None:
                     self._put_meta(os.path.join(folder, f"{name}.meta"), meta)
-                has_names = True  # or some of its files have
                 commit.move_in(folder, prefix)
+                has_names = True
                 gone = self._record(prefix, folder, unread)
             except (OSError, tf.errors.OpError) as error:
                 self._give_up(prefix, folder, has_names)
@@ -88,7 +96,7 @@ class Series:
             self._delete(gone)
             commit.abandon(folder)
             with contextlib.suppress(OSError):  # the next save, or run, tries again
-                commit.delete_late(self._folder)
+                leftovers.delete_late(self._folder)
 
     def _put_meta(self, path, content):
         if self._meta_path is not None:
@@ -104,7 +112,13 @@ class Series:
 
         Nobody can begin to read those until `unread` is left.
         """
-        kept = [each for each in self._saver._last_checkpoints if each[0] != prefix]
+        # What a Saver has restored from elsewhere is not this training's to delete.
+        kept = [
+            each
+            for each in self._saver._last_checkpoints
+            if files.is_in(self._folder, each[0])
+            and os.path.basename(each[0]) != os.path.basename(prefix)
+        ]
         plan = self._policy.plan(
             [*kept, (prefix, self._now())],
             self._preserved_at,
@@ -175,7 +189,7 @@ def sync(prefix):
     for path in files.at(prefix).files:
         durable.sync_file(path)
     if os.path.isdir(folder):
-        state_file = os.path.join(folder, "checkpoint")
+        state_file = os.path.join(folder, STATE_FILE)
         if os.path.exists(state_file):
             durable.sync_file(state_file)
         durable.sync_folder(folder)

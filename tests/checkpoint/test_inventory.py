@@ -1,8 +1,10 @@
 """What `estimator-runtime checkpoints` says of a folder, and that it changes nothing."""
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,7 +12,15 @@ import sys
 import pytest
 
 from estimator_runtime import listing
-from estimator_runtime.checkpoint.state import State, write_state
+from estimator_runtime.checkpoint import (
+    checksums,
+    files,
+    inventory,
+    lease,
+    leftovers,
+    recovery,
+)
+from estimator_runtime.checkpoint.state import State, read_state, write_state
 from estimator_runtime.cli import main
 
 DATA = "model.ckpt-30.data-00000-of-00001"
@@ -165,7 +175,7 @@ def test_a_save_that_is_under_way_is_temporary(show, ckpt):
     own = f".model.ckpt-40.saving-{os.getppid()}-{socket.gethostname()}"
     for name in (own, "model.ckpt-41_temp"):
         (ckpt / name).mkdir()
-        (ckpt / name / "half").write_bytes(b"half")
+        (ckpt / name / "part-00000-of-00001.index").write_bytes(b"half")
     status, shown = show()
     assert status == 0
     assert states(shown)[3:] == [(40, "temporary"), (41, "temporary")]
@@ -188,6 +198,129 @@ def test_a_checkpoint_that_was_complete_when_its_run_died_is_what_a_restart_uses
     assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
     reasons = {each["reason"] for each in shown["checkpoints"]}
     assert reasons == {None, "left by a run that died"}
+
+
+def training(folder, new, keep):
+    """Save one more, as a training does, and let go of what is not among the newest."""
+    for path in folder.glob("model.ckpt-30.*"):
+        shutil.copy(path, folder / path.name.replace("-30", f"-{new}", 1))
+    state = read_state(str(folder))
+    paths = (*state.paths, f"{folder}/model.ckpt-{new}")
+    with contextlib.ExitStack() as unread:
+        late = [
+            path
+            for path in paths[:-keep]
+            if not unread.enter_context(lease.deleting(path))
+        ]
+        kept = (*late, *paths[-keep:])
+        write_state(str(folder), State(latest=paths[-1], paths=kept))
+        for path in set(paths) - set(kept):
+            files.delete(files.at(path))
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_a_training_may_save_and_delete_while_all_is_verified(ckpt, keep):
+    saved = iter(range(31, 40))
+
+    def problem(prefix):
+        training(ckpt, next(saved), keep)
+        return checksums.problem(prefix)
+
+    found = inventory.take(str(ckpt), problem)
+    assert found.restart.path == f"{ckpt}/model.ckpt-30"
+    assert found.is_sound
+    assert {each.state for each in found.entries} == {"good"}
+    assert read_state(str(ckpt)).latest != f"{ckpt}/model.ckpt-30"
+    # It was held for as long as it was looked at.
+    assert files.at(f"{ckpt}/model.ckpt-30").problem() is None
+
+
+def test_a_checkpoint_that_a_training_gives_its_names_is_not_the_newest_yet(show, ckpt):
+    name = f".model.ckpt-40.saving-{os.getppid()}-{socket.gethostname()}"
+    (ckpt / name).mkdir()
+    for path in ckpt.glob("model.ckpt-30.*"):
+        shutil.copy(path, ckpt / path.name.replace("-30", "-40", 1))
+    status, shown = show()
+    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
+    assert states(shown)[3:] == [(40, "temporary")]
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_is_temporary_may_be_gone_when_it_is_looked_at(
+    ckpt, monkeypatch, is_folder
+):
+    name = "model.ckpt-40" if is_folder else "checkpoint"
+    path = ckpt / f".{name}.saving-{os.getppid()}-{socket.gethostname()}"
+    path.mkdir() if is_folder else path.write_bytes(b"half")
+    list_them = leftovers.temporaries
+
+    def finish(folder):
+        listed = list_them(folder)
+        path.rmdir() if is_folder else path.unlink()
+        return listed
+
+    monkeypatch.setattr(leftovers, "temporaries", finish)
+    found = inventory.take(str(ckpt))
+    assert [each.step for each in found.entries] == [10, 20, 30]
+    assert found.restart.step == 30
+
+
+def test_what_another_run_has_completed_long_ago_is_not_what_a_restart_uses(show, ckpt):
+    hidden = ckpt / ".model.ckpt-10.saving-1-elsewhere"
+    hidden.mkdir()
+    os.utime(hidden, (1, 1))
+    newest = str(ckpt / "model.ckpt-30")
+    write_state(str(ckpt), State(latest=newest, paths=(newest,)))
+    status, shown = show()
+    assert (status, shown["restart"]) == (0, newest)
+    assert recovery.recover(str(ckpt)).prefix == newest
+
+
+@pytest.mark.parametrize("named", [(30,), (10, 20)], ids=str)
+def test_a_save_that_a_restart_completes_is_what_it_uses(show, ckpt, named):
+    hidden = ckpt / ".model.ckpt-30.saving-1-elsewhere"
+    hidden.mkdir()
+    for path in ckpt.glob("model.ckpt-30.*"):
+        path.rename(hidden / path.name)
+    os.utime(hidden, (1, 1))
+    for path in hidden.iterdir():
+        os.utime(path, (1, 1))
+    paths = tuple(str(ckpt / f"model.ckpt-{number}") for number in named)
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    status, shown = show("--verify")
+    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
+    assert recovery.recover(str(ckpt)).prefix == f"{ckpt}/model.ckpt-30"
+
+
+def test_checkpoints_of_another_folder_are_not_shown_where_there_is_a_copy(
+    show, ckpt, tmp_path
+):
+    paths = tuple(f"{tmp_path}/old/model.ckpt-{step}" for step in (10, 20, 30))
+    shutil.copytree(ckpt, tmp_path / "old")
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths), relative=False)
+    status, shown = show()
+    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
+    assert [each["path"] for each in shown["checkpoints"]] == [
+        f"{ckpt}/model.ckpt-{step}" for step in (10, 20, 30)
+    ]
+    assert shown["state_file"] == (
+        f"the state file is that of another folder, {tmp_path}/old"
+    )
+
+
+def test_what_lies_beside_the_checkpoints_of_a_training_is_not_the_newest(show, ckpt):
+    for path in ckpt.glob("model.ckpt-10.*"):
+        copy = path.name.replace("model.ckpt-10", "bert.ckpt-1000000")
+        shutil.copy(path, ckpt / copy)
+    (ckpt / "corpus-99999.index").write_text("words")
+    status, shown = show()
+    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
+    assert states(shown) == [
+        (10, "good"),
+        (20, "good"),
+        (30, "good"),
+        (1000000, "good"),
+    ]
 
 
 def test_no_good_checkpoint_is_status_1_and_said(ckpt, capsys):

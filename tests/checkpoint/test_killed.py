@@ -36,27 +36,32 @@ def main(folder):
     er.install()
     # Imported here, once.
     assert callable(er.MonitoredTrainingSession)
-    whole = folder / "whole"
-    in_child(functools.partial(train, whole, last_of("whole"), kill_at=-1))
-    points = [
-        number
-        for number, (step, _) in enumerate(json.loads((whole / "calls").read_text()))
-        if step == KILLED_STEP
-    ]
+    points = [*calls_of_step(folder / "whole")]
     # The one past the last is before the next checkpoint's first.
     points += [points[-1] + 1, "half", *(f"step {step}" for step in ANY_STEPS)]
+    calls = calls_of_step(folder / "whole twice")
+    # Those of the second save of the step.
+    second = [number for number in calls if calls[number] == "makedirs"][1]
+    points += [f"twice {number}" for number in calls if number >= second]
     found = []
     for point in points:
         here = folder / str(point)
         status = in_child(functools.partial(train, here, last_of(point), kill_at=point))
         call = (here / "killed").read_text()
         state = os.path.basename(read_state(here).latest)
-        found.append([call, status, state, sorted(os.listdir(here))])
+        found.append([point, call, status, state, sorted(os.listdir(here))])
     # These need no process each: no run knows of the one before.
     in_child(lambda: [train(folder / str(point), last_of(point)) for point in points])
     for point, each in zip(points, found, strict=True):
         each.append(json.loads((folder / str(point) / "restored").read_text()))
     print(json.dumps(found))
+
+
+def calls_of_step(folder):
+    """Train to the end; give number to name of each call for the step of the kills."""
+    in_child(functools.partial(train, folder, last_of(folder.name), kill_at=-1))
+    calls = enumerate(json.loads((folder / "calls").read_text()))
+    return {number: name for number, (step, name) in calls if step == KILLED_STEP}
 
 
 def last_of(name):
@@ -91,7 +96,8 @@ def train(folder, last_step, kill_at=None):
         last_step: The global step at which training ends.
         kill_at: The number of the call before which the process is killed, "half" to
             kill it in the middle of a write, "step N" after that step, -1 to write down
-            each call by (step, name), None for a run like any other.
+            each call by (step, name), None for a run like any other. With "twice"
+            before the number, or in the folder's name, each step is saved twice.
     """
     import tensorflow as tf
 
@@ -101,6 +107,8 @@ def train(folder, last_step, kill_at=None):
     tf1 = tf.compat.v1
     os.makedirs(folder, exist_ok=True)
     calls, step_of_call = [], [None]
+    is_twice = kill_at is not None and "twice" in folder.name
+    kill_at_call = int(kill_at.split()[1]) if is_twice and kill_at != -1 else kill_at
 
     def die(name):
         (folder / "killed").write_text(name)
@@ -113,7 +121,7 @@ def train(folder, last_step, kill_at=None):
             if name == "makedirs" and ".saving-" in str(args[0]):
                 step_of_call[0] = files.step_of(str(args[0]).partition(".saving-")[0])
             if step_of_call[0] is not None:
-                if len(calls) == kill_at:
+                if len(calls) == kill_at_call:
                     die(name)
                 calls.append([step_of_call[0], name])
             return original(*args, **kwargs)
@@ -149,12 +157,19 @@ def train(folder, last_step, kill_at=None):
         with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
             step = tf1.train.get_or_create_global_step().assign_add(1).op
         values = [tf1.train.get_global_step().value(), weight[0], weight[999]]
-        saver = tf1.train.Saver(max_to_keep=3, save_relative_paths=True)
+        saver, other = (
+            tf1.train.Saver(max_to_keep=3, save_relative_paths=True) for _ in range(2)
+        )
+        again = tf1.train.CheckpointSaverHook(str(folder), save_steps=1, saver=other)
         with er.MonitoredTrainingSession(
             checkpoint_dir=str(folder),
             save_checkpoint_steps=1,
             scaffold=tf1.train.Scaffold(saver=saver),
-            hooks=[Looks(), tf1.train.StopAtStepHook(last_step=last_step)],
+            hooks=[
+                *([again] if is_twice else []),
+                Looks(),
+                tf1.train.StopAtStepHook(last_step=last_step),
+            ],
             save_summaries_steps=None,
             log_step_count_steps=None,
         ) as session:
@@ -172,7 +187,7 @@ def runs(tmp_path_factory):
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
     )
     assert program.returncode == 0, program.stderr
     return json.loads(program.stdout.splitlines()[-1]), folder
@@ -181,8 +196,10 @@ def runs(tmp_path_factory):
 def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
     found, _ = runs
     states = {}
-    for call, status, state, _, restored in found:
+    for point, call, status, state, _, restored in found:
         assert status == -signal.SIGKILL, call
+        if str(point).startswith("twice"):
+            continue
         committed = files.step_of(state)
         # One that was complete but not yet named counts too.
         assert restored[0] in (committed, committed + 1), (call, state)
@@ -194,6 +211,20 @@ def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
     assert set(states) == {*CALLS, "write", "rmtree", "half written"}
     assert set.union(*states.values()) == {2, 3}
     assert list(at_any) == [f"step {step}" for step in ANY_STEPS]
+    for step in ANY_STEPS:
+        # The save of the step before waits at most for one, and that for none.
+        [committed] = at_any[f"step {step}"]
+        assert step - 3 <= committed <= step
+
+
+def test_a_kill_of_a_save_that_replaces_a_checkpoint_loses_neither(runs):
+    found, _ = runs
+    twice = [each for each in found if str(each[0]).startswith("twice")]
+    assert {call for _, call, *_ in twice} == {*CALLS, "write", "rmtree"}
+    # At some there was no checkpoint of the step under its name, nor in the state file.
+    assert {state for _, _, _, state, *_ in twice} == {"model.ckpt-2", "model.ckpt-3"}
+    for _, call, status, _, _, restored in twice:
+        assert (status, restored) == (-signal.SIGKILL, [KILLED_STEP] * 3), call
 
 
 def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):

@@ -1,10 +1,8 @@
 """Training goes on from the newest good checkpoint; what is damaged is kept."""
 
-import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -12,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import commit, files, lease, recovery
+from estimator_runtime.checkpoint import files, recovery
 from estimator_runtime.checkpoint.state import State, read_state, write_state
+from estimator_runtime.cli import main
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -51,7 +50,7 @@ STATE_DAMAGE = {
     "state file missing": lambda f: (f / "checkpoint").unlink(),
     "state file empty": lambda f: (f / "checkpoint").write_bytes(b""),
     "state file garbage": lambda f: (f / "checkpoint").write_bytes(b"\0\xff garbage"),
-    "state file cut": lambda f: truncate(f / "checkpoint"),
+    "state file cut": lambda f: os.truncate(f / "checkpoint", 100),
 }
 SCRIPT = """
 import sys
@@ -132,8 +131,7 @@ def test_the_warning_names_the_file_and_the_value_that_are_damaged(ckpt, caplog)
 def test_a_lost_state_file_is_made_again(ckpt, damage):
     damage(ckpt)
     assert train_on(ckpt, steps=0) == [30.0, 30.0, 30.0]
-    restored = [f"{ckpt}/model.ckpt-{step}" for step in (10, 20, 30)]
-    assert list(read_state(str(ckpt)).paths) == restored
+    assert read_state(str(ckpt)).paths == (f"{ckpt}/model.ckpt-30",)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +182,7 @@ def test_a_folder_may_be_moved_with_a_state_file_of_absolute_paths(ckpt):
     old = "/no/such/folder/model.ckpt-20"
     write_state(str(ckpt), State(latest=old, paths=(old,)), relative=False)
     assert recovery.recover(str(ckpt)).prefix == str(ckpt / "model.ckpt-20")
+    assert train_on(ckpt) == [20.0, 20.0, 20.0]
 
 
 def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
@@ -240,102 +239,179 @@ def test_a_damaged_result_of_a_training_that_is_done_is_trained_again(ckpt, capl
     assert (ckpt / "damaged" / DATA).exists()
 
 
-def leave_behind(folder, name, content=b"half"):
-    path = folder / name
-    path.mkdir()
-    (path / "model.ckpt-40.index").write_bytes(content)
-    return path
-
-
-def dead_pid():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(timeout=60)
-    return process.pid
-
-
-def test_what_a_dead_run_has_left_is_removed(ckpt):
-    name = f".model.ckpt-40.saving-{dead_pid()}-{socket.gethostname()}"
-    leave_behind(ckpt, name)
-    (ckpt / "model.ckpt-40.data-00000-of-00001").write_bytes(b"half")
-    before = [n for n in names(ckpt) if "-40" not in n]
-    assert recovery.recover(str(ckpt)).step == 30
-    assert names(ckpt) == before
-
-
-def died_before_deleting(folder, *steps):
-    """Leave what a run does that died when the checkpoint of step 30 was named."""
-    path = folder / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}"
-    path.mkdir()
-    commit.leave_note(path, [str(folder / f"model.ckpt-{step}") for step in steps])
-    newest = str(folder / "model.ckpt-30")
-    write_state(str(folder), State(latest=newest, paths=(newest,)))
-    return path
-
-
-def test_what_a_dead_run_was_to_delete_goes_when_its_reader_has_left(ckpt):
-    left = died_before_deleting(ckpt, 10, 20)
-    with lease.reading(str(ckpt / "model.ckpt-10")) as is_there:
-        assert is_there
-        for _ in range(2):
-            assert recovery.recover(str(ckpt)).step == 30
-            assert [each.step for each in files.find(ckpt)] == [10, 30]
-        commit.delete_late(str(ckpt))
-        assert [each.step for each in files.find(ckpt)] == [10, 30]
-    assert left.exists()
-    assert recovery.recover(str(ckpt)).step == 30
-    assert [each.step for each in files.find(ckpt)] == [30]
-    assert not left.exists()
-
-
-def test_a_training_deletes_it_with_its_next_save(ckpt):
-    left = died_before_deleting(ckpt, 10)
-    with tf.Graph().as_default(), contextlib.ExitStack() as reader:
-        reader.enter_context(lease.reading(str(ckpt / "model.ckpt-10")))
+def save_on(folder, last, saver=None):
+    """Train on to step `last`, saving each step; give the step that was restored."""
+    with tf.Graph().as_default():
         tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
-        add = tf.compat.v1.train.get_or_create_global_step().assign_add(1).op
-        with er.MonitoredTrainingSession(checkpoint_dir=str(ckpt)) as session:
-            session.run(add)
-            assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
-            reader.close()
-    assert [each.step for each in files.find(ckpt)] == [20, 30, 31]
-    assert not left.exists()
+        step = tf.compat.v1.train.get_or_create_global_step()
+        add = step.assign_add(1).op
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(folder),
+            save_checkpoint_steps=1,
+            scaffold=tf.compat.v1.train.Scaffold(saver=saver and saver()),
+        ) as session:
+            restored = session.run_step_fn(
+                lambda step_context: step_context.session.run(step)
+            )
+            for _ in range(last - restored):
+                session.run(add)
+    return restored
 
 
-def test_what_was_saved_anew_meanwhile_is_not_deleted(ckpt):
-    left = died_before_deleting(ckpt, 10)
-    with lease.reading(str(ckpt / "model.ckpt-10")):
-        recovery.recover(str(ckpt))
-    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 30))
-    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    commit.delete_late(str(ckpt))
-    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
-    assert not left.exists()
+def keeping(newest, **more):
+    """Give what makes a Saver that keeps so many."""
+    return lambda: tf.compat.v1.train.Saver(
+        max_to_keep=newest, save_relative_paths=True, **more
+    )
 
 
-def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt):
-    (ckpt / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}").mkdir()
-    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
-    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    assert recovery.recover(str(ckpt)).step == 30
-    assert [files.step_of(p) for p in read_state(str(ckpt)).paths] == [10, 20, 30]
+def steps(folder):
+    return [each.step for each in files.find(folder) if each.problem() is None]
 
 
-def test_what_a_living_process_writes_is_left_alone(ckpt):
-    owner = os.getppid()
-    path = leave_behind(ckpt, f".model.ckpt-40.saving-{owner}-{socket.gethostname()}")
-    stock = leave_behind(ckpt, "model.ckpt-40_temp")
-    other = leave_behind(ckpt, "notes_temp")
-    recovery.recover(str(ckpt))
-    assert path.is_dir() and stock.is_dir() and other.is_dir()
+def name_in_state(folder, *numbers, **more):
+    paths = tuple(str(folder / f"model.ckpt-{number}") for number in numbers)
+    write_state(str(folder), State(latest=paths[-1], paths=paths, **more))
 
 
-def test_what_tensorflow_has_left_is_removed_once_it_is_old(ckpt):
-    stock = leave_behind(ckpt, "model.ckpt-40_temp")
-    other = leave_behind(ckpt, "notes_temp")
-    for path in (stock, other, stock / "model.ckpt-40.index"):
-        os.utime(path, (1, 1))
-    recovery.recover(str(ckpt))
-    assert (stock.exists(), other.is_dir()) == (False, True)
+def test_what_was_to_stay_for_good_stays_when_the_newest_is_damaged(ckpt):
+    name_in_state(ckpt, 20, 30, last_preserved=1234.5)
+    truncate(ckpt / DATA)
+    assert recovery.recover(str(ckpt)).step == 20
+    state = read_state(str(ckpt))
+    assert state.paths == (f"{ckpt}/model.ckpt-20",)
+    assert state.last_preserved == 1234.5
+    name_in_state(ckpt, 20)
+    assert save_on(ckpt, 23, keeping(1)) == 20
+    assert steps(ckpt) == [10, 23]
+
+
+def test_what_was_to_stay_for_good_stays_when_training_goes_on_from_it(ckpt):
+    name_in_state(ckpt, 20, 30, last_preserved=1234.5)
+    for number in (20, 30):
+        truncate(ckpt / f"model.ckpt-{number}.data-00000-of-00001")
+    assert save_on(ckpt, 13, keeping(1)) == 10
+    assert steps(ckpt) == [10, 13]
+
+
+@pytest.mark.parametrize("damage", STATE_DAMAGE.values(), ids=STATE_DAMAGE)
+def test_with_a_lost_state_file_nothing_that_is_there_is_deleted(ckpt, damage):
+    damage(ckpt)
+    assert save_on(ckpt, 33, keeping(1)) == 30
+    assert steps(ckpt) == [10, 20, 30, 33]
+
+
+@pytest.mark.parametrize(
+    "damage", [DAMAGE["index missing"], STATE_DAMAGE["state file missing"]]
+)
+def test_checkpoints_of_another_name_stay(ckpt, damage):
+    foreign = ["other.ckpt-3.index", "other.ckpt-3.data-00000-of-00001"]
+    for name in foreign:
+        shutil.copy(ckpt / name.replace("other.ckpt-3", "model.ckpt-10"), ckpt / name)
+    damage(ckpt)
+    save_on(ckpt, 33, keeping(1))
+    assert set(foreign) <= set(names(ckpt))
+    assert read_state(str(ckpt)).paths == (f"{ckpt}/model.ckpt-33",)
+
+
+def test_training_in_a_copy_of_a_folder_leaves_the_original_alone(tmp_path):
+    # TensorFlow's default Saver writes down absolute paths.
+    save_on(tmp_path / "run1", 3)
+    assert read_state(str(tmp_path / "run1")).latest == f"{tmp_path}/run1/model.ckpt-3"
+    text = (tmp_path / "run1" / "checkpoint").read_text()
+    assert f'"{tmp_path}/run1/model.ckpt-3"' in text
+    shutil.copytree(tmp_path / "run1", tmp_path / "run2")
+    before = names(tmp_path / "run1")
+    (tmp_path / "run1" / "model.ckpt-3.index").write_bytes(b"newer")
+    assert save_on(tmp_path / "run2", 10) == 3
+    assert names(tmp_path / "run1") == before
+    assert steps(tmp_path / "run2") == [6, 7, 8, 9, 10]
+
+
+def test_training_in_a_folder_that_was_moved_goes_on_there(tmp_path, caplog):
+    save_on(tmp_path / "a", 3)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert save_on(tmp_path / "b", 8) == 3
+    assert steps(tmp_path / "b") == [4, 5, 6, 7, 8]
+    [told] = [m for m in caplog.messages if m.startswith("Training goes on from")]
+    assert told == (
+        f"Training goes on from {tmp_path}/b/model.ckpt-3, because the state file is "
+        f"that of another folder, {tmp_path}/a."
+    )
+
+
+def test_a_checkpoint_elsewhere_that_the_user_has_named_is_restored_and_kept(
+    ckpt, tmp_path
+):
+    (tmp_path / "new").mkdir()
+    elsewhere = str(ckpt / "model.ckpt-20")
+    state = State(latest=elsewhere, paths=(elsewhere,))
+    write_state(str(tmp_path / "new"), state, relative=False)
+    assert save_on(tmp_path / "new", 23, keeping(1)) == 20
+    assert steps(tmp_path / "new") == [23]
+    assert steps(ckpt) == [10, 20, 30]
+
+
+def v1_saver(sharded=False):
+    return lambda: tf.compat.v1.train.Saver(
+        write_version=tf.compat.v1.train.SaverDef.V1, sharded=sharded
+    )
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_training_goes_on_from_a_checkpoint_of_the_v1_format(tmp_path, sharded):
+    saver = v1_saver(sharded)
+    assert save_on(tmp_path, 3, saver) == 0
+    assert list(tmp_path.glob("*.index")) == []
+    assert recovery.recover(str(tmp_path)).step == 3
+    assert main(["checkpoints", str(tmp_path), "--verify"]) == 0
+    assert save_on(tmp_path, 5, saver) == 3
+    (tmp_path / "checkpoint").unlink()
+    assert save_on(tmp_path, 7, saver) == 5
+    assert save_on(tmp_path, 9, keeping(5)) == 7
+
+
+def test_a_damaged_checkpoint_of_the_v1_format_is_set_aside(tmp_path):
+    save_on(tmp_path, 3, v1_saver())
+    truncate(tmp_path / "model.ckpt-3")
+    assert save_on(tmp_path, 4, v1_saver()) == 2
+    assert names(tmp_path / "damaged") == ["model.ckpt-3", "model.ckpt-3.meta"]
+
+
+def test_a_foreign_file_with_the_name_of_an_index_is_left_alone(ckpt):
+    (ckpt / "corpus-99999.index").write_text("words")
+    truncate(ckpt / DATA)
+    assert recovery.recover(str(ckpt)).step == 20
+    (ckpt / "checkpoint").unlink()
+    assert recovery.recover(str(ckpt)).step == 20
+    assert (ckpt / "corpus-99999.index").read_text() == "words"
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_checkpoint_of_another_name_is_not_what_training_goes_on_from(
+    ckpt, has_state
+):
+    for path in ckpt.glob("model.ckpt-10.*"):
+        path.rename(ckpt / path.name.replace("model.ckpt-10", "bert.ckpt-1000000"))
+    truncate(ckpt / DATA)
+    if not has_state:
+        (ckpt / "checkpoint").unlink()
+    assert recovery.recover(str(ckpt)).step == 20
+    assert (ckpt / "bert.ckpt-1000000.index").exists()
+
+
+def test_a_folder_where_no_save_has_been_completed_is_trained_from_the_start(tmp_path):
+    (tmp_path / "model.ckpt-0.data-00000-of-00001").write_bytes(b"half")
+    (tmp_path / "corpus-99999.index").write_text("words")
+    assert recovery.recover(str(tmp_path)) is None
+    assert save_on(tmp_path, 2) == 0
+    assert steps(tmp_path) == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_read_is_one_error_also_when_going_back(ckpt):
+    (ckpt / "damaged").write_text("a file")
+    with pytest.raises(CheckpointError, match=r"cannot be looked at: .*damaged"):
+        recovery.set_aside_latest(str(ckpt), "it is damaged")
 
 
 def test_recovery_needs_no_tensorflow():

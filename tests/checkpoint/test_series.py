@@ -1,6 +1,8 @@
 """Which files a Saver's checkpoints leave in a folder, over several runs."""
 
+import errno
 import os
+import re
 import time
 
 import pytest
@@ -11,7 +13,8 @@ from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.series import Series
 from estimator_runtime.checkpoint.snapshot import Snapshot
-from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint.state import State, read_state, write_state
+from estimator_runtime.errors import CheckpointError
 
 er.install()
 
@@ -132,3 +135,118 @@ def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):
                 session.run(step)
     assert steps_on_disk(tmp_path) == [18, 19, 20]
     assert [n for n in os.listdir(tmp_path) if n.startswith(".")] == []
+
+
+def series_in(folder, newest):
+    """Give a Series of a folder, and what writes a checkpoint of its one variable."""
+    tf1.get_variable("v", initializer=1.0)
+    saver = train.Saver(max_to_keep=newest, save_relative_paths=True)
+    session = tf1.Session()
+    session.run(tf1.global_variables_initializer())
+    snapshot = Snapshot(session, saver)
+    values, bundles = snapshot.take(), BundleWriter(snapshot.saved)
+    session.close()
+    series = Series(saver, str(folder / "model.ckpt"))
+    return series, lambda path: bundles.write(path, values)
+
+
+def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    calls = []
+
+    def noted(name):
+        original = getattr(os, name)
+
+        def call(*args, **kwargs):
+            path = args[0]
+            if name == "fsync":
+                path = os.readlink(f"/proc/self/fd/{path}")
+            shown = os.path.relpath(path, tmp_path)
+            if "dir_fd" not in kwargs:  # those of rmtree, when all is done
+                calls.append((name, re.sub(r"saving-.*?(?=/|$)", "saving", shown)))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(os, name, call)
+
+    with tf.Graph().as_default():
+        series, write = series_in(tmp_path, newest=1)
+        series.add(1, write, 4, b"graph")
+        for name in ("fsync", "rename", "replace", "unlink"):
+            noted(name)
+        series.add(2, write, 4, b"graph")
+    monkeypatch.undo()
+    hidden, data = ".model.ckpt-2.saving/model.ckpt-2", "data-00000-of-00001"
+    # The .meta file is a link to that of step 1, which is on the disk.
+    assert [each for each in calls if each[1] != f"{hidden}.meta"] == [
+        ("fsync", f"{hidden}.{data}"),
+        ("fsync", f"{hidden}.index"),
+        ("rename", f"{hidden}.{data}"),
+        ("rename", f"{hidden}.index"),
+        ("fsync", "."),
+        ("fsync", ".checkpoint.saving"),
+        ("replace", ".checkpoint.saving"),
+        ("fsync", "."),
+        ("unlink", "model.ckpt-1.index"),
+        ("unlink", f"model.ckpt-1.{data}"),
+        ("unlink", "model.ckpt-1.meta"),
+    ]
+    assert [each for each in calls if each[1] == f"{hidden}.meta"] == [
+        ("rename", f"{hidden}.meta")
+    ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_save_that_fails_before_it_has_its_names_leaves_an_old_one_alone(
+    tmp_path, monkeypatch, named
+):
+    with tf.Graph().as_default():
+        series, write = series_in(tmp_path, newest=5)
+        series.add(1, write, 4)
+        series.add(2, write, 4)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        if not named:  # as one that is kept for good
+            newest = str(tmp_path / "model.ckpt-2")
+            write_state(str(tmp_path), State(latest=newest, paths=(newest,)))
+            before["checkpoint"] = (tmp_path / "checkpoint").read_bytes()
+
+        def fail(descriptor):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(CheckpointError, match="Input/output error"):
+            series.add(1, write, 4)
+    monkeypatch.undo()
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+
+
+def test_a_save_that_cannot_get_its_names_has_none_of_them(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def fail_for_index(source, target):
+        if str(target).endswith("model.ckpt-2.index"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    with tf.Graph().as_default():
+        series, write = series_in(tmp_path, newest=5)
+        series.add(1, write, 4)
+        before = sorted(os.listdir(tmp_path))
+        monkeypatch.setattr(os, "rename", fail_for_index)
+        with pytest.raises(CheckpointError, match="Input/output error"):
+            series.add(2, write, 4)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_what_was_restored_from_elsewhere_is_not_deleted(tmp_path):
+    with tf.Graph().as_default():
+        (tmp_path / "a").mkdir()
+        series, write = series_in(tmp_path / "a", newest=1)
+        series.add(1, write, 4)
+    with tf.Graph().as_default():
+        (tmp_path / "b").mkdir()
+        series, write = series_in(tmp_path / "b", newest=1)
+        series._saver.recover_last_checkpoints([str(tmp_path / "a" / "model.ckpt-1")])
+        for step in (2, 3, 4):
+            series.add(step, write, 4)
+    assert steps_on_disk(tmp_path / "a") == [1]
+    assert steps_on_disk(tmp_path / "b") == [4]

@@ -1,0 +1,359 @@
+"""What runs that died have left half done is finished or removed, and nothing else."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.checkpoint import (
+    commit,
+    durable,
+    files,
+    lease,
+    leftovers,
+    lifetime,
+    recovery,
+)
+from estimator_runtime.checkpoint.state import State, read_state, write_state
+
+er.install()
+
+DATA = "data-00000-of-00001"
+
+
+def name_in_state(folder, *numbers):
+    paths = tuple(str(folder / f"model.ckpt-{number}") for number in numbers)
+    write_state(str(folder), State(latest=paths[-1], paths=paths))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def leave_behind(folder, name, content=b"half"):
+    path = folder / name
+    path.mkdir()
+    (path / "model.ckpt-40.index").write_bytes(content)
+    return path
+
+
+def dead_pid():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(timeout=60)
+    return process.pid
+
+
+def test_what_a_dead_run_has_left_is_removed(ckpt):
+    name = f".model.ckpt-40.saving-{dead_pid()}-{socket.gethostname()}"
+    leave_behind(ckpt, name)
+    (ckpt / "model.ckpt-40.data-00000-of-00001").write_bytes(b"half")
+    before = [n for n in names(ckpt) if "-40" not in n]
+    assert recovery.recover(str(ckpt)).step == 30
+    assert names(ckpt) == before
+
+
+def died_before_deleting(folder, *steps):
+    """Leave what a run does that died when the checkpoint of step 30 was named."""
+    path = folder / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}"
+    path.mkdir()
+    commit.leave_note(path, [str(folder / f"model.ckpt-{step}") for step in steps])
+    newest = str(folder / "model.ckpt-30")
+    write_state(str(folder), State(latest=newest, paths=(newest,)))
+    return path
+
+
+def test_what_a_dead_run_was_to_delete_goes_when_its_reader_has_left(ckpt):
+    left = died_before_deleting(ckpt, 10, 20)
+    with lease.reading(str(ckpt / "model.ckpt-10")) as is_there:
+        assert is_there
+        for _ in range(2):
+            assert recovery.recover(str(ckpt)).step == 30
+            assert [each.step for each in files.find(ckpt)] == [10, 30]
+        leftovers.delete_late(str(ckpt))
+        assert [each.step for each in files.find(ckpt)] == [10, 30]
+    assert left.exists()
+    assert recovery.recover(str(ckpt)).step == 30
+    assert [each.step for each in files.find(ckpt)] == [30]
+    assert not left.exists()
+
+
+def test_a_training_deletes_it_with_its_next_save(ckpt):
+    left = died_before_deleting(ckpt, 10)
+    with tf.Graph().as_default(), contextlib.ExitStack() as reader:
+        reader.enter_context(lease.reading(str(ckpt / "model.ckpt-10")))
+        tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
+        add = tf.compat.v1.train.get_or_create_global_step().assign_add(1).op
+        with er.MonitoredTrainingSession(checkpoint_dir=str(ckpt)) as session:
+            session.run(add)
+            assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+            reader.close()
+    assert [each.step for each in files.find(ckpt)] == [20, 30, 31]
+    assert not left.exists()
+
+
+def test_what_was_saved_anew_meanwhile_is_not_deleted(ckpt):
+    left = died_before_deleting(ckpt, 10)
+    with lease.reading(str(ckpt / "model.ckpt-10")):
+        recovery.recover(str(ckpt))
+    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 30))
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    leftovers.delete_late(str(ckpt))
+    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+    assert not left.exists()
+
+
+def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt):
+    (ckpt / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}").mkdir()
+    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    assert recovery.recover(str(ckpt)).step == 30
+    assert [files.step_of(p) for p in read_state(str(ckpt)).paths] == [10, 20, 30]
+
+
+def test_what_a_living_process_writes_is_left_alone(ckpt):
+    owner = os.getppid()
+    path = leave_behind(ckpt, f".model.ckpt-40.saving-{owner}-{socket.gethostname()}")
+    stock = leave_stock(ckpt, "model.ckpt-40_temp")
+    other = leave_behind(ckpt, "notes_temp")
+    recovery.recover(str(ckpt))
+    assert path.is_dir() and stock.is_dir() and other.is_dir()
+
+
+def test_what_tensorflow_has_left_is_removed_once_it_is_old(ckpt):
+    stock = leave_stock(ckpt, "model.ckpt-40_temp")
+    other = leave_behind(ckpt, "notes_temp")
+    for path in (stock, other, *stock.iterdir()):
+        os.utime(path, (1, 1))
+    recovery.recover(str(ckpt))
+    assert (stock.exists(), other.is_dir()) == (False, True)
+
+
+def leave_stock(folder, name):
+    """Leave what TensorFlow does when it dies as it writes a shard."""
+    path = folder / name
+    path.mkdir()
+    (path / f"part-00000-of-00001.{DATA}").write_bytes(b"all")
+    (path / "part-00000-of-00001.index.tempstate123").write_bytes(b"half")
+    return path
+
+
+def hidden_of(folder, number, pid=None, host=None):
+    """Make the hidden folder of a checkpoint, of a process that died."""
+    owner = f"{pid or dead_pid()}-{host or socket.gethostname()}"
+    path = folder / f".model.ckpt-{number}.saving-{owner}"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("named", [(30,), (20, 30)])
+def test_training_does_not_fall_back_to_what_a_dead_run_has_completed(ckpt, named):
+    # Its host was another: so it was left alone, and training went on past it.
+    hidden = hidden_of(ckpt, 10, host="elsewhere")
+    os.utime(hidden, (1, 1))
+    name_in_state(ckpt, *named)
+    assert recovery.recover(str(ckpt)).step == 30
+    assert [files.step_of(path) for path in read_state(str(ckpt)).paths] == [*named]
+    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+    assert not hidden.exists()
+
+
+def test_without_a_state_file_the_newest_is_used_whoever_has_completed_it(ckpt):
+    hidden_of(ckpt, 10)
+    (ckpt / "checkpoint").unlink()
+    assert recovery.recover(str(ckpt)).step == 30
+
+
+def died_while_replacing(folder, number, moved=()):
+    """Leave what a run does that has deleted a checkpoint to save it once more."""
+    hidden = hidden_of(folder, number)
+    for path in folder.glob(f"model.ckpt-{number}.*"):
+        if not path.name.endswith(moved):
+            path.rename(hidden / path.name)
+    return hidden
+
+
+@pytest.mark.parametrize("moved", [(), (DATA,), (DATA, ".meta")], ids=str)
+@pytest.mark.parametrize("named", [(30,), (10, 20)], ids=str)
+def test_a_save_that_replaces_a_checkpoint_is_completed(ckpt, moved, named):
+    before = {name: (ckpt / name).read_bytes() for name in names(ckpt)}
+    hidden = died_while_replacing(ckpt, 30, moved)
+    name_in_state(ckpt, *named)
+    assert recovery.recover(str(ckpt)).step == 30
+    assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
+    assert not hidden.exists()
+    del before["checkpoint"]
+    after = {name: (ckpt / name).read_bytes() for name in names(ckpt)}
+    assert after.items() >= before.items()
+
+
+def test_half_of_a_save_that_replaces_a_checkpoint_is_not_taken_for_one(ckpt):
+    hidden = died_while_replacing(ckpt, 30)
+    os.truncate(hidden / f"model.ckpt-30.{DATA}", 100)
+    name_in_state(ckpt, 10, 20)
+    assert recovery.recover(str(ckpt)).step == 20
+    assert [each.step for each in files.find(ckpt)] == [10, 20]
+
+
+def test_a_copy_of_a_folder_deletes_nothing_in_the_original(ckpt, tmp_path):
+    died_before_deleting(ckpt, 10, 20)
+    shutil.copytree(ckpt, tmp_path / "copy")
+    recovery.recover(str(tmp_path / "copy"))
+    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+    assert [each.step for each in files.find(tmp_path / "copy")] == [30]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["notes-123_temp", "checkpoint.tmp", "checkpoint.tmp-notes", "a-1.tempstate"],
+)
+def test_what_only_looks_like_tensorflows_is_left_alone(ckpt, name):
+    path = ckpt / name
+    if name.endswith("_temp"):
+        leave_stock(ckpt, name)
+        (path / "mine.txt").write_text("mine")
+    else:
+        path.write_text("mine")
+    for each in (path, *path.rglob("*")):
+        os.utime(each, (1, 1))
+    recovery.recover(str(ckpt))
+    assert path.exists()
+
+
+STOCK = """
+import resource, signal, sys
+import tensorflow as tf
+
+v1 = tf.compat.v1
+folder, version, sharded = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+with tf.Graph().as_default(), v1.Session() as session:
+    v1.get_variable("v", [1 << 18], initializer=v1.zeros_initializer())
+    saver = v1.train.Saver(write_version=version, sharded=sharded)
+    session.run(v1.global_variables_initializer())
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))
+    saver.save(session, folder + "/model.ckpt", global_step=40)
+"""
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("version", ["V1", "V2"])
+def test_what_a_saver_leaves_that_is_killed_in_a_write_is_removed_once_it_is_old(
+    tmp_path, version, sharded
+):
+    number = getattr(tf.compat.v1.train.SaverDef, version)
+    done = subprocess.run(
+        [sys.executable, "-c", STOCK, tmp_path, str(number), str(sharded)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGXFSZ, done.stderr
+    left = names(tmp_path)
+    assert len(left) == 1
+    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + 599)
+    assert names(tmp_path) == left
+    [path] = leftovers.temporaries(str(tmp_path))
+    assert leftovers.prefix_of(path) == f"{tmp_path}/model.ckpt-40"
+    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + 601)
+    assert names(tmp_path) == []
+
+
+def test_what_a_process_writes_is_left_alone_for_as_long_as_it_lives(ckpt):
+    hidden = hidden_of(ckpt, 40, pid=os.getppid())
+    (hidden / "model.ckpt-40.index").write_bytes(b"half")
+    leftovers.finish_dead(str(ckpt), now=lambda: time.time() + 100_000)
+    assert hidden.is_dir()
+
+
+def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(ckpt):
+    hidden = hidden_of(ckpt, 40, pid=os.getppid())
+    os.utime(hidden, (1, 1))  # long before that process has started
+    recovery.recover(str(ckpt))
+    assert not hidden.exists()
+
+
+def test_what_is_gone_is_not_dead(tmp_path):
+    gone = tmp_path / f".model.ckpt-40.saving-{dead_pid()}-{socket.gethostname()}"
+    assert not lifetime.is_dead(str(gone))
+
+
+def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
+    with tempfile.TemporaryDirectory() as folder:  # nobody else may read pytest's
+        here = pathlib.Path(folder) / "ckpt"
+        shutil.copytree(ckpt, here)
+        hidden = hidden_of(here, 40)
+        (hidden / "model.ckpt-40.index").write_bytes(b"half")
+        for path in (pathlib.Path(folder), here):
+            path.chmod(0o777)
+        hidden.chmod(0o555)
+        program = (
+            "import logging, os, sys; logging.basicConfig(format='%(message)s'); "
+            "from estimator_runtime.checkpoint import recovery; "
+            "os.getuid() or os.setuid(65534); "
+            "print(recovery.recover(sys.argv[1]).step)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, here],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.stdout == "30\n", done.stderr
+    assert done.stderr == (
+        f"{hidden}, which a run that died has left, cannot be removed: "
+        "Permission denied\n"
+    )
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF], ids=["EINVAL", "EBADF"])
+def test_a_file_system_that_syncs_no_folders_is_one_to_save_on(
+    ckpt, monkeypatch, number
+):
+    sync = os.fsync
+
+    def sync_files_only(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files_only)
+    name_in_state(ckpt, 10, 30)
+    assert [files.step_of(path) for path in read_state(str(ckpt)).paths] == [10, 30]
+    with pytest.raises(FileNotFoundError):
+        durable.sync_folder(str(ckpt / "no such folder"))
+
+
+def test_a_file_of_which_no_links_are_counted_is_synced(ckpt, monkeypatch):
+    hidden = hidden_of(ckpt, 30)
+    for path in ckpt.glob("model.ckpt-30.*"):
+        path.rename(hidden / path.name)
+    synced = []
+    sync, stat = durable.sync_file, os.stat
+
+    def uncounted(path, **how):
+        found = list(stat(path, **how))
+        found[3] = 0
+        return os.stat_result(found)
+
+    def noted(path):
+        synced.append(os.path.basename(path))
+        sync(path)
+
+    expected = names(hidden)
+    monkeypatch.setattr(os, "stat", uncounted)
+    monkeypatch.setattr(durable, "sync_file", noted)
+    commit.move_in(str(hidden), str(ckpt / "model.ckpt-30"))
+    monkeypatch.undo()
+    assert sorted(synced[:-1]) == expected
