@@ -47,15 +47,12 @@ class Watch:
         return _request.number is not None and self.is_on
 
     def hold(self):
-        """Let no grace end the process while a checkpoint is saved, until `release`."""
-        _request.signals.holds += 1
-
-    def release(self):
-        """Take `hold` back; the end of all watches does so too."""
-        _request.signals.holds -= 1
+        """Let no grace end the process from here on; the end of all watches does."""
+        _request.signals.grace.hold(self)
 
     def end(self):
         """Leave the signals alone again; a second time does nothing."""
+        _request.signals.grace.release(self)
         if self.is_on:
             self.is_on = False
             _request.end(self)
@@ -141,6 +138,17 @@ def _told(name, saved):
     step = saved.rpartition("-")[2]
     place = f"at step {step}" if step.isdigit() else "after a step"
     return f"stopped by {name} {place}; it is saved in {saved}", f"{again} from there"
+
+
+@contextlib.contextmanager
+def saving():
+    """Let the time in which a checkpoint is saved in this context cost no grace."""
+    grace, holder = _request.signals.grace, object()
+    grace.hold(holder)
+    try:
+        yield
+    finally:
+        grace.release(holder)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
-from estimator_runtime import options
+from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import files, series
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.measures import Measures
@@ -128,7 +128,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         series_of_clock = self if by_clock else None
-        self._writer.make_room(instead_of=series_of_clock)
+        with preemption.saving():
+            self._writer.make_room(instead_of=series_of_clock)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs
@@ -144,7 +145,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
-            self._write(session, step, waited_secs, series_of_clock)
+            with preemption.saving():
+                self._write(session, step, waited_secs, series_of_clock)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )
@@ -183,7 +185,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
         def write_and_note():
             begun = self._clock()
-            write()
+            with preemption.saving():
+                write()
             took_secs = self._clock() - begun
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
             self._note(step, size, blocked_secs + waited, background, since_secs)

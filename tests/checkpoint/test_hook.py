@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import series
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
@@ -166,6 +166,64 @@ def test_no_checkpoint_has_values_of_two_steps(tmp_path, monkeypatch):
         reader = tf.train.load_checkpoint(str(tmp_path / f"model.ckpt-{number}"))
         found = {v: set(reader.get_tensor(v).tolist()) for v in ("v0", "v3", "v7")}
         assert list(found.values()) == [{float(number)}] * 3
+
+
+class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
+    """Notes what holds the grace of a signal, and what does not."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def note(self, what):
+        self._log.append((what, preemption._request.signals.grace.is_held))
+
+    def after_run(self, run_context, run_values):
+        self.note("step")
+
+    def before_save(self, session, step):
+        self.note("before_save")
+
+    def after_save(self, session, step):
+        self.note("after_save")
+
+    def end(self, session, step=None):
+        self.note("end of a hook" if step is None else "end of a listener")
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_the_grace_of_a_signal_stands_still_while_a_checkpoint_is_saved(
+    tmp_path, monkeypatch, is_blocking
+):
+    log = []
+    notes = NotesHolds(log)
+    make_room, save = CheckpointWriter.make_room, train.Saver.save
+
+    def noting(what, original):
+        def call(*args, **kwargs):
+            notes.note(what)
+            return original(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(CheckpointWriter, "make_room", noting("room", make_room))
+    monkeypatch.setattr(BundleWriter, "write", noting("write", WRITE))
+    monkeypatch.setattr(train.Saver, "save", noting("write", save))
+    server = tf.distribute.Server.create_local_server()
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    hook = train.CheckpointSaverHook(str(tmp_path), save_steps=1, listeners=[notes])
+    with er.MonitoredTrainingSession(
+        server.target if is_blocking else "", hooks=[notes, hook]
+    ) as session:
+        session.run(step)
+    saved = [
+        ("room", True),
+        ("before_save", False),
+        ("write", True),
+        ("after_save", False),
+    ]
+    ends = [("end of a hook", False), ("end of a listener", True)]
+    assert log == [*saved, ("step", False), *saved, *ends]
 
 
 class Listener(train.CheckpointSaverListener):
