@@ -66,7 +66,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     * If saves come faster than the disk takes them, then of those that go by the clock
       all but the newest are left out; those that go by steps wait for the one before.
     * What was just restored is not written again; listeners are called all the same.
-    * A write that fails is raised as a CheckpointError at the next save, or at the end.
+    * A write that fails is logged, and raised as a CheckpointError at the next save, or
+      at the end when the last step has been tried.
     * Where there can be no snapshot (see `snapshot`), training waits for the Saver.
 
     Args:
@@ -106,30 +107,29 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Save the last step, and wait until it is on the disk.
 
         Raises:
-            CheckpointError: If that, or a save before, has failed.
+            CheckpointError: If that, or a save before, has failed; the last step is
+                tried all the same.
         """
         last_step = session.run(self._global_step_tensor)
         if last_step != self._timer.last_triggered_step():
-            self._save(session, last_step)
+            self._save(session, last_step, is_last=True)
         self._writer.close()
         for listener in self._listeners:
             listener.end(session, last_step)
 
     def settle_checkpoints(self):
-        """Wait until nothing is being written; what has failed goes to the log too."""
+        """Wait until nothing is being written."""
         self._writer.wait()
-        if self._writer.error is not None:
-            _logger.error("%s", self._writer.error)
         if self.measures is not None:
             self._summary_writer.flush()
 
-    def _save(self, session, step):
+    def _save(self, session, step, is_last=False):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         series_of_clock = self if by_clock else None
         with preemption.saving():
-            self._writer.make_room(instead_of=series_of_clock)
+            self._writer.make_room(instead_of=series_of_clock, raises=not is_last)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs

@@ -460,6 +460,29 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
     assert weights(tmp_path) == {0: 0}
 
 
+@pytest.mark.parametrize("by", [{"save_secs": 600}, {"save_steps": 2}])
+def test_the_last_step_is_saved_when_an_older_write_has_failed(
+    tmp_path, monkeypatch, by
+):
+    failed = threading.Event()
+
+    def write(self, prefix, values):
+        WRITE(self, prefix, values)
+        if not failed.is_set():
+            failed.set()
+            raise NO_SPACE
+
+    monkeypatch.setattr(BundleWriter, "write", write)
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    hook = train.CheckpointSaverHook(str(tmp_path), **by)
+    with pytest.raises(CheckpointError, match="model.ckpt-0' cannot be written"):
+        with er.MonitoredTrainingSession(hooks=[hook]) as session:
+            assert failed.wait(LONG_SECS)
+            session.run(step)
+    assert weights(tmp_path) == {1: 1}
+
+
 @pytest.mark.parametrize("call", ["replace", "fsync", "rename"])
 def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
     tmp_path, monkeypatch, call
