@@ -46,7 +46,24 @@ def hold(prefix):
     leases = _scope.get()
     if leases is None:
         raise RuntimeError("there is no `together` that would end the lease")
-    return leases.enter_context(reading(prefix))
+    return hold_in(leases, prefix)
+
+
+def hold_in(leases, prefix):
+    """Keep a checkpoint until the end of `leases`, a `contextlib.ExitStack`.
+
+    Args:
+        leases: It takes nothing where the checkpoint is not there.
+        prefix: Its path without suffix.
+
+    Returns:
+        Whether it is there; see `reading`.
+    """
+    with contextlib.ExitStack() as tried:
+        is_there = tried.enter_context(reading(prefix))
+        if is_there:
+            leases.push(tried.pop_all())
+        return is_there
 
 
 @contextlib.contextmanager

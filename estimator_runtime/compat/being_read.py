@@ -7,11 +7,18 @@ there, and its exporters read the same one once more.
 import contextlib
 import functools
 import inspect
+import logging
 import os
+import time
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import lease
+
+_logger = logging.getLogger(__name__)
+# A busy disk may take seconds to sync the state file, which names the newer one.
+_PATIENCE_SECS = 30.0
+_LOOK_SECS = 0.05
 
 
 def patch_estimator(_module):
@@ -39,14 +46,33 @@ def _holding_latest(original):
     return latest_checkpoint
 
 
-def _held(latest, hold):
-    """Hold the newest checkpoint; give its path, or None."""
+def _held(latest, hold, clock=time.monotonic, pause=time.sleep):
+    """Hold the newest checkpoint; give its path, or None.
+
+    Args:
+        latest: Gives its path, or None.
+        hold: Holds one, of (path); tells whether that is there, and stays.
+        clock: Gives seconds.
+        pause: Waits, of (seconds).
+    """
+    deadline = clock() + _PATIENCE_SECS
     prefix = latest()
     # Between its name and the lease it may be deleted: then there is a newer one.
     while prefix is not None and not hold(prefix):
         newer = latest()
         if newer == prefix:
-            break
+            # It is about to be deleted, and the newer one not named yet: whoever
+            # deletes it waits for the disk in between.
+            if not os.path.exists(f"{prefix}.index"):
+                break
+            if clock() >= deadline:
+                _logger.warning(
+                    "%s is read although somebody has been about to delete it for %g s",
+                    prefix,
+                    _PATIENCE_SECS,
+                )
+                break
+            pause(_LOOK_SECS)
         prefix = newer
     return prefix
 
@@ -74,7 +100,7 @@ def _holding_until_done(original, latest):
         with contextlib.ExitStack() as leases:
 
             def hold(prefix):
-                return leases.enter_context(lease.reading(prefix))
+                return lease.hold_in(leases, prefix)
 
             _give_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)

@@ -14,6 +14,7 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint import files, lease
 from estimator_runtime.checkpoint.retention import Plan, Policy
 from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.compat import being_read
 
 er.install()
 
@@ -229,6 +230,66 @@ def train_two_values(folder):
             v.load(float(number), session)
             step.load(number, session)
             saver.save(session, str(folder / "model.ckpt"), global_step=number)
+
+
+def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
+    paths = {step: str(ckpt / f"model.ckpt-{step}") for step in (20, 30)}
+    latest = [paths[20]]
+
+    def pause(secs):
+        """Name the newer one, as whoever deletes the older does next."""
+        latest[:] = [paths[30]]
+
+    with contextlib.ExitStack() as deleting, lease.together():
+        assert deleting.enter_context(lease.deleting(paths[20]))
+        found = being_read._held(lambda: latest[0], lease.hold, pause=pause)
+        assert found == paths[30]
+        with lease.deleting(paths[30]) as is_free:
+            assert not is_free
+
+
+def test_what_could_not_be_held_keeps_no_file_open(ckpt):
+    before = os.listdir("/proc/self/fd")
+    with lease.deleting(str(ckpt / "model.ckpt-10")), lease.together():
+        within = os.listdir("/proc/self/fd")
+        assert not lease.hold(str(ckpt / "model.ckpt-10"))
+        assert len(os.listdir("/proc/self/fd")) == len(within)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
+    prefix = str(ckpt / "model.ckpt-30")
+    deleting = contextlib.ExitStack()
+    assert deleting.enter_context(lease.deleting(prefix))
+    with lease.together():
+        found = being_read._held(
+            lambda: prefix, lease.hold, pause=lambda secs: deleting.close()
+        )
+        assert found == prefix
+        with lease.deleting(prefix) as is_free:
+            assert not is_free
+
+
+def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog):
+    prefix, now = str(ckpt / "model.ckpt-30"), [0.0]
+
+    def pause(secs):
+        now[0] += secs
+
+    with lease.deleting(prefix), lease.together():
+        found = being_read._held(
+            lambda: prefix, lease.hold, clock=lambda: now[0], pause=pause
+        )
+    assert (found, 30 <= now[0] < 31) == (prefix, True)
+    assert caplog.messages == [
+        f"{prefix} is read although somebody has been about to delete it for 30 s"
+    ]
+
+
+def test_a_name_without_a_checkpoint_is_not_waited_for(ckpt):
+    with lease.together():
+        prefix = str(ckpt / "model.ckpt-40")
+        assert being_read._held(lambda: prefix, lease.hold, pause=pytest.fail) == prefix
 
 
 def test_what_is_read_stays_in_view_until_a_later_plan():
