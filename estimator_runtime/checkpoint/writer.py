@@ -135,7 +135,7 @@ class CheckpointWriter:
             try:
                 write()
                 self.last_step = self._writing_step
-            except BaseException as error:  # noqa: BLE001 (for the training thread)
+            except BaseException as error:
                 # Which may hear of it only at its next save.
                 is_ours = isinstance(error, CheckpointError)
                 _logger.error("%s", error, exc_info=None if is_ours else error)

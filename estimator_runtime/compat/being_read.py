@@ -7,18 +7,11 @@ there, and its exporters read the same one once more.
 import contextlib
 import functools
 import inspect
-import logging
 import os
-import time
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import lease
-
-_logger = logging.getLogger(__name__)
-# A busy disk may take seconds to sync the state file, which names the newer one.
-_PATIENCE_SECS = 30.0
-_LOOK_SECS = 0.05
 
 
 def patch_estimator(_module):
@@ -41,40 +34,9 @@ def _holding_latest(original):
     def latest_checkpoint(self):
         if not lease.is_together():
             return original(self)
-        return _held(lambda: original(self), lease.hold)
+        return lease.hold_newest(lambda: original(self))
 
     return latest_checkpoint
-
-
-def _held(latest, hold, clock=time.monotonic, pause=time.sleep):
-    """Hold the newest checkpoint; give its path, or None.
-
-    Args:
-        latest: Gives its path, or None.
-        hold: Holds one, of (path); tells whether that is there, and stays.
-        clock: Gives seconds.
-        pause: Waits, of (seconds).
-    """
-    deadline = clock() + _PATIENCE_SECS
-    prefix = latest()
-    # Between its name and the lease it may be deleted: then there is a newer one.
-    while prefix is not None and not hold(prefix):
-        newer = latest()
-        if newer == prefix:
-            # It is about to be deleted, and the newer one not named yet: whoever
-            # deletes it waits for the disk in between.
-            if not os.path.exists(f"{prefix}.index"):
-                break
-            if clock() >= deadline:
-                _logger.warning(
-                    "%s is read although somebody has been about to delete it for %g s",
-                    prefix,
-                    _PATIENCE_SECS,
-                )
-                break
-            pause(_LOOK_SECS)
-        prefix = newer
-    return prefix
 
 
 def _holding(original, latest):
@@ -114,4 +76,4 @@ def _give_checkpoint(call, latest, hold):
     if prefix:
         hold(os.fsdecode(prefix))
     else:
-        call.arguments["checkpoint_path"] = _held(latest, hold)
+        call.arguments["checkpoint_path"] = lease.hold_newest(latest, hold)

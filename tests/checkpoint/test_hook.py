@@ -476,7 +476,7 @@ def test_the_last_step_is_saved_when_an_older_write_has_failed(
     step = step_op()
     tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
     hook = train.CheckpointSaverHook(str(tmp_path), **by)
-    with pytest.raises(CheckpointError, match="model.ckpt-0' cannot be written"):
+    with pytest.raises(CheckpointError, match=r"model\.ckpt-0' cannot be written"):
         with er.MonitoredTrainingSession(hooks=[hook]) as session:
             assert failed.wait(LONG_SECS)
             session.run(step)

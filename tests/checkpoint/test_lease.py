@@ -14,7 +14,6 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint import files, lease
 from estimator_runtime.checkpoint.retention import Plan, Policy
 from estimator_runtime.checkpoint.state import read_state
-from estimator_runtime.compat import being_read
 
 er.install()
 
@@ -242,7 +241,7 @@ def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
 
     with contextlib.ExitStack() as deleting, lease.together():
         assert deleting.enter_context(lease.deleting(paths[20]))
-        found = being_read._held(lambda: latest[0], lease.hold, pause=pause)
+        found = lease.hold_newest(lambda: latest[0], pause=pause)
         assert found == paths[30]
         with lease.deleting(paths[30]) as is_free:
             assert not is_free
@@ -262,9 +261,7 @@ def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
     deleting = contextlib.ExitStack()
     assert deleting.enter_context(lease.deleting(prefix))
     with lease.together():
-        found = being_read._held(
-            lambda: prefix, lease.hold, pause=lambda secs: deleting.close()
-        )
+        found = lease.hold_newest(lambda: prefix, pause=lambda secs: deleting.close())
         assert found == prefix
         with lease.deleting(prefix) as is_free:
             assert not is_free
@@ -277,9 +274,7 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
         now[0] += secs
 
     with lease.deleting(prefix), lease.together():
-        found = being_read._held(
-            lambda: prefix, lease.hold, clock=lambda: now[0], pause=pause
-        )
+        found = lease.hold_newest(lambda: prefix, clock=lambda: now[0], pause=pause)
     assert (found, 30 <= now[0] < 31) == (prefix, True)
     assert caplog.messages == [
         f"{prefix} is read although somebody has been about to delete it for 30 s"
@@ -289,7 +284,7 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
 def test_a_name_without_a_checkpoint_is_not_waited_for(ckpt):
     with lease.together():
         prefix = str(ckpt / "model.ckpt-40")
-        assert being_read._held(lambda: prefix, lease.hold, pause=pytest.fail) == prefix
+        assert lease.hold_newest(lambda: prefix, pause=pytest.fail) == prefix
 
 
 def test_what_is_read_stays_in_view_until_a_later_plan():

@@ -187,7 +187,9 @@ def test_a_step_that_hangs_ends_with_the_grace(program):
     ) in run.text
 
 
-@pytest.mark.parametrize("arguments", [("--only_train",), ()], ids=["alone", "listened"])
+@pytest.mark.parametrize(
+    "arguments", [("--only_train",), ()], ids=["alone", "listened"]
+)
 def test_a_save_that_takes_longer_than_the_grace_is_finished(program, arguments):
     run = program(
         *(*arguments, "--save_steps", "5", "--slow_save_secs", "4"),
