@@ -9,9 +9,10 @@ import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
 from estimator_runtime import options, preemption
-from estimator_runtime.checkpoint import files, series
+from estimator_runtime.checkpoint import series
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.measures import Measures
+from estimator_runtime.checkpoint.saver_target import SaverTarget
 from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
@@ -19,7 +20,6 @@ from estimator_runtime.loop import cadence
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
-_SAVER = object()  # the Saver itself writes, while training waits
 
 
 def asynchronous(hooks, creator):
@@ -175,8 +175,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._saved_at = start
         if self._target is None:
             self._target = self._make_target(session)
-        if self._target is _SAVER:
-            size = self._save_blocking(session, step)
+        if isinstance(self._target, SaverTarget):
+            size = self._target.save(step)
             self._note(step, size, waited_secs + self._clock() - start, 0.0, since_secs)
             return
         write, size = self._target.prepare(step)
@@ -218,20 +218,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 os.path.dirname(self._save_path),
                 reason,
             )
-            return _SAVER
+            return SaverTarget(session, saver, self._save_path, self._save_graph_def)
         if self._save_graph_def:
             self._meta = self._meta or exported_meta(session, saver)
             target.meta = self._meta
         return target
-
-    def _save_blocking(self, session, step):
-        prefix = self._get_saver().save(
-            session,
-            self._save_path,
-            global_step=step,
-            write_meta_graph=self._save_graph_def,
-        )
-        if not prefix or "://" in prefix:
-            return 0
-        series.sync(prefix)
-        return files.at(prefix).bytes

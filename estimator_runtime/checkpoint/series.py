@@ -1,6 +1,7 @@
 """The checkpoints that one Saver keeps in a folder: adding one, letting others go."""
 
 import contextlib
+import glob
 import logging
 import os
 import shutil
@@ -19,6 +20,16 @@ from estimator_runtime.checkpoint.state import (
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
+# What TensorFlow makes of the errors of a disk. Others are of a cluster: a session that
+# is lost is made again.
+OF_DISKS = (
+    tf.errors.ResourceExhaustedError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.NotFoundError,
+    tf.errors.UnknownError,
+    tf.errors.InternalError,
+    tf.errors.DataLossError,
+)
 # Two savers of one process may have one folder.
 _one_at_a_time = threading.Lock()
 
@@ -90,6 +101,51 @@ class Series:
             with contextlib.suppress(OSError):  # the next save, or run, tries again
                 commit.delete_late(self._folder)
 
+    def add_saved(self, step, save, needed_bytes):
+        """Let a Saver write a checkpoint under its own name; the rest is as in `add`.
+
+        Args:
+            step: Global step.
+            save: Lets it write the files, but not the state file.
+            needed_bytes: As in `add`; None if that is not known.
+
+        Returns:
+            Path of the checkpoint, without suffix.
+
+        Raises:
+            CheckpointError: If its disk does not take it; the others are as they were.
+            tf.errors.OpError: If something else has failed. Its files stay: a task of
+                the cluster may still write to them.
+        """
+        prefix = prefix_of(self._saver, self._save_path, step)
+        with _one_at_a_time, contextlib.ExitStack() as unread:
+            folder = None
+            try:
+                # An old one of that name is written over, and is none meanwhile.
+                commit.forget(self._folder, prefix)
+                folder = commit.start(prefix)
+                save()
+                sync(prefix)
+                gone = self._record(prefix, folder, unread)
+                self._delete(gone)
+            except (OSError, *OF_DISKS) as error:
+                raise self.failed(step, error, needed_bytes) from error
+            finally:  # also after another error: later ones would be taken for older
+                if folder is not None:
+                    commit.abandon(folder)
+            with contextlib.suppress(OSError):  # the next save, or run, tries again
+                commit.delete_late(self._folder)
+        return prefix
+
+    def failed(self, step, error, needed_bytes):
+        """Remove what a Saver has left of a checkpoint; give the `CheckpointError`."""
+        prefix = prefix_of(self._saver, self._save_path, step)
+        shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
+        for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
+            durable.remove_if_there(path)
+        self._give_up(prefix, None, has_names=True)
+        return CheckpointError(self._message(prefix, error, needed_bytes))
+
     def _put_meta(self, path, content):
         if self._meta_path is not None:
             # Fails where the last one is gone, or the file system knows no links.
@@ -149,9 +205,10 @@ class Series:
             free = f"{shutil.disk_usage(self._folder).free:,} are free"
         except OSError as unknown:
             free = f"nobody knows how many are free: {unknown.strerror}"
+        needed = "an unknown number of" if needed_bytes is None else f"{needed_bytes:,}"
         return (
             f"the checkpoint {prefix!r} cannot be written: {reason}; it needs "
-            f"{needed_bytes:,} bytes, and {free}. The checkpoints before it are as "
+            f"{needed} bytes, and {free}. The checkpoints before it are as "
             "they were: make room, or give the permission, and start again to go on "
             "from the newest"
         )
