@@ -1,5 +1,6 @@
 """Saves checkpoints at the steps of TensorFlow's hook, without its waits."""
 
+import contextlib
 import logging
 import os
 import time
@@ -52,6 +53,16 @@ def _is_stock(hook):
 
 def _follows_cost(hook):
     return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
+
+
+@contextlib.contextmanager
+def _only_logged(summary_writer):
+    """Let an event file that cannot be written cost nothing but what it would say."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 (of a disk, a RuntimeError of TensorFlow's)
+        folder, reason = summary_writer.get_logdir(), str(error).partition("\n")[0]
+        _logger.warning("the event file in %r cannot be written: %s", folder, reason)
 
 
 class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
@@ -121,7 +132,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Wait until nothing is being written."""
         self._writer.wait()
         if self.measures is not None:
-            self._summary_writer.flush()
+            with _only_logged(self._summary_writer):
+                self._summary_writer.flush()
 
     def _save(self, session, step, is_last=False):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
@@ -197,8 +209,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _note(self, step, size, blocked_secs, write_secs, interval_secs):
         """Tell of a checkpoint that is on the disk."""
-        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
-        self._summary_writer.add_session_log(log, step)
         self.measures = Measures(
             step=int(step),
             bytes=size,
@@ -206,7 +216,10 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             write_secs=write_secs,
             interval_secs=interval_secs,
         )
-        self.measures.tell(self._summary_writer)
+        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        with _only_logged(self._summary_writer):
+            self._summary_writer.add_session_log(log, step)
+            self.measures.tell(self._summary_writer)
 
     def _make_target(self, session):
         saver = self._get_saver()

@@ -1,5 +1,6 @@
 """A disk that is full, or may not be written, costs the newest checkpoint only."""
 
+import contextlib
 import functools
 import os
 import re
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.target import Target
 from estimator_runtime.errors import CheckpointError
 
@@ -109,6 +111,38 @@ def test_training_goes_on_once_there_is_room(small_disk):
         path.unlink()
     train_to(small_disk, 6)
     assert good_steps(small_disk) == [2, 4, 6]
+
+
+# TensorFlow's thread that writes the file ends with the error.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_an_event_file_that_cannot_be_written_is_no_error_of_the_training(
+    small_disk, tmp_path, caplog, in_cluster
+):
+    server = tf.distribute.Server.create_local_server()
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        events = tf1.summary.FileWriter(str(small_disk))
+        with er.MonitoredTrainingSession(
+            server.target if in_cluster else "",
+            checkpoint_dir=str(tmp_path / "model"),
+            save_checkpoint_steps=2,
+            save_summaries_steps=None,
+            log_step_count_steps=None,
+        ) as session:
+            [hook] = [h for h in session._hooks if isinstance(h, CheckpointHook)]
+            hook._writer.wait()
+            hook._summary_writer = events
+            events.flush()
+            with contextlib.suppress(OSError), open(small_disk / "full", "wb") as file:
+                file.write(bytes(5 * MEGABYTE))
+            for _ in range(6):
+                session.run(step)
+    state = train.get_checkpoint_state(str(tmp_path / "model"))
+    steps = [files.step_of(path) for path in state.all_model_checkpoint_paths]
+    assert steps == [0, 2, 4, 6]
+    begun = f"the event file in '{small_disk}' cannot be written: "
+    assert [line for line in caplog.messages if line.startswith(begun)]
 
 
 def test_a_disk_that_has_become_read_only_costs_the_newest_only(small_disk):
