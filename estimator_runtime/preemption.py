@@ -74,6 +74,15 @@ def request(number):
         _request.number = number
 
 
+def is_hurried():
+    """Tell whether a second signal has come: the main thread waits for nothing more.
+
+    It holds until another training begins.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return _request.is_hurried and is_main
+
+
 def leave(saved=None):
     """End the program, if a stop was asked for and nothing is left to be saved.
 
@@ -176,10 +185,12 @@ class _Request:
 
     def __init__(self):
         self.number: int | None = None
+        self.is_hurried = False
         self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
         self._watches: list[Watch] = []
 
     def begin(self, watch):
+        self.is_hurried = False
         if not self._watches:
             self.signals.install()
         self._watches.append(watch)
@@ -206,6 +217,7 @@ class _Request:
     def _take(self, number, is_first):
         if not is_first:  # another Ctrl-C, of somebody who does not want to wait
             self.number = None
+            self.is_hurried = True
             self.signals.forget_first()
             error = KeyboardInterrupt("stopped by a second SIGINT")
             lines = (

@@ -129,8 +129,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             listener.end(session, last_step)
 
     def settle_checkpoints(self):
-        """Wait until nothing is being written."""
-        self._writer.wait()
+        """Wait until nothing is being written, unless a second signal says not to."""
+        if not preemption.is_hurried():
+            self._writer.wait()
         if self.measures is not None:
             with _only_logged(self._summary_writer):
                 self._summary_writer.flush()

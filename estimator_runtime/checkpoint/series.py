@@ -32,6 +32,7 @@ OF_DISKS = (
 )
 # Two savers of one process may have one folder.
 _one_at_a_time = threading.Lock()
+_NAMED_EVERY_SECS = 30.0
 
 
 class Series:
@@ -212,6 +213,23 @@ class Series:
             "they were: make room, or give the permission, and start again to go on "
             "from the newest"
         )
+
+
+@contextlib.contextmanager
+def none_under_way():
+    """Keep this process from writing checkpoints in this context.
+
+    One that it has begun looks like one that an earlier life of it has left.
+    """
+    while not _one_at_a_time.acquire(timeout=_NAMED_EVERY_SECS):
+        _logger.warning(
+            "A checkpoint of an earlier training of this process is still being "
+            "written; it is waited for."
+        )
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
 def prefix_of(saver, save_path, step):

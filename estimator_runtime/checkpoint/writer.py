@@ -9,6 +9,12 @@ _logger = logging.getLogger(__name__)
 # A disk that hangs is named this often. What was trained is not given up for it: the
 # checkpoint cannot be written elsewhere, and a signal can end the process.
 _NAMED_EVERY_SECS = 30.0
+_THREAD = "checkpoint writer"
+
+
+def is_any_under_way():
+    """Tell whether this process writes a checkpoint now, in whatever session."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
 class CheckpointWriter:
@@ -75,7 +81,7 @@ class CheckpointWriter:
                 self._is_running = True
                 try:
                     # No daemon: what was submitted is written, however training ends.
-                    threading.Thread(target=self._run, name="checkpoint writer").start()
+                    threading.Thread(target=self._run, name=_THREAD).start()
                 except BaseException as error:
                     self._waiting, self._is_running = None, False
                     if not isinstance(error, RuntimeError):

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -538,6 +539,33 @@ def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_wri
             run(session, step, 5)
             threading.Thread(target=may_write.set).start()
             raise ZeroDivisionError
+    assert weights(tmp_path) == {0: 0, 4: 4}
+
+
+def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
+    tmp_path, may_write
+):
+    step = step_op()
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with er.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+            ) as session:
+                assert may_write.begun.wait(LONG_SECS)
+                for _ in range(2):
+                    signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert saved_steps(tmp_path) == []
+    with tf.Graph().as_default():
+        step = step_op()
+        threading.Timer(0.1, may_write.set).start()
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            assert saved_steps(tmp_path) == [0]
+            run(session, step, 4)
     assert weights(tmp_path) == {0: 0, 4: 4}
 
 

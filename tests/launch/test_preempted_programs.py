@@ -226,3 +226,18 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
         "estimator-runtime: stopped by a second SIGINT; the last step was not saved"
     )
     assert run.saved_step == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_last_checkpoint(program):
+    run = program(
+        *("--at", "step 5", "--signal", "SIGINT", "--only_train"),
+        *("--slow_save_secs", "600"),
+    )
+    run.wait_for("^saves model.ckpt-5$")
+    run.send(signal.SIGINT)
+    assert run.end() == 130, run.text
+    assert "Traceback" not in run.text
+    assert run.text.splitlines()[-2] == (
+        "estimator-runtime: stopped by a second SIGINT; the last step was not saved"
+    )
+    assert run.saved_step == 0
