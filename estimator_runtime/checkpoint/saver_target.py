@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import files, series
 from estimator_runtime.checkpoint.save_ops import saved_by
+from estimator_runtime.checkpoint.unwritten import OF_DISKS
 from estimator_runtime.errors import CheckpointError
 
 tf1 = tf.compat.v1
@@ -74,7 +75,7 @@ class SaverTarget:
             series.sync(prefix)
         except CheckpointError:
             raise
-        except (OSError, *series.OF_DISKS) as error:
+        except (OSError, *OF_DISKS) as error:
             raise self._series.failed(step, error, self._needed_bytes()) from error
         return files.at(prefix).bytes
 

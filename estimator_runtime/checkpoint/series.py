@@ -11,25 +11,16 @@ import time
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import commit, durable, files, lease, retention
+from estimator_runtime.checkpoint.newest import Newest
 from estimator_runtime.checkpoint.state import (
     State,
     StateError,
     read_state,
     write_state,
 )
-from estimator_runtime.errors import CheckpointError
+from estimator_runtime.checkpoint.unwritten import OF_DISKS, unwritten
 
 _logger = logging.getLogger(__name__)
-# What TensorFlow makes of the errors of a disk. Others are of a cluster: a session that
-# is lost is made again.
-OF_DISKS = (
-    tf.errors.ResourceExhaustedError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.NotFoundError,
-    tf.errors.UnknownError,
-    tf.errors.InternalError,
-    tf.errors.DataLossError,
-)
 # Two savers of one process may have one folder.
 _one_at_a_time = threading.Lock()
 _NAMED_EVERY_SECS = 30.0
@@ -59,6 +50,7 @@ class Series:
         )
         # What the Saver has started with is when this process built it.
         self._preserved_at = saver._next_checkpoint_time - every_secs
+        self._newest = Newest(self._folder)
         with contextlib.suppress(StateError, OSError):
             state = read_state(self._folder)
             if state and state.last_preserved is not None:
@@ -92,9 +84,7 @@ class Series:
             except (OSError, tf.errors.OpError) as error:
                 self._give_up(prefix, folder, has_names)
                 needed_bytes += len(meta or b"")
-                raise CheckpointError(
-                    self._message(prefix, error, needed_bytes)
-                ) from error
+                raise unwritten(prefix, error, needed_bytes) from error
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
@@ -145,7 +135,7 @@ class Series:
         for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
             durable.remove_if_there(path)
         self._give_up(prefix, None, has_names=True)
-        return CheckpointError(self._message(prefix, error, needed_bytes))
+        return unwritten(prefix, error, needed_bytes)
 
     def _put_meta(self, path, content):
         if self._meta_path is not None:
@@ -161,23 +151,33 @@ class Series:
 
         Nobody can begin to read those until `unread` is left.
         """
-        kept = [each for each in self._saver._last_checkpoints if each[0] != prefix]
+        before = self._saver._last_checkpoints[:]
+        kept = [each for each in before if each[0] != prefix]
+        newer = self._newest.of_another(prefix)
+        paths = [path for path, _ in kept]
+        place = paths.index(newer) if newer in paths else len(paths)
+        kept.insert(place, (prefix, self._now()))
         plan = self._policy.plan(
-            [*kept, (prefix, self._now())],
+            kept,
             self._preserved_at,
             may_go=lambda path: unread.enter_context(lease.deleting(path)),
         )
         named = plan.kept or ((prefix, self._now()),)
+        if newer is not None and newer not in dict(named):
+            named = (*named, (newer, self._now()))
         commit.leave_note(folder, plan.gone)
         state = State(
-            latest=prefix,
+            latest=newer or prefix,
             paths=tuple(path for path, _ in named),
             timestamps=tuple(at for _, at in named),
             last_preserved=plan.preserved_at,
         )
         relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
         write_state(self._folder, state, relative=relative)
-        self._saver._last_checkpoints = list(plan.kept)
+        self._newest.note(state.latest)
+        # The training thread may have saved by itself meanwhile.
+        added = [each for each in self._saver._last_checkpoints if each not in before]
+        self._saver._last_checkpoints = [*plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
         return plan.gone
@@ -199,20 +199,6 @@ class Series:
             state = read_state(self._folder)
             if state is None or prefix not in state.paths:
                 files.delete(files.at(prefix))
-
-    def _message(self, prefix, error, needed_bytes):
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        try:
-            free = f"{shutil.disk_usage(self._folder).free:,} are free"
-        except OSError as unknown:
-            free = f"nobody knows how many are free: {unknown.strerror}"
-        needed = "an unknown number of" if needed_bytes is None else f"{needed_bytes:,}"
-        return (
-            f"the checkpoint {prefix!r} cannot be written: {reason}; it needs "
-            f"{needed} bytes, and {free}. The checkpoints before it are as "
-            "they were: make room, or give the permission, and start again to go on "
-            "from the newest"
-        )
 
 
 @contextlib.contextmanager
