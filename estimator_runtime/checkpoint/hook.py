@@ -100,6 +100,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._waits = waits
         self._clock = clock
         self._saved_at: float | None = None
+        self._left_out: int | None = None  # the step that was to be saved last
         self.measures: Measures | None = None
         self._writer = writer
         self._restored: str | None = None
@@ -122,7 +123,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 tried all the same.
         """
         last_step = session.run(self._global_step_tensor)
-        if last_step != self._timer.last_triggered_step():
+        is_saved = last_step == self._timer.last_triggered_step() != self._left_out
+        if not is_saved:
             self._save(session, last_step, is_last=True)
         self._writer.close()
         for listener in self._listeners:
@@ -138,6 +140,12 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _save(self, session, step, is_last=False):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
+        self._left_out = None
+        if _follows_cost(self) and self._writer.is_busy and not is_last:
+            # What the one under way costs is not known yet. A snapshot would be paid
+            # for, and a newer one take its place.
+            self._left_out = step
+            return False
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         series_of_clock = self if by_clock else None

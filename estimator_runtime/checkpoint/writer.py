@@ -108,6 +108,11 @@ class CheckpointWriter:
             self._raise_error()
 
     @property
+    def is_busy(self):
+        """Whether a write is under way, or waits."""
+        return self._is_running
+
+    @property
     def error(self):
         """What a write has raised, and nobody has been told yet, or None."""
         return self._error
