@@ -52,7 +52,7 @@ class SaverTarget:
             self._save(step)
             return 0
         if not self._is_stock:
-            return self._save_by_saver(step)
+            return self._save_by_saver(step, self._series)
         prefix = self._series.add_saved(
             step, lambda: self._save(step, write_state=False), self._needed_bytes()
         )
@@ -67,7 +67,7 @@ class SaverTarget:
             **arguments,
         )
 
-    def _save_by_saver(self, step):
+    def _save_by_saver(self, step, to):
         try:
             prefix = self._save(step)
             if not prefix or "://" in prefix:
@@ -76,7 +76,7 @@ class SaverTarget:
         except CheckpointError:
             raise
         except (OSError, *OF_DISKS) as error:
-            raise self._series.failed(step, error, self._needed_bytes()) from error
+            raise to.failed(step, error, self._needed_bytes()) from error
         return files.at(prefix).bytes
 
     def _needed_bytes(self):

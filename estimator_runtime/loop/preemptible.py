@@ -33,6 +33,8 @@ class PreemptibleSession(monitored_session.MonitoredSession):
             self.watch.has_session = True
             return session
 
+    _hooks: list
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._watch = preemption.Watch()
