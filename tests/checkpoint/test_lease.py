@@ -257,12 +257,17 @@ def test_what_could_not_be_held_keeps_no_file_open(ckpt):
 
 
 def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
-    prefix = str(ckpt / "model.ckpt-30")
+    prefix, pauses = str(ckpt / "model.ckpt-30"), []
     deleting = contextlib.ExitStack()
     assert deleting.enter_context(lease.deleting(prefix))
+
+    def pause(secs):
+        pauses.append(secs)
+        deleting.close()
+
     with lease.together():
-        found = lease.hold_newest(lambda: prefix, pause=lambda secs: deleting.close())
-        assert found == prefix
+        assert lease.hold_newest(lambda: prefix, pause=pause) == prefix
+        assert len(pauses) == 1
         with lease.deleting(prefix) as is_free:
             assert not is_free
 
