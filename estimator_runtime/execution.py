@@ -6,10 +6,12 @@ here, and becomes an exit status.
 """
 
 import contextlib
+import signal
 import sys
 import traceback
 
 from estimator_runtime import folding, preemption, reporting
+from estimator_runtime.checkpoint import writer
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _PYTHONS_HOOK = sys.__excepthook__
@@ -71,7 +73,8 @@ def report(failure):
         SystemExit: If the hook raised it; its status replaces 1.
         KeyboardInterrupt: `failure` itself, if it is one, already reported: python
             ends the process by SIGINT after the exit handlers have run, and needs
-            the exception to do so.
+            the exception to do so. At a second Ctrl-C, while a checkpoint is written,
+            the process ends here.
     """
     reporting.send(error=type(failure).__name__)
     sys.last_type, sys.last_value = type(failure), failure
@@ -95,6 +98,11 @@ def report(failure):
         _print(failure)
     # A subclass of it is an exception like any other, as in python.
     if type(failure) is KeyboardInterrupt:
+        if preemption.is_hurried() and writer.is_any_under_way():
+            # Python would wait for its thread, before any exit handler.
+            flush()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
         sys.excepthook = lambda *_: None
         raise failure
     return 1

@@ -11,7 +11,7 @@ from estimator_runtime import creators, peers, reporting, waits
 from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
-from estimator_runtime.finish import Finish
+from estimator_runtime.finish import Finish, saved_step
 from estimator_runtime.presence import Presence
 from estimator_runtime.release import Release
 from estimator_runtime.role import TaskType
@@ -19,6 +19,9 @@ from estimator_runtime.role import TaskType
 _logger = logging.getLogger(__name__)
 
 _POLL_SECS = 0.5
+# A shared folder may show the note that the training has ended, but neither the new
+# `checkpoint` file nor the listing yet: NFS asks anew after 60 s at the latest.
+_LATE_SECS = 60.0
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
@@ -105,6 +108,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             start = time.monotonic()
             last_step = finish.step()
             if last_step is not None:
+                _wait_for_last(self._estimator, last_step)
                 _expect_the_end(evaluator, last_step, self._eval_spec.exporters)
             if not self._continuous_eval_listener.before_eval():
                 return
@@ -122,7 +126,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
 
     def _is_last(self, result, last_step):
         if last_step is not None:
-            return True  # this evaluation began after the last checkpoint was saved
+            return True  # this evaluation began when the last checkpoint was to be seen
         step = (result.metrics or {}).get(tf.compat.v1.GraphKeys.GLOBAL_STEP)
         max_steps = self._train_spec.max_steps
         return bool(step and max_steps and step >= max_steps)
@@ -177,6 +181,36 @@ def leave_when_finished(finish, cluster, timeout_secs, release):
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
+
+
+def _wait_for_last(estimator, last_step):
+    """Wait until the folder shows the last checkpoint, or for longer than it may take.
+
+    Args:
+        estimator: The Estimator that evaluates.
+        last_step: The global step in the training's last checkpoint.
+    """
+    deadline = time.monotonic() + _LATE_SECS
+    while (shown := _shown_step(estimator)) < last_step:
+        if time.monotonic() >= deadline:
+            _logger.warning(
+                "the training has ended at step %d, but %r shows no checkpoint of it "
+                "after %g s; the newest there, of step %d, is taken for the last",
+                last_step,
+                tf.compat.as_str_any(estimator.model_dir),
+                _LATE_SECS,
+                shown,
+            )
+            return
+        time.sleep(_POLL_SECS)
+
+
+def _shown_step(estimator):
+    path = estimator.latest_checkpoint()
+    try:
+        return saved_step(path) if path else 0
+    except (tf.errors.OpError, ValueError):  # some of its files are not shown
+        return 0
 
 
 def _expect_the_end(evaluator, last_step, exporters):

@@ -11,6 +11,7 @@ import uuid
 
 import tensorflow as tf
 
+from estimator_runtime.checkpoint import files
 from estimator_runtime.reporting import ATTEMPT_VARIABLE, JOB_VARIABLE
 
 _FILE = "training_finished.json"
@@ -37,6 +38,21 @@ def note(model_dir, step):
     with tf.io.gfile.GFile(unfinished, "w") as file:
         file.write(json.dumps(content))
     tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+def saved_step(path):
+    """Give the global step that a checkpoint has, which its name need not have.
+
+    Workers may train between the reads of the step for the name and for the values.
+
+    Args:
+        path: Its path without suffix.
+    """
+    reader = tf.train.load_checkpoint(path)
+    if reader.has_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP):
+        return int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    # Of a saver that gives other names, such as tf.train.Checkpoint.
+    return files.step_of(path) or 0
 
 
 def _job():

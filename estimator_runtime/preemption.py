@@ -47,15 +47,12 @@ class Watch:
         return _request.number is not None and self.is_on
 
     def hold(self):
-        """Let no grace end the process while a checkpoint is saved, until `release`."""
-        _request.signals.holds += 1
-
-    def release(self):
-        """Take `hold` back; the end of all watches does so too."""
-        _request.signals.holds -= 1
+        """Let no grace end the process from here on; the end of all watches does."""
+        _request.signals.grace.hold(self)
 
     def end(self):
         """Leave the signals alone again; a second time does nothing."""
+        _request.signals.grace.release(self)
         if self.is_on:
             self.is_on = False
             _request.end(self)
@@ -75,6 +72,15 @@ def request(number):
     """Ask for a stop as the signal `number` does, on behalf of another task."""
     if _request.number is None:
         _request.number = number
+
+
+def is_hurried():
+    """Tell whether a second signal has come: the main thread waits for nothing more.
+
+    It holds until another training begins.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return _request.is_hurried and is_main
 
 
 def leave(saved=None):
@@ -144,6 +150,17 @@ def _told(name, saved):
 
 
 @contextlib.contextmanager
+def saving():
+    """Let the time in which a checkpoint is saved in this context cost no grace."""
+    grace, holder = _request.signals.grace, object()
+    grace.hold(holder)
+    try:
+        yield
+    finally:
+        grace.release(holder)
+
+
+@contextlib.contextmanager
 def watched():
     """Let signals stop what is trained in this context in order; see `leave`.
 
@@ -168,10 +185,12 @@ class _Request:
 
     def __init__(self):
         self.number: int | None = None
+        self.is_hurried = False
         self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
         self._watches: list[Watch] = []
 
     def begin(self, watch):
+        self.is_hurried = False
         if not self._watches:
             self.signals.install()
         self._watches.append(watch)
@@ -198,6 +217,7 @@ class _Request:
     def _take(self, number, is_first):
         if not is_first:  # another Ctrl-C, of somebody who does not want to wait
             self.number = None
+            self.is_hurried = True
             self.signals.forget_first()
             error = KeyboardInterrupt("stopped by a second SIGINT")
             lines = (

@@ -10,7 +10,7 @@ from tensorflow.python.training.sync_replicas_optimizer import (
 )
 
 from estimator_runtime import dashboard, options, peers, reporting, session_checks
-from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint import agreed_restore, interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import seam
 from estimator_runtime.creators import WorkerCreator, chief_creator
@@ -144,6 +144,7 @@ def MonitoredTrainingSession(
         session_checks.say_what_has_no_effect(options.current(), checkpoint_dir)
         interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
         common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
+        agreed_restore.check(coordinated, checkpoint_dir)
         # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
         training = monitored_session._create_monitored_session_with_worker_context(
             coordinated,

@@ -11,15 +11,14 @@ processes of the job, the other is the launcher's, who sends SIGKILL when time i
 
 import contextlib
 import logging
-import math
 import os
 import select
 import signal
 import threading
-import time
 from typing import Any
 
 from estimator_runtime import reporting
+from estimator_runtime.grace import Grace
 
 _logger = logging.getLogger(__name__)
 
@@ -44,15 +43,15 @@ class StopSignals:
             under our launcher.
         announce: Called in another thread with the number of the first one.
         grace_secs: Gives the seconds from a first SIGTERM on until the process is
-            ended, unless that is on hold then.
+            ended, the time not counted while `grace` is held.
 
     Attributes:
-        holds: How many reasons there are not to end the process when the grace is over.
+        grace: The `Grace`.
     """
 
     def __init__(self, take, announce, grace_secs):
         self._take, self._announce, self._grace_secs = take, announce, grace_secs
-        self.holds = 0
+        self.grace = Grace()
         self._installed: list[int] = []
         self._count = 0
         self._watchdog: _Watchdog | None = None
@@ -69,7 +68,8 @@ class StopSignals:
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
                 self._installed.append(number)
-        self._count = self.holds = 0
+        self._count = 0
+        self.grace.release_all()
         if self._installed:
             self._watchdog = _Watchdog.started(self, grace_secs)
 
@@ -85,6 +85,7 @@ class StopSignals:
         if self._watchdog is not None:
             self._watchdog.stop()
             self._watchdog = None
+        self.grace.forget()
 
     def forget_first(self):
         """Let the next signal be a first one: what this one asked for has been done."""
@@ -92,6 +93,7 @@ class StopSignals:
         if self._watchdog is not None:
             # Only when its thread has seen all that came is it known what did not.
             self._watchdog.stop()
+            self.grace.forget()
             self._watchdog = _Watchdog.started(self, self._grace_secs())
 
     def has(self, number):
@@ -115,6 +117,7 @@ class StopSignals:
             with contextlib.suppress(ValueError):
                 signal.signal(number, DEFAULTS[number])
         self._installed = []
+        self.grace = Grace()  # the lock may be that of a thread which is not here
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
@@ -136,7 +139,7 @@ class _Watchdog:
 
     def __init__(self, signals, grace_secs):
         self._signals, self._grace_secs = signals, grace_secs
-        self._first, self._deadline = 0, math.inf
+        self._first = 0
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._thread = threading.Thread(
@@ -176,10 +179,10 @@ class _Watchdog:
 
     def _run(self):
         while True:
-            left = max(0.0, self._deadline - time.monotonic())
-            timeout_secs = None if left == math.inf else left
+            timeout_secs = self._signals.grace.next_look_secs()
             if not select.select([self._reader], [], [], timeout_secs)[0]:
-                self._end_overdue()
+                if self._signals.grace.is_over:
+                    self._end_overdue()
                 continue
             for number in os.read(self._reader, 64):
                 if number == 0:
@@ -194,16 +197,14 @@ class _Watchdog:
         if not self._first:
             self._first = number
             if number == signal.SIGTERM:  # who presses Ctrl-C can do so again
-                self._deadline = time.monotonic() + self._grace_secs
+                self._signals.grace.begin(self._grace_secs)
             self._signals.announce(number)
 
     def _end_overdue(self):
-        self._deadline = math.inf
-        if not self._signals.holds:
-            _logger.error(
-                "the training did not come to the end of a step within %g s after %s; "
-                "ending without it",
-                self._grace_secs,
-                signal.Signals(self._first).name,
-            )
-            end_at_once(self._first)
+        _logger.error(
+            "the training did not come to its end within %g s after %s, the time of "
+            "saves not counted; ending without it",
+            self._grace_secs,
+            signal.Signals(self._first).name,
+        )
+        end_at_once(self._first)

@@ -85,16 +85,9 @@ def _finish(estimator):
         finish.note(estimator.model_dir, 0)
         return
     # Read, not taken from the name: it has to be in a checkpoint that can be read.
-    reader = tf.train.load_checkpoint(path)
-    named = files.step_of(path)
-    if reader.has_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP):
-        step = int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
-    else:  # of a saver that gives other names, such as tf.train.Checkpoint
-        step = named or 0
-    finish.note(estimator.model_dir, step)
-    # Workers may train between the reads of the step for the name and for the values.
+    finish.note(estimator.model_dir, finish.saved_step(path))
     # The launcher has only the name.
-    reporting.send(trained=named)
+    reporting.send(trained=files.step_of(path))
 
 
 def check_reachable(cluster):

@@ -169,6 +169,21 @@ def test_a_second_ctrl_c_interrupts_at_once(tmp_path, add):
     assert (told.status, saved_step(tmp_path)) == (130, 0)
 
 
+def test_a_training_after_a_second_ctrl_c_waits_for_its_checkpoints_again(
+    tmp_path, add
+):
+    left_open = open_session(tmp_path / "left open")
+    with Told(), open_session(tmp_path / "one") as session:
+        session.run(add)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+    assert preemption.is_hurried()
+    with open_session(tmp_path / "two") as session:
+        session.run(add)
+        assert not preemption.is_hurried()
+    left_open.close()
+
+
 @pytest.mark.parametrize("own", [lambda *_: None, signal.SIG_IGN])
 @BOTH
 def test_a_handler_of_the_programs_own_is_kept(tmp_path, add, own, number):

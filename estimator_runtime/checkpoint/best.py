@@ -7,7 +7,6 @@ any other; the newest, to whoever asks, is the best.
 
 import contextlib
 import dataclasses
-import errno
 import json
 import logging
 import math
@@ -169,12 +168,9 @@ class BestCheckpoints:
         The notes were lost, or somebody has put the checkpoints there. Those whose
         metric is not known are left alone.
         """
-        names = {
-            os.path.basename(each.prefix): each.step
-            for each in files.find(self._folder)
-            if each.has_index
-        }
-        lacking = {n: s for n, s in names.items() if n not in noted and n != new}
+        there = [each for each in files.find(self._folder) if each.has_index]
+        steps = {os.path.basename(each.prefix): each.step for each in there}
+        lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
         if not lacking:
             return {}
         # Where the metric is missing too, nobody can say that it is not the best.
@@ -220,10 +216,7 @@ class BestCheckpoints:
     def _link(self, prefix):
         target = os.path.join(self._folder, os.path.basename(prefix))
         source = files.at(prefix)
-        if not source.has_index:
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), f"{prefix}.index"
-            )
+        os.stat(f"{prefix}.index")  # the last of its files to come, the first to go
         if _are_same(source, files.at(target)):
             return  # of an evaluation before; nobody need find it missing meanwhile
         hidden = commit.start(target)

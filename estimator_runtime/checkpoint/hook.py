@@ -1,5 +1,6 @@
 """Saves checkpoints at the steps of TensorFlow's hook, without its waits."""
 
+import contextlib
 import logging
 import os
 import time
@@ -8,18 +9,17 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
-from estimator_runtime import options
-from estimator_runtime.checkpoint import files, series
+from estimator_runtime import options, preemption
+from estimator_runtime.checkpoint import series
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.measures import Measures
+from estimator_runtime.checkpoint.saver_target import SaverTarget
 from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
-from estimator_runtime.loop import cadence
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
-_SAVER = object()  # the Saver itself writes, while training waits
 
 
 def asynchronous(hooks, creator):
@@ -47,11 +47,21 @@ def asynchronous(hooks, creator):
 
 def _is_stock(hook):
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
-    return is_exact and cadence.METHODS.isdisjoint(vars(hook))
+    return is_exact and vars(hook).keys().isdisjoint({"before_run", "after_run"})
 
 
 def _follows_cost(hook):
     return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
+
+
+@contextlib.contextmanager
+def _only_logged(summary_writer):
+    """Let an event file that cannot be written cost nothing but what it would say."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 (of a disk, a RuntimeError of TensorFlow's)
+        folder, reason = summary_writer.get_logdir(), str(error).partition("\n")[0]
+        _logger.warning("the event file in %r cannot be written: %s", folder, reason)
 
 
 class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
@@ -66,7 +76,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     * If saves come faster than the disk takes them, then of those that go by the clock
       all but the newest are left out; those that go by steps wait for the one before.
     * What was just restored is not written again; listeners are called all the same.
-    * A write that fails is raised as a CheckpointError at the next save, or at the end.
+    * A write that fails is logged, and raised as a CheckpointError at the next save, or
+      at the end when the last step has been tried.
     * Where there can be no snapshot (see `snapshot`), training waits for the Saver.
 
     Args:
@@ -88,6 +99,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._waits = waits
         self._clock = clock
         self._saved_at: float | None = None
+        self._left_out: int | None = None  # the step that was to be saved last
         self.measures: Measures | None = None
         self._writer = writer
         self._restored: str | None = None
@@ -106,29 +118,38 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Save the last step, and wait until it is on the disk.
 
         Raises:
-            CheckpointError: If that, or a save before, has failed.
+            CheckpointError: If that, or a save before, has failed; the last step is
+                tried all the same.
         """
         last_step = session.run(self._global_step_tensor)
-        if last_step != self._timer.last_triggered_step():
-            self._save(session, last_step)
+        is_saved = last_step == self._timer.last_triggered_step() != self._left_out
+        if not is_saved:
+            self._save(session, last_step, is_last=True)
         self._writer.close()
         for listener in self._listeners:
             listener.end(session, last_step)
 
     def settle_checkpoints(self):
-        """Wait until nothing is being written; what has failed goes to the log too."""
-        self._writer.wait()
-        if self._writer.error is not None:
-            _logger.error("%s", self._writer.error)
+        """Wait until nothing is being written, unless a second signal says not to."""
+        if not preemption.is_hurried():
+            self._writer.wait()
         if self.measures is not None:
-            self._summary_writer.flush()
+            with _only_logged(self._summary_writer):
+                self._summary_writer.flush()
 
-    def _save(self, session, step):
+    def _save(self, session, step, is_last=False):
         """Save a step as TensorFlow's hook does; tell whether training is to stop."""
+        self._left_out = None
+        if _follows_cost(self) and self._writer.is_busy and not is_last:
+            # What the one under way costs is not known yet. A snapshot would be paid
+            # for, and a newer one take its place.
+            self._left_out = step
+            return False
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         series_of_clock = self if by_clock else None
-        self._writer.make_room(instead_of=series_of_clock)
+        with preemption.saving():
+            self._writer.make_room(instead_of=series_of_clock, raises=not is_last)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs
@@ -144,7 +165,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
-            self._write(session, step, waited_secs, series_of_clock)
+            with preemption.saving():
+                self._write(session, step, waited_secs, series_of_clock)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )
@@ -173,8 +195,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._saved_at = start
         if self._target is None:
             self._target = self._make_target(session)
-        if self._target is _SAVER:
-            size = self._save_blocking(session, step)
+        if isinstance(self._target, SaverTarget):
+            size = self._target.save(step)
             self._note(step, size, waited_secs + self._clock() - start, 0.0, since_secs)
             return
         write, size = self._target.prepare(step)
@@ -183,7 +205,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
         def write_and_note():
             begun = self._clock()
-            write()
+            with preemption.saving():
+                write()
             took_secs = self._clock() - begun
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
             self._note(step, size, blocked_secs + waited, background, since_secs)
@@ -194,8 +217,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _note(self, step, size, blocked_secs, write_secs, interval_secs):
         """Tell of a checkpoint that is on the disk."""
-        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
-        self._summary_writer.add_session_log(log, step)
         self.measures = Measures(
             step=int(step),
             bytes=size,
@@ -203,7 +224,10 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             write_secs=write_secs,
             interval_secs=interval_secs,
         )
-        self.measures.tell(self._summary_writer)
+        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        with _only_logged(self._summary_writer):
+            self._summary_writer.add_session_log(log, step)
+            self.measures.tell(self._summary_writer)
 
     def _make_target(self, session):
         saver = self._get_saver()
@@ -215,20 +239,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 os.path.dirname(self._save_path),
                 reason,
             )
-            return _SAVER
+            return SaverTarget(session, saver, self._save_path, self._save_graph_def)
         if self._save_graph_def:
             self._meta = self._meta or exported_meta(session, saver)
             target.meta = self._meta
         return target
-
-    def _save_blocking(self, session, step):
-        prefix = self._get_saver().save(
-            session,
-            self._save_path,
-            global_step=step,
-            write_meta_graph=self._save_graph_def,
-        )
-        if not prefix or "://" in prefix:
-            return 0
-        series.sync(prefix)
-        return files.at(prefix).bytes

@@ -8,8 +8,14 @@ nothing is ever left to be cleaned up.
 import contextlib
 import contextvars
 import fcntl
+import logging
 import os
+import time
 
+_logger = logging.getLogger(__name__)
+# A busy disk may take seconds to sync the state file, which names the newer one.
+_PATIENCE_SECS = 30.0
+_LOOK_SECS = 0.05
 _scope: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar(
     "estimator_runtime_leases", default=None
 )
@@ -46,7 +52,55 @@ def hold(prefix):
     leases = _scope.get()
     if leases is None:
         raise RuntimeError("there is no `together` that would end the lease")
-    return leases.enter_context(reading(prefix))
+    return hold_in(leases, prefix)
+
+
+def hold_in(leases, prefix):
+    """Keep a checkpoint until the end of `leases`, a `contextlib.ExitStack`.
+
+    Args:
+        leases: It takes nothing where the checkpoint is not there.
+        prefix: Its path without suffix.
+
+    Returns:
+        Whether it is there; see `reading`.
+    """
+    with contextlib.ExitStack() as tried:
+        is_there = tried.enter_context(reading(prefix))
+        if is_there:
+            leases.push(tried.pop_all())
+        return is_there
+
+
+def hold_newest(latest, hold=hold, clock=time.monotonic, pause=time.sleep):
+    """Keep the newest checkpoint; give its path, or None.
+
+    Args:
+        latest: Gives its path, or None.
+        hold: Keeps one, as `hold` does.
+        clock: Gives seconds.
+        pause: Waits, of (seconds).
+    """
+    deadline = clock() + _PATIENCE_SECS
+    prefix = latest()
+    # Between its name and the lease it may be deleted: then there is a newer one.
+    while prefix is not None and not hold(prefix):
+        newer = latest()
+        if newer == prefix:
+            # It is about to be deleted, and the newer one not named yet: whoever
+            # deletes it waits for the disk in between.
+            if not os.path.exists(f"{prefix}.index"):
+                break
+            if clock() >= deadline:
+                _logger.warning(
+                    "%s is read although somebody has been about to delete it for %g s",
+                    prefix,
+                    _PATIENCE_SECS,
+                )
+                break
+            pause(_LOOK_SECS)
+        prefix = newer
+    return prefix
 
 
 @contextlib.contextmanager

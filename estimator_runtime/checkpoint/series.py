@@ -1,6 +1,7 @@
 """The checkpoints that one Saver keeps in a folder: adding one, letting others go."""
 
 import contextlib
+import glob
 import logging
 import os
 import shutil
@@ -17,6 +18,7 @@ from estimator_runtime.checkpoint import (
     leftovers,
     retention,
 )
+from estimator_runtime.checkpoint.newest import Newest
 from estimator_runtime.checkpoint.state import (
     STATE_FILE,
     State,
@@ -24,11 +26,12 @@ from estimator_runtime.checkpoint.state import (
     read_state,
     write_state,
 )
-from estimator_runtime.errors import CheckpointError
+from estimator_runtime.checkpoint.unwritten import OF_DISKS, unwritten
 
 _logger = logging.getLogger(__name__)
 # Two savers of one process may have one folder.
 _one_at_a_time = threading.Lock()
+_NAMED_EVERY_SECS = 30.0
 
 
 class Series:
@@ -55,6 +58,7 @@ class Series:
         )
         # What the Saver has started with is when this process built it.
         self._preserved_at = saver._next_checkpoint_time - every_secs
+        self._newest = Newest(self._folder)
         with contextlib.suppress(StateError, OSError):
             state = read_state(self._folder)
             if state and state.last_preserved is not None:
@@ -88,15 +92,58 @@ class Series:
             except (OSError, tf.errors.OpError) as error:
                 self._give_up(prefix, folder, has_names)
                 needed_bytes += len(meta or b"")
-                raise CheckpointError(
-                    self._message(prefix, error, needed_bytes)
-                ) from error
+                raise unwritten(prefix, error, needed_bytes) from error
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
             commit.abandon(folder)
             with contextlib.suppress(OSError):  # the next save, or run, tries again
                 leftovers.delete_late(self._folder)
+
+    def add_saved(self, step, save, needed_bytes):
+        """Let a Saver write a checkpoint under its own name; the rest is as in `add`.
+
+        Args:
+            step: Global step.
+            save: Lets it write the files, but not the state file.
+            needed_bytes: As in `add`; None if that is not known.
+
+        Returns:
+            Path of the checkpoint, without suffix.
+
+        Raises:
+            CheckpointError: If its disk does not take it; the others are as they were.
+            tf.errors.OpError: If something else has failed. Its files stay: a task of
+                the cluster may still write to them.
+        """
+        prefix = prefix_of(self._saver, self._save_path, step)
+        with _one_at_a_time, contextlib.ExitStack() as unread:
+            folder = None
+            try:
+                # An old one of that name is written over, and is none meanwhile.
+                commit.forget(self._folder, prefix)
+                folder = commit.start(prefix)
+                save()
+                sync(prefix)
+                gone = self._record(prefix, folder, unread)
+                self._delete(gone)
+            except (OSError, *OF_DISKS) as error:
+                raise self.failed(step, error, needed_bytes) from error
+            finally:  # also after another error: later ones would be taken for older
+                if folder is not None:
+                    commit.abandon(folder)
+            with contextlib.suppress(OSError):  # the next save, or run, tries again
+                leftovers.delete_late(self._folder)
+        return prefix
+
+    def failed(self, step, error, needed_bytes):
+        """Remove what a Saver has left of a checkpoint; give the `CheckpointError`."""
+        prefix = prefix_of(self._saver, self._save_path, step)
+        shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
+        for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
+            durable.remove_if_there(path)
+        self._give_up(prefix, None, has_names=True)
+        return unwritten(prefix, error, needed_bytes)
 
     def _put_meta(self, path, content):
         if self._meta_path is not None:
@@ -112,29 +159,39 @@ class Series:
 
         Nobody can begin to read those until `unread` is left.
         """
+        before = self._saver._last_checkpoints[:]
         # What a Saver has restored from elsewhere is not this training's to delete.
         kept = [
             each
-            for each in self._saver._last_checkpoints
+            for each in before
             if files.is_in(self._folder, each[0])
             and os.path.basename(each[0]) != os.path.basename(prefix)
         ]
+        newer = self._newest.of_another(prefix)
+        paths = [path for path, _ in kept]
+        place = paths.index(newer) if newer in paths else len(paths)
+        kept.insert(place, (prefix, self._now()))
         plan = self._policy.plan(
-            [*kept, (prefix, self._now())],
+            kept,
             self._preserved_at,
             may_go=lambda path: unread.enter_context(lease.deleting(path)),
         )
         named = plan.kept or ((prefix, self._now()),)
+        if newer is not None and newer not in dict(named):
+            named = (*named, (newer, self._now()))
         commit.leave_note(folder, plan.gone)
         state = State(
-            latest=prefix,
+            latest=newer or prefix,
             paths=tuple(path for path, _ in named),
             timestamps=tuple(at for _, at in named),
             last_preserved=plan.preserved_at,
         )
         relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
         write_state(self._folder, state, relative=relative)
-        self._saver._last_checkpoints = list(plan.kept)
+        self._newest.note(state.latest)
+        # The training thread may have saved by itself meanwhile.
+        added = [each for each in self._saver._last_checkpoints if each not in before]
+        self._saver._last_checkpoints = [*plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
         return plan.gone
@@ -157,18 +214,22 @@ class Series:
             if state is None or prefix not in state.paths:
                 files.delete(files.at(prefix))
 
-    def _message(self, prefix, error, needed_bytes):
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        try:
-            free = f"{shutil.disk_usage(self._folder).free:,} are free"
-        except OSError as unknown:
-            free = f"nobody knows how many are free: {unknown.strerror}"
-        return (
-            f"the checkpoint {prefix!r} cannot be written: {reason}; it needs "
-            f"{needed_bytes:,} bytes, and {free}. The checkpoints before it are as "
-            "they were: make room, or give the permission, and start again to go on "
-            "from the newest"
+
+@contextlib.contextmanager
+def none_under_way():
+    """Keep this process from writing checkpoints in this context.
+
+    One that it has begun looks like one that an earlier life of it has left.
+    """
+    while not _one_at_a_time.acquire(timeout=_NAMED_EVERY_SECS):
+        _logger.warning(
+            "A checkpoint of an earlier training of this process is still being "
+            "written; it is waited for."
         )
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
 def prefix_of(saver, save_path, step):

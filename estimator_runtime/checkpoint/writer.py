@@ -3,18 +3,26 @@
 import logging
 import threading
 
+from estimator_runtime.errors import CheckpointError
+
 _logger = logging.getLogger(__name__)
 # A disk that hangs is named this often. What was trained is not given up for it: the
 # checkpoint cannot be written elsewhere, and a signal can end the process.
 _NAMED_EVERY_SECS = 30.0
+_THREAD = "checkpoint writer"
+
+
+def is_any_under_way():
+    """Tell whether this process writes a checkpoint now, in whatever session."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
 class CheckpointWriter:
     """Runs the writes of a session on one background thread, in the order submitted.
 
-    At most one write waits behind the one under way. A write that fails is raised in
-    the training thread, from the next `make_room` or from `close`. The thread ends
-    when nothing is left to do, and the process does not end before it.
+    At most one write waits behind the one under way. A write that fails is logged, and
+    raised in the training thread, from the next `make_room` or from `close`. The thread
+    ends when nothing is left to do, and the process does not end before it.
 
     Attributes:
         last_step: Global step of the newest write that was completed, or None.
@@ -29,18 +37,20 @@ class CheckpointWriter:
         self._is_running = False
         self._error = None
 
-    def make_room(self, instead_of=None):
+    def make_room(self, instead_of=None, raises=True):
         """Return as soon as a write can be submitted that need not wait for two.
 
         Args:
             instead_of: The `series` of a write that is dropped if it waits; else this
                 waits until the one that waits is under way.
+            raises: Whether an error is raised here; else it stays for `close`.
 
         Raises:
             Exception: What a write before has raised.
         """
         with self._changed:
-            self._raise_error()
+            if raises:
+                self._raise_error()
             if self._waiting and instead_of and self._waiting[2] is instead_of:
                 step = self._waiting[0]
                 self._waiting = None
@@ -50,7 +60,8 @@ class CheckpointWriter:
                     step,
                 )
             self._wait_until(lambda: self._waiting is None)
-            self._raise_error()
+            if raises:
+                self._raise_error()
 
     def submit(self, step, write, series=None):
         """Run `write` on the background thread, after those submitted before.
@@ -59,14 +70,27 @@ class CheckpointWriter:
             step: The global step that it writes.
             write: Function without arguments.
             series: What `make_room` knows it by, if it may be dropped.
+
+        Raises:
+            CheckpointError: If there can be no thread for it.
         """
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
             self._waiting = step, write, series
             if not self._is_running:
                 self._is_running = True
-                # Not a daemon: what was submitted is written, however training ends.
-                threading.Thread(target=self._run, name="checkpoint writer").start()
+                try:
+                    # No daemon: what was submitted is written, however training ends.
+                    threading.Thread(target=self._run, name=_THREAD).start()
+                except BaseException as error:
+                    self._waiting, self._is_running = None, False
+                    if not isinstance(error, RuntimeError):
+                        raise
+                    raise CheckpointError(
+                        f"the checkpoint of step {step} cannot be written: {error}; "
+                        "allow this process more of them (ulimit -u, or pids.max of "
+                        "its cgroup)"
+                    ) from error
 
     def wait(self):
         """Wait until all writes are completed or have failed."""
@@ -82,6 +106,11 @@ class CheckpointWriter:
         self.wait()
         with self._changed:
             self._raise_error()
+
+    @property
+    def is_busy(self):
+        """Whether a write is under way, or waits."""
+        return self._is_running
 
     @property
     def error(self):
@@ -117,7 +146,10 @@ class CheckpointWriter:
             try:
                 write()
                 self.last_step = self._writing_step
-            except BaseException as error:  # noqa: BLE001 (for the training thread)
+            except BaseException as error:
+                # Which may hear of it only at its next save.
+                is_ours = isinstance(error, CheckpointError)
+                _logger.error("%s", error, exc_info=None if is_ours else error)
                 self._error = self._error or error
             # Lets go of the values before the next ones are taken.
             del write

@@ -34,21 +34,9 @@ def _holding_latest(original):
     def latest_checkpoint(self):
         if not lease.is_together():
             return original(self)
-        return _held(lambda: original(self), lease.hold)
+        return lease.hold_newest(lambda: original(self))
 
     return latest_checkpoint
-
-
-def _held(latest, hold):
-    """Hold the newest checkpoint; give its path, or None."""
-    prefix = latest()
-    # Between its name and the lease it may be deleted: then there is a newer one.
-    while prefix is not None and not hold(prefix):
-        newer = latest()
-        if newer == prefix:
-            break
-        prefix = newer
-    return prefix
 
 
 def _holding(original, latest):
@@ -74,7 +62,7 @@ def _holding_until_done(original, latest):
         with contextlib.ExitStack() as leases:
 
             def hold(prefix):
-                return leases.enter_context(lease.reading(prefix))
+                return lease.hold_in(leases, prefix)
 
             _give_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)
@@ -88,4 +76,4 @@ def _give_checkpoint(call, latest, hold):
     if prefix:
         hold(os.fsdecode(prefix))
     else:
-        call.arguments["checkpoint_path"] = _held(latest, hold)
+        call.arguments["checkpoint_path"] = lease.hold_newest(latest, hold)

@@ -33,6 +33,8 @@ class PreemptibleSession(monitored_session.MonitoredSession):
             self.watch.has_session = True
             return session
 
+    _hooks: list
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._watch = preemption.Watch()
@@ -70,11 +72,12 @@ class PreemptibleSession(monitored_session.MonitoredSession):
         if self._has_left:  # by `run`, before the program's own `close`
             return
         is_on = self._watch.is_on
-        self._watch.hold()
+        hooks = self._hooks
+        self._hooks = [_unhurried(hook) for hook in hooks]
         try:
             super()._close_internal(exception_type)
         finally:
-            self._watch.release()
+            self._hooks = hooks
             self._watch.end()
         if is_on and not exception_type:
             self._has_left = preemption.is_requested()
@@ -87,3 +90,22 @@ class PreemptibleSession(monitored_session.MonitoredSession):
                 with contextlib.suppress(tf.errors.OpError):  # of remote storage
                     return tf.train.latest_checkpoint(hook._checkpoint_dir) or ""
         return ""
+
+
+def _unhurried(hook):
+    """Give what a session calls at its end in place of a hook: it, if it saves nothing.
+
+    What hangs there for another reason is to be ended with the grace.
+    """
+    saves = isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)
+    return _UnhurriedEnd(hook) if saves else hook
+
+
+class _UnhurriedEnd:
+    def __init__(self, hook):
+        self._hook = hook
+
+    def end(self, session):
+        """Let the hook save the last step, however long that takes."""
+        with preemption.saving():
+            self._hook.end(session)

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import series
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
@@ -166,6 +167,64 @@ def test_no_checkpoint_has_values_of_two_steps(tmp_path, monkeypatch):
         reader = tf.train.load_checkpoint(str(tmp_path / f"model.ckpt-{number}"))
         found = {v: set(reader.get_tensor(v).tolist()) for v in ("v0", "v3", "v7")}
         assert list(found.values()) == [{float(number)}] * 3
+
+
+class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
+    """Notes what holds the grace of a signal, and what does not."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def note(self, what):
+        self._log.append((what, preemption._request.signals.grace.is_held))
+
+    def after_run(self, run_context, run_values):
+        self.note("step")
+
+    def before_save(self, session, step):
+        self.note("before_save")
+
+    def after_save(self, session, step):
+        self.note("after_save")
+
+    def end(self, session, step=None):
+        self.note("end of a hook" if step is None else "end of a listener")
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_the_grace_of_a_signal_stands_still_while_a_checkpoint_is_saved(
+    tmp_path, monkeypatch, is_blocking
+):
+    log = []
+    notes = NotesHolds(log)
+    make_room, save = CheckpointWriter.make_room, train.Saver.save
+
+    def noting(what, original):
+        def call(*args, **kwargs):
+            notes.note(what)
+            return original(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(CheckpointWriter, "make_room", noting("room", make_room))
+    monkeypatch.setattr(BundleWriter, "write", noting("write", WRITE))
+    monkeypatch.setattr(train.Saver, "save", noting("write", save))
+    server = tf.distribute.Server.create_local_server()
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    hook = train.CheckpointSaverHook(str(tmp_path), save_steps=1, listeners=[notes])
+    with er.MonitoredTrainingSession(
+        server.target if is_blocking else "", hooks=[notes, hook]
+    ) as session:
+        session.run(step)
+    saved = [
+        ("room", True),
+        ("before_save", False),
+        ("write", True),
+        ("after_save", False),
+    ]
+    ends = [("end of a hook", False), ("end of a listener", True)]
+    assert log == [*saved, ("step", False), *saved, *ends]
 
 
 class Listener(train.CheckpointSaverListener):
@@ -402,6 +461,29 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
     assert weights(tmp_path) == {0: 0}
 
 
+@pytest.mark.parametrize("by", [{"save_secs": 600}, {"save_steps": 2}])
+def test_the_last_step_is_saved_when_an_older_write_has_failed(
+    tmp_path, monkeypatch, by
+):
+    failed = threading.Event()
+
+    def write(self, prefix, values):
+        WRITE(self, prefix, values)
+        if not failed.is_set():
+            failed.set()
+            raise NO_SPACE
+
+    monkeypatch.setattr(BundleWriter, "write", write)
+    step = step_op()
+    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
+    hook = train.CheckpointSaverHook(str(tmp_path), **by)
+    with pytest.raises(CheckpointError, match=r"model\.ckpt-0' cannot be written"):
+        with er.MonitoredTrainingSession(hooks=[hook]) as session:
+            assert failed.wait(LONG_SECS)
+            session.run(step)
+    assert weights(tmp_path) == {1: 1}
+
+
 @pytest.mark.parametrize("call", ["replace", "fsync", "rename"])
 def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
     tmp_path, monkeypatch, call
@@ -457,6 +539,33 @@ def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_wri
             run(session, step, 5)
             threading.Thread(target=may_write.set).start()
             raise ZeroDivisionError
+    assert weights(tmp_path) == {0: 0, 4: 4}
+
+
+def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
+    tmp_path, may_write
+):
+    step = step_op()
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with er.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+            ) as session:
+                assert may_write.begun.wait(LONG_SECS)
+                for _ in range(2):
+                    signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert saved_steps(tmp_path) == []
+    with tf.Graph().as_default():
+        step = step_op()
+        threading.Timer(0.1, may_write.set).start()
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            assert saved_steps(tmp_path) == [0]
+            run(session, step, 4)
     assert weights(tmp_path) == {0: 0, 4: 4}
 
 

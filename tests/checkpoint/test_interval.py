@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.interval import CostInterval
+from estimator_runtime.checkpoint.snapshot import Snapshot
 from estimator_runtime.errors import ConfigError
 
 er.install()
@@ -159,6 +161,41 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
         f"Checkpoint of step 4, 408 bytes: training waited {waited:.4f} s, {wrote}"
         "24.0 s after the one before"
     )
+
+
+@pytest.mark.parametrize("last_step", [4, 5])
+def test_while_one_is_written_no_other_is_taken_but_the_last(
+    tmp_path, monkeypatch, last_step
+):
+    now, may_write, taken = [1000.0], threading.Event(), []
+    write, take = BundleWriter.write, Snapshot.take
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    def slow_write(self, prefix, values):
+        assert may_write.wait(20)
+        write(self, prefix, values)
+
+    def noting_take(self):
+        taken.append(int(session_step[0]))
+        return take(self)
+
+    monkeypatch.setattr(BundleWriter, "write", slow_write)
+    monkeypatch.setattr(Snapshot, "take", noting_take)
+    session_step = [0]
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        given = options.TrainingOptions(checkpoint_overhead=0.1)
+        with (
+            options.use(given),
+            er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session,
+        ):
+            for session_step[0] in range(1, last_step + 1):
+                if session_step[0] < 5:  # the last one of five is not due by the clock
+                    now[0] += 11
+                session.run(step)
+            may_write.set()
+    assert taken == [0, last_step]
+    assert saved_steps(tmp_path) == [0, last_step]
 
 
 def test_hooks_of_tensorflow_get_a_fixed_interval(tmp_path):

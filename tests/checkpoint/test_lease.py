@@ -231,6 +231,67 @@ def train_two_values(folder):
             saver.save(session, str(folder / "model.ckpt"), global_step=number)
 
 
+def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
+    paths = {step: str(ckpt / f"model.ckpt-{step}") for step in (20, 30)}
+    latest = [paths[20]]
+
+    def pause(secs):
+        """Name the newer one, as whoever deletes the older does next."""
+        latest[:] = [paths[30]]
+
+    with contextlib.ExitStack() as deleting, lease.together():
+        assert deleting.enter_context(lease.deleting(paths[20]))
+        found = lease.hold_newest(lambda: latest[0], pause=pause)
+        assert found == paths[30]
+        with lease.deleting(paths[30]) as is_free:
+            assert not is_free
+
+
+def test_what_could_not_be_held_keeps_no_file_open(ckpt):
+    before = os.listdir("/proc/self/fd")
+    with lease.deleting(str(ckpt / "model.ckpt-10")), lease.together():
+        within = os.listdir("/proc/self/fd")
+        assert not lease.hold(str(ckpt / "model.ckpt-10"))
+        assert len(os.listdir("/proc/self/fd")) == len(within)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
+    prefix, pauses = str(ckpt / "model.ckpt-30"), []
+    deleting = contextlib.ExitStack()
+    assert deleting.enter_context(lease.deleting(prefix))
+
+    def pause(secs):
+        pauses.append(secs)
+        deleting.close()
+
+    with lease.together():
+        assert lease.hold_newest(lambda: prefix, pause=pause) == prefix
+        assert len(pauses) == 1
+        with lease.deleting(prefix) as is_free:
+            assert not is_free
+
+
+def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog):
+    prefix, now = str(ckpt / "model.ckpt-30"), [0.0]
+
+    def pause(secs):
+        now[0] += secs
+
+    with lease.deleting(prefix), lease.together():
+        found = lease.hold_newest(lambda: prefix, clock=lambda: now[0], pause=pause)
+    assert (found, 30 <= now[0] < 31) == (prefix, True)
+    assert caplog.messages == [
+        f"{prefix} is read although somebody has been about to delete it for 30 s"
+    ]
+
+
+def test_a_name_without_a_checkpoint_is_not_waited_for(ckpt):
+    with lease.together():
+        prefix = str(ckpt / "model.ckpt-40")
+        assert lease.hold_newest(lambda: prefix, pause=pytest.fail) == prefix
+
+
 def test_what_is_read_stays_in_view_until_a_later_plan():
     policy = Policy(newest=1, every_secs=100)
     saved = [("a", 1), ("b", 2), ("c", 3)]

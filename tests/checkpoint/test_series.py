@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+import threading
 import time
 
 import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint import durable, files
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.series import Series
 from estimator_runtime.checkpoint.snapshot import Snapshot
@@ -28,12 +29,13 @@ FOREIGN = [
 ]
 
 
-def train_to(folder, last, **saver):
+def train_to(folder, last, master="", **saver):
     """Train on, saving every second step; give what the Saver says at the end."""
     with tf.Graph().as_default():
         step = train.get_or_create_global_step().assign_add(1).op
         saver = train.Saver(save_relative_paths=True, **saver)
         with er.MonitoredTrainingSession(
+            master,
             checkpoint_dir=str(folder),
             save_checkpoint_steps=2,
             scaffold=train.Scaffold(saver=saver),
@@ -118,6 +120,79 @@ def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
     state = train.get_checkpoint_state(str(tmp_path))
     assert state.model_checkpoint_path == f"{prefix}-200"
     assert list(state.all_model_checkpoint_timestamps) == [200 * 60]
+
+
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_an_old_one_goes_when_the_new_one_is_on_the_disk_and_named(
+    tmp_path, monkeypatch, in_cluster
+):
+    server = tf.distribute.Server.create_local_server()
+    sync, seen = durable.sync_file, []
+
+    def noting(path):
+        name = os.path.basename(path)
+        if ".ckpt-2." in name:
+            state = read_state(tmp_path)
+            named = [files.step_of(each) for each in state.paths]
+            seen.append((name.rpartition(".")[2], named, steps_on_disk(tmp_path)[0]))
+        sync(path)
+
+    monkeypatch.setattr(durable, "sync_file", noting)
+    assert train_to(tmp_path, 3, server.target * in_cluster, max_to_keep=1) == [3]
+    kinds = ["data-00000-of-00001", "index"]
+    found = [each for each in seen if each[0] in kinds]
+    assert sorted(found) == [(kind, [0], 0) for kind in kinds]
+    assert steps_on_disk(tmp_path) == [3]
+
+
+@pytest.mark.parametrize("max_to_keep", [1, 3])
+@pytest.mark.parametrize("whose", ["the same saver", "another saver"])
+def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
+    tmp_path, monkeypatch, caplog, whose, max_to_keep
+):
+    write, begun, may_end = BundleWriter.write, threading.Event(), threading.Event()
+
+    def late(self, prefix, values):
+        if prefix.endswith("-2"):
+            begun.set()
+            assert may_end.wait(20)
+        write(self, prefix, values)
+
+    monkeypatch.setattr(BundleWriter, "write", late)
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        saver, other = (train.Saver(max_to_keep=max_to_keep) for _ in range(2))
+        own = saver if whose == "the same saver" else other
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=2,
+            scaffold=train.Scaffold(saver=saver),
+        ) as session:
+            [hook] = [h for h in session._hooks if hasattr(h, "measures")]
+            for _ in range(3):
+                session.run(step)
+            assert begun.wait(20)
+            prefix = str(tmp_path / "model.ckpt")
+            session.run_step_fn(
+                lambda step_context: own.save(
+                    step_context.session, prefix, global_step=3
+                )
+            )
+            may_end.set()
+            hook.settle_checkpoints()
+            assert files.step_of(read_state(tmp_path).latest) == 3
+            in_view = {files.step_of(path) for path in own.last_checkpoints}
+            assert 3 in in_view
+            for _ in range(2):
+                session.run(step)
+            hook.settle_checkpoints()
+            assert files.step_of(read_state(tmp_path).latest) == 4
+    warnings = [m for m in caplog.messages if "stays the newest checkpoint" in m]
+    assert warnings == [
+        f"{prefix}-3 stays the newest checkpoint, beside model.ckpt-2 of an earlier "
+        "step: another hook, or the program, saves in this folder too. Let only one do "
+        "so"
+    ]
 
 
 def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):

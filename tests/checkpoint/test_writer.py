@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.errors import CheckpointError
 
 LONG_SECS = 60  # nothing here takes it, unless it hangs
 
@@ -23,6 +24,28 @@ class Write:
         if self._error is not None:
             raise self._error
         self._log.append(self._step)
+
+
+class Waits(logging.Handler):
+    """An event of the first line that says that somebody waits for the disk."""
+
+    def __init__(self):
+        super().__init__()
+        self._seen = threading.Event()
+        self.wait = self._seen.wait
+
+    def emit(self, record):
+        if "Training has waited" in record.getMessage():
+            self._seen.set()
+
+
+@pytest.fixture
+def waits():
+    logger = logging.getLogger("estimator_runtime.checkpoint.writer")
+    handler = Waits()
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
 
 
 def in_thread(function):
@@ -73,14 +96,17 @@ def test_a_newer_write_takes_the_place_of_the_one_that_waits(caplog):
 @pytest.mark.parametrize(
     ("waiting", "instead_of"), [(None, None), (None, "mine"), ("mine", "another's")]
 )
-def test_where_none_may_be_dropped_the_caller_waits_for_room(waiting, instead_of):
-    log, writer = [], CheckpointWriter()
+def test_where_none_may_be_dropped_the_caller_waits_for_room(
+    waiting, instead_of, waits
+):
+    log, writer = [], CheckpointWriter(named_every_secs=0.01)
     writes = [Write(log, step) for step in (1, 2, 3)]
     for step in (1, 2):
         writer.submit(step, writes[step - 1], waiting)
         assert writes[0].begun.wait(LONG_SECS)
     has_room = in_thread(lambda: writer.make_room(instead_of))
-    assert not writes[1].begun.is_set()
+    assert waits.wait(LONG_SECS)
+    assert not has_room.is_set()
     writes[0].may_end.set()
     assert writes[1].begun.wait(LONG_SECS)
     assert has_room.wait(LONG_SECS)
@@ -107,6 +133,43 @@ def test_an_error_is_raised_once_in_the_training_thread_and_writes_go_on(call):
     writer.submit(2, good)
     writer.close()
     assert (log, writer.last_step) == ([2], 2)
+
+
+def test_an_error_is_logged_when_it_happens_and_can_be_left_for_the_end(caplog):
+    log, writer = [], CheckpointWriter()
+    bad, good = Write(log, 1, error=CheckpointError("the disk")), Write(log, 2)
+    for write in (bad, good):
+        write.may_end.set()
+    writer.submit(1, bad)
+    writer.wait()
+    assert caplog.messages == ["the disk"]
+    writer.make_room(raises=False)
+    writer.submit(2, good)
+    with pytest.raises(CheckpointError, match="the disk"):
+        writer.close()
+    assert (log, writer.last_step) == ([2], 2)
+
+
+def test_where_no_thread_can_be_started_nothing_waits_for_it(monkeypatch):
+    log, writer = [], CheckpointWriter()
+    write = Write(log, 1)
+    write.may_end.set()
+
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as no_threads:
+        no_threads.setattr(threading.Thread, "start", refused)
+        with pytest.raises(CheckpointError) as raised:
+            writer.submit(1, write)
+    assert str(raised.value) == (
+        "the checkpoint of step 1 cannot be written: can't start new thread; allow this "
+        "process more of them (ulimit -u, or pids.max of its cgroup)"
+    )
+    writer.wait()
+    writer.submit(1, write)
+    writer.close()
+    assert log == [1]
 
 
 def test_the_first_of_two_errors_is_the_one_that_is_raised():

@@ -182,9 +182,33 @@ def test_a_step_that_hangs_ends_with_the_grace(program):
     run.send(signal.SIGTERM)
     assert run.end() == 143, run.text
     assert (
-        "the training did not come to the end of a step within 0.1 s after SIGTERM; "
-        "ending without it"
+        "the training did not come to its end within 0.1 s after SIGTERM, the time of "
+        "saves not counted; ending without it"
     ) in run.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--only_train",), ()], ids=["alone", "listened"]
+)
+def test_a_save_that_takes_longer_than_the_grace_is_finished(program, arguments):
+    run = program(
+        *(*arguments, "--save_steps", "5", "--slow_save_secs", "4"),
+        ESTIMATOR_RUNTIME_STOP_GRACE_SECS="3",
+    )
+    run.wait_for("^saves model.ckpt-5$")
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+    assert run.saved_step == run.last_step, run.text
+
+
+def test_the_end_of_a_hook_that_saves_nothing_ends_with_the_grace(program):
+    run = program(
+        *("--hang", "end", "--only_train"), ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0.2"
+    )
+    run.wait_for("^step 5$")
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+    assert "did not come to its end within 0.2 s after SIGTERM" in run.text
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
@@ -196,7 +220,22 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
     run.wait_for(_STOPPING.format("SIGINT"))
     run.send(signal.SIGINT)
     assert run.end() == 130, run.text
-    assert "did not come to the end of a step" not in run.text  # that is for SIGTERM
+    assert "did not come to its end" not in run.text  # that is for SIGTERM
+    assert "Traceback" not in run.text
+    assert run.text.splitlines()[-2] == (
+        "estimator-runtime: stopped by a second SIGINT; the last step was not saved"
+    )
+    assert run.saved_step == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_last_checkpoint(program):
+    run = program(
+        *("--at", "step 5", "--signal", "SIGINT", "--only_train"),
+        *("--slow_save_secs", "600"),
+    )
+    run.wait_for("^saves model.ckpt-5$")
+    run.send(signal.SIGINT)
+    assert run.end() == 130, run.text
     assert "Traceback" not in run.text
     assert run.text.splitlines()[-2] == (
         "estimator-runtime: stopped by a second SIGINT; the last step was not saved"

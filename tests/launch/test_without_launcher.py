@@ -207,6 +207,25 @@ def test_a_task_of_a_mirrored_strategy_that_is_gone_ends_the_others(
     )
 
 
+def test_tasks_of_a_mirrored_strategy_restore_what_their_chief_has_checked(
+    start, cluster_of, tmp_path
+):
+    cluster = cluster_of("chief", "worker")
+    for last in ("40", "60"):
+        arguments = ("--strategy", "mwms", "--steps", last)
+        tasks = [start(cluster, each, *arguments) for each in ("chief", "worker")]
+        assert [task.end() for task in tasks] == [0, 0], [t.text for t in tasks]
+        if last == "40":
+            [data] = tmp_path.glob("model/model.ckpt-40.data-*")
+            content = bytearray(data.read_bytes())
+            content[0] ^= 1
+            data.write_bytes(content)
+    assert list(tmp_path.glob("model/damaged/model.ckpt-40.index"))
+    assert "has a wrong checksum for" in tasks[0].text
+    for task in tasks:
+        assert min(task.steps) < 40 < max(task.steps)
+
+
 def test_a_ps_that_is_stopped_is_named_by_those_who_wait_for_it(start, cluster_of):
     cluster = cluster_of("chief", "ps")
     ps = start(cluster, "ps")

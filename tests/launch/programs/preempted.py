@@ -19,11 +19,32 @@ parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--at", help="where the program sends itself the signal")
 parser.add_argument("--signal", default="SIGTERM")
 parser.add_argument("--raise", action="store_true", dest="raises")
-parser.add_argument("--hang", choices=["python", "tensorflow"], help="in step 5")
+parser.add_argument("--slow_save_secs", type=float, default=0)
+parser.add_argument(
+    "--hang", choices=["python", "tensorflow", "end"], help="in step 5, or at the end"
+)
 args = parser.parse_args()
 if args.no_eager:
     tf.compat.v1.disable_eager_execution()
 print("pid", os.getpid(), flush=True)
+
+
+def save_slowly(write):
+    """Let the disk take its time for the checkpoint of step 5."""
+
+    def slow(self, prefix, values):
+        name = os.path.basename(prefix)
+        print("saves", name, flush=True)
+        time.sleep(args.slow_save_secs if name == "model.ckpt-5" else 0)
+        write(self, prefix, values)
+
+    return slow
+
+
+if args.slow_save_secs:
+    from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+
+    BundleWriter.write = save_slowly(BundleWriter.write)
 
 strategy = {
     "none": lambda: None,
@@ -78,6 +99,10 @@ class Step(tf.estimator.SessionRunHook):
         step = int(context.session.run(self.step))
         come_to(f"step {step}")
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
+
+    def end(self, session):
+        if args.hang == "end":
+            threading.Event().wait()
 
     def steps_until_due(self, global_step):
         """Let several steps run in one call."""
