@@ -206,9 +206,10 @@ class FusedSession(PlannedSession):
         return self._run_length.up_to(min(known, default=None))
 
     def _call(self, plan, count, is_rest=False):
-        if is_rest:  # tells nothing about the time that a step takes
-            call = plan.on_caller if self._threads.is_caller else plan.on_pool
-            return call(np.int32(count))
+        if is_rest:
+            return self._threads.run_untimed(
+                plan.on_pool, plan.on_caller, np.int32(count)
+            )
         start = self._clock()
         values = self._threads.run(
             plan.on_pool, plan.on_caller, np.int32(count), steps=count
