@@ -15,7 +15,7 @@ from estimator_runtime.checkpoint.measures import Measures
 from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
-from estimator_runtime.loop import cadence
+from estimator_runtime.loop import kinds
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
@@ -47,7 +47,7 @@ def asynchronous(hooks, creator):
 
 def _is_stock(hook):
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
-    return is_exact and cadence.METHODS.isdisjoint(vars(hook))
+    return is_exact and kinds.METHODS.isdisjoint(vars(hook))
 
 
 def _follows_cost(hook):
