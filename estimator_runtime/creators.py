@@ -21,7 +21,10 @@ from estimator_runtime.role import TaskType
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
 _OWNER = "estimator_runtime_owner"
-_OWNER_DEVICE = "/job:ps/task:0/device:CPU:0"
+_OWNER_TASK = "/job:ps/task:0"
+_OWNER_DEVICE = f"{_OWNER_TASK}/device:CPU:0"
+# A ps that is alive answers in milliseconds.
+_DISOWN_TIMEOUT_SECS = 30
 
 
 def chief_creator(scaffold, *, master, config, checkpoint_dir, max_wait_secs):
@@ -85,11 +88,7 @@ class ChiefCreator(VerifiedSessionCreator):
     @contextlib.contextmanager
     def _brief_session(self):
         """Give a session for a look, in which no call waits for ever."""
-        config = tf.compat.v1.ConfigProto()
-        if self._config is not None:
-            config.CopyFrom(self._config)
-        if self._max_wait_secs < math.inf:
-            config.operation_timeout_in_ms = int(self._max_wait_secs * 1000)
+        config = _brief(self._config, self._max_wait_secs)
         try:
             with tf.compat.v1.Session(self._master, config=config) as session:
                 yield session
@@ -181,17 +180,47 @@ class _Owner:
         session.run(self._sign)
 
 
-def disown(config):
+def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
     """Let a chief that comes back restore its checkpoint: the ps hold no good values.
+
+    Where that fails, the log says so: an error is on its way, which is not to be lost.
 
     Args:
         config: The RunConfig of the chief, whose server still runs.
+        timeout_secs: How long the ps may take to answer.
     """
-    with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
-        note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
-        forget = tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
-        with tf.compat.v1.Session(config.master, config=config.session_config) as s:
-            s.run(forget)
+    servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))
+    first = dict(list(servers.items())[:1])
+    brief = _brief(config.session_config, timeout_secs)
+    # No session begins before all tasks have answered that it may see.
+    brief.device_filters[:] = [_OWNER_TASK, f"/job:{config.task_type}"]
+    try:
+        peers.wait_for(first, timeout_secs)
+        with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
+            note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
+            forget = tf.raw_ops.DestroyResourceOp(
+                resource=note, ignore_lookup_error=True
+            )
+            with tf.compat.v1.Session(config.master, config=brief) as session:
+                session.run(forget)
+    except (PeerTimeoutError, tf.errors.OpError) as error:
+        _logger.error(
+            "%s did not take note within %g s that its values are no good (%s); a "
+            "chief that comes back while it is alive goes on with them",
+            *first,
+            timeout_secs,
+            type(error).__name__,
+        )
+
+
+def _brief(config, timeout_secs):
+    """Give the ConfigProto of a session in which no call takes longer."""
+    brief = tf.compat.v1.ConfigProto()
+    if config is not None:
+        brief.CopyFrom(config)
+    if timeout_secs < math.inf:
+        brief.operation_timeout_in_ms = int(timeout_secs * 1000)
+    return brief
 
 
 def _limit(max_wait_secs):

@@ -94,6 +94,8 @@ def MonitoredTrainingSession(
             "MonitoredTrainingSession trains a graph, and eager execution is on here; "
             "build the model and the session inside `with tf.Graph().as_default():`"
         )
+    # Either may be an iterator, which gives its hooks once.
+    hooks, chief_only_hooks = list(hooks or ()), list(chief_only_hooks or ())
     save_checkpoint_secs, save_checkpoint_steps = _interval(
         save_checkpoint_secs,
         save_checkpoint_steps,
@@ -122,7 +124,7 @@ def MonitoredTrainingSession(
         session_checks.check_folders(common)
         dashboard.show(summary_dir or checkpoint_dir)
     batches_per_step = 1
-    for hook in hooks or ():
+    for hook in hooks:
         if not isinstance(hook, _SyncReplicasOptimizerHook):
             continue
         reporting.send(synchronous=True)
@@ -134,21 +136,20 @@ def MonitoredTrainingSession(
         folder = os.fsdecode(checkpoint_dir)
         reporting.send(checkpoint_dir=reporting.absolute(folder))
     if reporting.is_on():
-        others = [*(chief_only_hooks or ()), *(hooks or ())]
         # After those that it asks.
-        hooks = [*(hooks or ()), ProgressHook(others)]
+        hooks.append(ProgressHook([*chief_only_hooks, *hooks]))
     # Before all others: its end has to come before that of those that save.
     guards = silent_peers.hooks_of(master, max_wait_secs, checkpoint_dir)
     coordinated = distribute_coordinator_context.get_current_worker_context()
     if coordinated:
         session_checks.say_what_has_no_effect(options.current(), checkpoint_dir)
-        interval.fix([*(hooks or ()), *(chief_only_hooks or ())])
+        interval.fix([*hooks, *chief_only_hooks])
         common["save_checkpoint_secs"] = interval.fixed(save_checkpoint_secs)
         agreed_restore.check(coordinated, checkpoint_dir)
         # Under a multi-worker strategy it, not the arguments, knows who saves and logs.
         training = monitored_session._create_monitored_session_with_worker_context(
             coordinated,
-            hooks=[*guards, *(hooks or ()), AgreedStopHook(coordinated)],
+            hooks=[*guards, *hooks, AgreedStopHook(coordinated)],
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
@@ -167,8 +168,8 @@ def MonitoredTrainingSession(
             max_wait_secs=max_wait_secs,
         )
         own_hooks = _chief_hooks(**common, batches_per_step=batches_per_step)
-        chief_hooks = [*(chief_only_hooks or ()), *own_hooks]
-        all_hooks = asynchronous([*guards, *chief_hooks, *(hooks or ())], creator)
+        chief_hooks = [*chief_only_hooks, *own_hooks]
+        all_hooks = asynchronous([*guards, *chief_hooks, *hooks], creator)
         # A launcher shows how far all tasks are.
         make_display = display.choose(options.current().progress)
         if make_display and not reporting.is_on():
@@ -177,7 +178,7 @@ def MonitoredTrainingSession(
         creator = WorkerCreator(
             scaffold, master=master, config=config, max_wait_secs=max_wait_secs
         )
-        all_hooks = [*guards, *(hooks or ())]
+        all_hooks = [*guards, *hooks]
     if is_on(log_step_count_steps):
         folder = summary_dir or checkpoint_dir
         all_hooks += _task_hooks(log_step_count_steps, is_chief, master, folder)

@@ -179,6 +179,21 @@ def test_the_chiefs_own_hooks_come_first_and_everyones_last(tmp_path):
 
 
 @pytest.mark.parametrize("function", [er.MonitoredTrainingSession, STOCK])
+def test_hooks_may_come_from_an_iterator(function):
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1)
+        last = train.StopAtStepHook(last_step=3)
+        mine, chiefs = Mine(), Mine()
+        with function(
+            hooks=filter(None, [mine, None, last]),
+            chief_only_hooks=(hook for hook in [chiefs]),
+        ) as session:
+            assert session._hooks == [chiefs, mine, last]
+            assert [session.run(step) for _ in range(3)] == [1, 2, 3]
+            assert session.should_stop()
+
+
+@pytest.mark.parametrize("function", [er.MonitoredTrainingSession, STOCK])
 def test_a_task_that_is_not_chief_waits_and_has_only_everyones_hooks(
     function, tmp_path
 ):

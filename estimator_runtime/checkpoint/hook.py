@@ -112,6 +112,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._restored = self._creator.restored_prefix
         self._target = None
         super().after_create_session(session, coord)
+        if self._save_graph_def and self._target is None:  # nothing was saved here
+            # Now, for its .meta files: runs of steps will add their loop to the graph.
+            self._target = self._make_target(session)
         self._restored = None
 
     def end(self, session):

@@ -8,6 +8,7 @@ the program itself has their read wait for some op of the step.
 
 import tensorflow as tf
 
+from estimator_runtime.loop import writers
 from estimator_runtime.loop.part import CannotFuse, Part
 
 
@@ -91,6 +92,8 @@ class Beyond:
         with tf.control_dependencies([done]):
             # So that variables are read when the step has changed them.
             handles = {n: tf.identity(t) for n, t in self._after.handles.items()}
+        for handle in handles.values():
+            writers.mark(handle.op)
         inputs = {name: values[name] for name in self._after.inputs}
         wanted = [e for e in self._wanted.values() if _op(e).name in self._after.ops]
         ordered = self._waiting_for_step

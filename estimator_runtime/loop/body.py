@@ -7,13 +7,13 @@ bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
 """
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.distribute import values as distributed
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, while_v2
 
+from estimator_runtime.loop import writers
 from estimator_runtime.loop.beyond import Beyond
-from estimator_runtime.loop.global_step import LOOP, adds_one, reads_of
+from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.part import CannotFuse, Part
 from estimator_runtime.loop.substitute import FusedSteps, Substitute
 
@@ -21,6 +21,7 @@ tf1 = tf.compat.v1
 
 # Values of the caller's are kept in a variable at every step: small ones only.
 _MAX_KEPT_ELEMENTS = 1024
+_COLLECTION = ("estimator_runtime", "fused_steps")  # of (key, FusedSteps)
 
 
 def fuse(graph, targets, tensors, extras, global_step, loss):
@@ -49,6 +50,33 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     step.check_alone()
     for tensor in tensors:
         _check_small(tensor)
+    # Another session of the graph, such as one that was lost, may have added it. A
+    # collection whose name is no str is in no MetaGraph.
+    known = graph.get_collection_ref(_COLLECTION)
+    key = _key(graph, targets, tensors, extras, reads_of(graph, global_step), loss)
+    for each, fused in known:
+        if each == key:
+            return fused
+    fused = _add(step, targets, tensors, extras, global_step, loss)
+    known.append((key, fused))
+    return fused
+
+
+def _key(graph, targets, tensors, extras, reads, loss):
+    """Give what tells the loops of a graph apart."""
+    wanted = [*targets, *tensors, *extras]
+    # With the ops themselves: a program may change some between two sessions.
+    used = Part(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
+    nodes = [
+        op.node_def.SerializeToString(deterministic=True) for op in used.ops.values()
+    ]
+    names = [[each.name for each in group] for group in (targets, tensors, extras)]
+    return names, list(reads), loss is not None and loss.name, nodes
+
+
+def _add(step, targets, tensors, extras, global_step, loss):
+    """Add the loop, outside of whatever the program has around its call."""
+    graph = step.graph
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
     try:
@@ -218,7 +246,7 @@ def _loop(step, targets, carried, count, loss, kept, total):
     loop = results[0].op
     while loop.type == "Identity":
         loop = loop.inputs[0].op
-    loop._set_attr(LOOP, attr_value_pb2.AttrValue(b=True))
+    writers.mark(loop)
     return dict(zip(names, results[1:], strict=True)), results[0], results[0].op
 
 

@@ -1,6 +1,5 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
-import logging
 import threading
 import time
 from typing import Any
@@ -21,7 +20,6 @@ from estimator_runtime.loop.steps import Steps
 
 tf1 = tf.compat.v1
 
-_logger = logging.getLogger(__name__)
 _DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 
 
@@ -37,7 +35,8 @@ class FusedSession(PlannedSession):
     Args:
         sess: `tf.compat.v1.Session` that runs the steps.
         hooks: Hooks of the session.
-        run_length: `RunLength`, the most steps in one call.
+        run_length: `RunLength`, the most steps in one call, of this session and of
+            those that are made in its place.
         clock: Gives seconds.
     """
 
@@ -49,7 +48,6 @@ class FusedSession(PlannedSession):
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
         self._steps: Any = None  # None if the step cannot be fused
-        self._is_single = False
         self._randomness: Any = None  # that of the steps
         self._end_of_data: Exception | None = None
         self._thread = threading.get_ident()  # of the first call
@@ -78,10 +76,11 @@ class FusedSession(PlannedSession):
         if threading.get_ident() != self._thread:
             self._share(fetches)
         if key != self._step_key:
-            self.run_singly("takes turns with other calls of the session")
+            self._run_length.run_singly("takes turns with other calls of the session")
             self._randomness.tell(fetches, _key(fetches))
             values = super().run(fetches, feed_dict, options, run_metadata)
-            self._forget_end_of_data(fetches)
+            if self._end_of_data is not None and self._starts_data(fetches):
+                self.forget_end_of_data()
             return values
         if self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
@@ -90,7 +89,7 @@ class FusedSession(PlannedSession):
             if not self._is_shared:
                 # Calls that take turns show in the second one, before several steps
                 # are run.
-                is_single = is_first or self._is_single
+                is_single = is_first or self._run_length.is_single
                 return self._run_steps(self._steps, fetches, is_single)
         self._randomness.tell(fetches, _key(fetches))
         return super().run(fetches)
@@ -98,31 +97,22 @@ class FusedSession(PlannedSession):
     def _share(self, fetches):
         """Take note that several threads run steps; wait for a run to end, for one."""
         self._is_shared = True
-        self.run_singly("is run by several threads")
+        self._run_length.run_singly("is run by several threads")
         if self._is_step(fetches):  # else a run of steps may wait for it
             with self._running:
                 pass
 
-    def run_singly(self, reason):
-        """Run steps one by one from here on; the log says once that the step ..."""
-        if not self._is_single:
-            self._is_single = True
-            _logger.warning(
-                "steps_per_run=%s: steps are run one by one, because the step %s",
-                self._run_length,
-                reason,
-            )
+    def forget_end_of_data(self):
+        """Forget an end that no call was told of yet; a further step shows it again."""
+        self._end_of_data = None
 
-    def _forget_end_of_data(self, fetches):
-        """Forget an end that no call was told of yet, if one has started the data."""
-        if self._end_of_data is not None:
-            ops = randomness.ops_of(self._sess.graph, fetches).values()
-            if any(op.type in _DATA_STARTERS for op in ops):
-                self._end_of_data = None
+    def _starts_data(self, fetches):
+        ops = randomness.ops_of(self._sess.graph, fetches).values()
+        return any(op.type in _DATA_STARTERS for op in ops)
 
     def _build(self, fetches, key):
         """Build the loop of the step that the first call asks for, if it can be."""
-        if self._is_single:
+        if self._run_length.is_single:
             return None
         try:
             if key is None:
@@ -132,11 +122,12 @@ class FusedSession(PlannedSession):
             every = cadence.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
+            _check_distinct(self._hooks)
             _check_config(getattr(self._sess, "_config", None) or tf1.ConfigProto())
             structure(fetches)
             return self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
-            self.run_singly(reason)
+            self._run_length.run_singly(reason)
             return None
 
     def _fuse(self, fetches):
@@ -215,15 +206,25 @@ class FusedSession(PlannedSession):
         return self._run_length.up_to(min(known, default=None))
 
     def _call(self, plan, count, is_rest=False):
-        if is_rest:  # tells nothing about the time that a step takes
-            call = plan.on_caller if self._threads.is_caller else plan.on_pool
-            return call(np.int32(count))
+        if is_rest:
+            return self._threads.run_untimed(
+                plan.on_pool, plan.on_caller, np.int32(count)
+            )
         start = self._clock()
         values = self._threads.run(
             plan.on_pool, plan.on_caller, np.int32(count), steps=count
         )
         self._run_length.took(self._clock() - start, count)
         return values
+
+
+def _check_distinct(hooks):
+    """Refuse a hook that is given twice: it counts each step that it sees twice."""
+    seen: set = set()
+    for hook in hooks:
+        if id(hook) in seen:
+            raise CannotFuse(f"is seen twice by one {type(hook).__name__}")
+        seen.add(id(hook))
 
 
 def _check_config(config):

@@ -7,15 +7,10 @@ from tensorflow.python.distribute import values as distributed
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.training import training_util
 
-from estimator_runtime.loop import kernels
-from estimator_runtime.loop.part import READERS
+from estimator_runtime.loop import writers
 from estimator_runtime.loop.plan import Plan
 
 _VALUE = "value"
-# What marks a loop of steps: it is one more copy of the step, not another writer.
-LOOP = "_estimator_runtime_loop"
-# How the types of ops begin that change a variable.
-_WRITERS = ("Assign", "Resource")
 
 
 class GlobalStep:
@@ -53,40 +48,21 @@ class GlobalStep:
 def adds_one(step, variable):
     """Tell whether `step`, a Part, adds 1 to a resource variable and nothing else does.
 
-    Its initializer, what restores it from a checkpoint, and loops of steps that are for
-    another session of the graph, do not count.
+    Its initializer, what restores it from a checkpoint, and loops of steps, do not
+    count.
     """
     # Not a reference variable, nor a strategy's, which has one for each device.
     if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
         return False
-    writers = [op for op in variable.handle.consumers() if _may_write(op)]
-    adding = [op for op in writers if op.name in step.ops]
-    others = [op for op in writers if op not in (*adding, variable.initializer)]
+    writing = [op for op in variable.handle.consumers() if writers.may_write(op)]
+    adding = [op for op in writing if op.name in step.ops]
+    others = [op for op in writing if op not in (*adding, variable.initializer)]
     return (
         len(adding) == 1
-        and all(map(_restores, others))
+        and all(map(writers.restores, others))
         and adding[0].type == "AssignAddVariableOp"
         and tf.get_static_value(adding[0].inputs[1]) == 1
     )
-
-
-def _may_write(op):
-    """Tell whether an op that takes a variable may change it, itself or in a call."""
-    if op.type in READERS or (op.type == "While" and LOOP in op.node_def.attr):
-        return False
-    functions = kernels.called_functions(op.graph, [op]).values()
-    # Which of its arguments a function changes is not looked at.
-    called = {node.op for f in functions for node in f.node_def} - set(READERS)
-    return not functions or any(kind.startswith(_WRITERS) for kind in called)
-
-
-def _restores(op):
-    if not op.type.startswith("Assign"):
-        return False
-    source = op.inputs[1].op
-    while source.type == "Identity":
-        source = source.inputs[0].op
-    return source.type == "RestoreV2"
 
 
 def reads_of(graph, variable):

@@ -24,26 +24,8 @@ import tensorflow as tf
 from tensorflow.python.training import basic_session_run_hooks
 
 from estimator_runtime.loop import cadence
+from estimator_runtime.loop.kinds import is_itself, kind_of
 from estimator_runtime.loop.plan import CannotPlan, structure
-
-_TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
-_NAN = f"{_TENSORFLOW}NanTensorHook"
-# They ask their timer after a step, so they may also go by the clock.
-_SAVERS = {
-    f"{_TENSORFLOW}CheckpointSaverHook",
-    # A write that ends, or fails, while hooks wait needs nothing of this thread: what
-    # has failed is raised at the next save.
-    "estimator_runtime.checkpoint.hook.CheckpointHook",
-}
-_WAITING = {
-    _NAN,
-    *_SAVERS,
-    f"{_TENSORFLOW}StopAtStepHook",
-    f"{_TENSORFLOW}StepCounterHook",
-    f"{_TENSORFLOW}LoggingTensorHook",
-    f"{_TENSORFLOW}SummarySaverHook",
-    "estimator_runtime.hooks.step_rate.StepRateHook",
-}
 
 
 class Lull:
@@ -93,7 +75,8 @@ class Lull:
             fetches: What the caller asks for.
             raw: Raw values that the plan gave.
         """
-        losses = {h._loss_tensor.name for h in self._hooks if _name(h) == _NAN}
+        watched = [cadence.watched_loss(hook) for hook in self._hooks]
+        losses = {loss.name for loss in watched if loss is not None}
         places = plan.places_of(global_step.reads)
         loss_places = plan.places_of(losses)
         if not places or len(loss_places) < len(losses):
@@ -101,8 +84,8 @@ class Lull:
         trained = global_step.trained()
         if not {0, 1}.issuperset(trained - raw[place] for place in places):
             return  # something else has changed it
-        others = [hook for hook in self._hooks if _name(hook) != _NAN]
-        due = cadence.until_due(others, trained)
+        pairs = zip(self._hooks, watched, strict=True)
+        due = cadence.until_due([h for h, loss in pairs if loss is None], trained)
         steps = sys.maxsize if due is None else due - 1
         self._is_due = steps < 1
         # A step that was due may have fetched more than the ones to come will.
@@ -163,26 +146,22 @@ class Lull:
 
 
 def _can_wait(hook):
-    if not cadence.is_known(hook):
+    kind = kind_of(hook)
+    if kind is None or kind.is_passive:
+        return kind is not None
+    if not kind.can_wait or not is_itself(hook):
         return False
-    name = _name(hook)
-    if name not in _WAITING:
-        return cadence.is_passive(hook)
-    if name == _NAN:
+    if kind.is_nan_watch:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
     if type(timer) is basic_session_run_hooks.SecondOrStepTimer:
-        return name in _SAVERS or timer._every_secs is None
+        return kind.by_clock or timer._every_secs is None
     return timer is None or type(timer) is basic_session_run_hooks.NeverTriggerTimer
-
-
-def _name(hook):
-    return f"{type(hook).__module__}.{type(hook).__qualname__}"
 
 
 def _deadline(hook):
     timer: Any = getattr(hook, "_timer", None)
-    if _name(hook) not in _SAVERS or getattr(timer, "_every_secs", None) is None:
+    if not kind_of(hook).by_clock or getattr(timer, "_every_secs", None) is None:
         return math.inf
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs

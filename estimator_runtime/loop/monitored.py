@@ -18,8 +18,9 @@ class LoopSession(PreemptibleSession):
     class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            # Once: a lost session is made again where other options may hold.
-            self._steps_per_run = options.current().steps_per_run
+            # Once: a lost session is made again where other options may hold, and by
+            # then it may be known that steps must be run one by one.
+            self.run_length = RunLength(options.current().steps_per_run)
             self.hooked = None
 
         def create_session(self):
@@ -29,20 +30,19 @@ class LoopSession(PreemptibleSession):
             _settle(self._hooks)  # the new one may be restored from what they write
             session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
-            if self._steps_per_run == 1:
+            if self.run_length.is_single:
                 self.hooked = PlannedSession(self.tf_sess, self._hooks)
             else:
-                self.hooked = FusedSession(
-                    self.tf_sess, self._hooks, RunLength(self._steps_per_run)
-                )
+                self.hooked = FusedSession(self.tf_sess, self._hooks, self.run_length)
             session._sess = self.hooked
             return session
 
     def run_step_fn(self, step_fn):
         """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
-        hooked = self._coordinated_creator.hooked
-        if isinstance(hooked, FusedSession):
-            hooked.run_singly("is run by a function, through run_step_fn")
+        creator = self._coordinated_creator
+        creator.run_length.run_singly("is run by a function, through run_step_fn")
+        if isinstance(creator.hooked, FusedSession):
+            creator.hooked.forget_end_of_data()  # the function may start the data again
         return super().run_step_fn(step_fn)
 
     def _close_internal(self, exception_type=None):

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from estimator_runtime.loop import kernels, writers
+
 tf1 = tf.compat.v1
 
 _UNFUSABLE = {
@@ -18,18 +20,6 @@ _UNFUSABLE = {
     "CollectiveReduceV3": "all-reduces among workers",
     "NcclAllReduce": "all-reduces through NCCL",
 }
-
-
-_OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
-# What takes a resource and leaves it as it is.
-READERS = (
-    "DisableCopyOnRead",
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VarIsInitializedOp",
-    "VariableShape",
-)
 
 
 class CannotFuse(Exception):
@@ -98,7 +88,7 @@ class Part:
             name
             for name, handle in self.handles.items()
             if any(
-                op.name in self.ops and op.type not in READERS
+                op.name in self.ops and op.type not in writers.READERS
                 for op in handle.consumers()
             )
         }
@@ -114,6 +104,13 @@ class Part:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if _has_reference(op):
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
+        functions = kernels.called_functions(self.graph, self.ops.values())
+        for name, function in sorted(functions.items()):
+            for node in function.node_def:
+                if node.op in _UNFUSABLE:
+                    raise CannotFuse(
+                        f"{_UNFUSABLE[node.op]}, {node.name!r} in the function {name!r}"
+                    )
 
     def check_movable(self):
         """Refuse ops that cannot be run from a copy.
@@ -131,10 +128,19 @@ class Part:
         """Refuse a step beside which the program has others, to be run in turns.
 
         Raises:
-            CannotFuse: If the graph has ops of optimizers beyond these.
+            CannotFuse: If the graph has ops that train beyond these: an optimizer's,
+                or what adds to a trainable variable or takes from it.
         """
-        for op in self.graph.get_operations():
-            if op.type.startswith(_OPTIMIZERS) and op.name not in self.ops:
+        variables = self.graph.get_collection(tf1.GraphKeys.TRAINABLE_VARIABLES)
+        uses = [
+            op
+            for variable in variables
+            for tensor in variable.op.outputs
+            for op in tensor.consumers()
+        ]
+        training = [*filter(writers.is_optimizer, self.graph.get_operations()), *uses]
+        for op in training:
+            if op.name not in self.ops and writers.may_train(op):
                 raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
 
     def graph_def(self):

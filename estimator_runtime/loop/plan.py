@@ -147,7 +147,10 @@ class Plan:
 
     def results_of(self, fetches):
         """Give a function of raw values that gives what a part of the fetches asks."""
-        return self._recipe(session_lib._FetchHandler(self._graph, fetches, {}))
+        # Of a copy: the handler keeps the dict's own view of its names, and the program
+        # may change the dict.
+        handler = session_lib._FetchHandler(self._graph, _copied(fetches), {})
+        return self._recipe(handler)
 
     def places_of(self, names):
         """Give where in the raw values those of the tensors called `names` are."""

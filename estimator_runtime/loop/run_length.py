@@ -21,6 +21,7 @@ class RunLength:
 
     Attributes:
         asked_for: The number that was given; None for "auto".
+        is_single: Whether steps are run one by one.
         settled_secs: What the last run of "auto" took, in seconds, if its length was
             found right twice in a row; else None.
     """
@@ -31,9 +32,20 @@ class RunLength:
         self.settled_secs: float | None = None
         self._steps = 1 if self._is_auto else min(steps_per_run, _MOST_COUNTED)
         self.asked_for = None if self._is_auto else self._steps
+        self.is_single = steps_per_run == 1
 
     def __str__(self):
         return "auto" if self._is_auto else str(self._steps)
+
+    def run_singly(self, reason):
+        """Run steps one by one from here on; the log says once that the step ..."""
+        if not self.is_single:
+            self.is_single = True
+            _logger.warning(
+                "steps_per_run=%s: steps are run one by one, because the step %s",
+                self,
+                reason,
+            )
 
     def up_to(self, due):
         """Give the length of the next run, if a hook must see the step `due` on."""

@@ -5,6 +5,11 @@ do. A wide graph wants the pool. Neither can be told from the graph, so both way
 timed over the first steps, several in a row: the threads of a pool that has just
 worked are awake, and take the next step at once. The results are the same to the bit
 (see `flushing`).
+
+TensorFlow compiles a request for each way, at its first call, which may take longer
+than a thousand runs. So one that has been compiled for the way that is not chosen, such
+as that of a step at which summaries are due, is run there until it has taken as long as
+that: only then is it compiled for the other.
 """
 
 import statistics
@@ -15,6 +20,7 @@ WARM_UP_RUNS = 5  # a way's first block makes its executor and fills its caches
 TIMED_RUNS = 15
 # Above this the hand-over is lost in the noise, and the pool is the safe choice.
 LONG_RUN_SECS = 0.02
+LONG_RUNS = BLOCK_RUNS - WAKING_RUNS  # as many of the caller's tell
 
 
 class ThreadChoice:
@@ -27,32 +33,57 @@ class ThreadChoice:
     def __init__(self, clock):
         self.is_caller = None
         self._clock = clock
-        self._secs_per_step: dict[bool, list[float]] = {True: [], False: []}
-        self._compiled: set = set()
+        self._timed: dict[bool, list[tuple]] = {True: [], False: []}  # (secs, steps)
+        # A request on one way to the seconds that its first call took, less those that
+        # it has been run since in place of the chosen way.
+        self._compiled: dict = {}
         self._runs = 0
 
     def run(self, on_pool, on_caller, *args, steps=1):
         """Run `steps` steps, one of the two ways, and give what it returns."""
         if self.is_caller is not None:
-            return on_caller(*args) if self.is_caller else on_pool(*args)
+            return self.run_untimed(on_pool, on_caller, *args)
         block, place = divmod(self._runs, BLOCK_RUNS)
         caller = block % 2 == 1
         run = on_caller if caller else on_pool
         start = self._clock()
         values = run(*args)
         secs = self._clock() - start
-        if run in self._compiled and place >= WAKING_RUNS:
-            self._secs_per_step[caller].append(secs / steps)
-            self._decide(secs)
-        self._compiled.add(run)  # by its first call, which tells nothing of the next
+        if run not in self._compiled:  # its first call tells nothing of the next
+            self._compiled[run] = secs
+        elif place >= WAKING_RUNS:
+            self._timed[caller].append((secs, steps))
+            self._decide()
         self._runs += 1
         return values
 
-    def _decide(self, secs):
-        pool, caller = self._secs_per_step[False], self._secs_per_step[True]
-        if len(caller) > WARM_UP_RUNS and secs > LONG_RUN_SECS:
+    def run_untimed(self, on_pool, on_caller, *args):
+        """Do the same for what tells nothing about the time that a step takes."""
+        run, other = (on_caller, on_pool) if self.is_caller else (on_pool, on_caller)
+        if run in self._compiled:
+            return run(*args)
+        left_secs = self._compiled.get(other, 0.0)
+        start = self._clock()
+        if left_secs > 0:
+            values = other(*args)
+            self._compiled[other] = left_secs - (self._clock() - start)
+        else:
+            values = run(*args)
+            self._compiled[run] = self._clock() - start
+        return values
+
+    def _decide(self):
+        pool, caller = (self._timed[way][WARM_UP_RUNS:] for way in (False, True))
+        if len(caller) >= LONG_RUNS and _median_secs(caller) > LONG_RUN_SECS:
             self.is_caller = False
-        elif min(len(caller), len(pool)) >= WARM_UP_RUNS + TIMED_RUNS:
-            self.is_caller = statistics.median(
-                caller[WARM_UP_RUNS:]
-            ) < statistics.median(pool[WARM_UP_RUNS:])
+        elif min(len(caller), len(pool)) >= TIMED_RUNS:
+            is_faster = _median_step_secs(caller) < _median_step_secs(pool)
+            self.is_caller = bool(is_faster)
+
+
+def _median_secs(timed):
+    return statistics.median(secs for secs, _ in timed)
+
+
+def _median_step_secs(timed):
+    return statistics.median(secs / steps for secs, steps in timed)

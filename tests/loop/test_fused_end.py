@@ -1,8 +1,5 @@
 """What ends a training inside a run of steps ends it where stock's single steps end."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -117,8 +114,19 @@ def test_a_program_that_starts_its_data_again_goes_on():
     assert losses(3) == ([0, 3, 6, *range(7), *range(7)], 21)
 
 
+def start_in_a_call(session, data):
+    session.run(data.initializer)
+
+
+def start_in_a_function(session, data):
+    session.run_step_fn(lambda step_context: step_context.session.run(data.initializer))
+
+
+@pytest.mark.parametrize("start", [start_in_a_call, start_in_a_function])
 @pytest.mark.parametrize("steps_per_run", [3, 7, 100])
-def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(steps_per_run):
+def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(
+    steps_per_run, start
+):
     def steps(make_session):
         with tf.Graph().as_default():
             data = tf1.data.make_initializable_iterator(tf.data.Dataset.range(10))
@@ -131,7 +139,7 @@ def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(steps_pe
                 while not session.should_stop():
                     seen.append(session.run(step))
                     if seen[-1] % 10 == 0:
-                        session.run(data.initializer)
+                        start(session, data)
             return seen
 
     assert steps(monitored_session.MonitoredTrainingSession) == [*range(1, 36)]
@@ -139,6 +147,26 @@ def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(steps_pe
         ours = steps(er.MonitoredTrainingSession)
     # Several steps in a call until another call is made, after the first ten.
     assert ours == sorted({1, *range(1, 11, steps_per_run), *range(10, 36)})
+
+
+def test_an_end_that_no_call_was_told_of_shows_in_a_function_too():
+    def steps(make_session):
+        with tf.Graph().as_default():
+            numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(5))
+            with tf.control_dependencies([numbers.get_next()]):
+                step = train.get_or_create_global_step().assign_add(1)
+            with make_session() as session:
+                while session.run(step) < 5:
+                    pass
+                with pytest.raises(tf.errors.OutOfRangeError):
+                    session.run_step_fn(
+                        lambda step_context: step_context.run_with_hooks(step)
+                    )
+                return session._tf_sess().run(train.get_global_step())
+
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        assert steps(er.MonitoredTrainingSession) == 5
+    assert steps(monitored_session.MonitoredTrainingSession) == 5
 
 
 def becomes_nan(features):
@@ -367,62 +395,3 @@ def test_a_nan_inside_a_run_shows_a_hook_only_what_was_computed_for_it(
     assert list(ours) == steps
     if kind is Reports:  # the other asks at other calls
         assert ours.items() <= stock.items()
-
-
-@pytest.fixture
-def step():
-    """The train op of a graph in which runs have up to 7 steps."""
-    with (
-        tf.Graph().as_default(),
-        options.use(options.TrainingOptions(steps_per_run=7)),
-    ):
-        yield train.get_or_create_global_step().assign_add(1)
-
-
-def test_a_session_closed_by_the_program_is_said_to_be_closed(step):
-    with (
-        pytest.raises(RuntimeError, match="Attempted to use a closed Session"),
-        er.MonitoredTrainingSession() as session,
-    ):
-        assert [session.run(step) for _ in range(3)] == [1, 8, 15]
-        session._tf_sess().close()
-        session.run(step)
-
-
-def test_a_closed_session_is_freed_without_the_garbage_collector(step):
-    gc.collect()
-    gc.disable()
-    try:
-        with er.MonitoredTrainingSession() as session:
-            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
-            alive = weakref.ref(session._tf_sess())
-        assert alive() is None
-    finally:
-        gc.enable()
-
-
-def test_each_session_of_a_graph_runs_several_steps_in_a_call(step):
-    for _ in range(2):
-        with er.MonitoredTrainingSession() as session:
-            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
-
-
-class LosesItsSession(train.SessionRunHook):
-    """Finds at its third call that the session is lost."""
-
-    def __init__(self):
-        self.calls = 0
-
-    def steps_until_due(self, global_step):
-        return None
-
-    def after_run(self, run_context, run_values):
-        self.calls += 1
-        if self.calls == 3:
-            raise tf.errors.AbortedError(None, None, "lost")
-
-
-def test_a_session_that_is_made_again_runs_several_steps_in_a_call(step):
-    with er.MonitoredTrainingSession(hooks=[LosesItsSession()]) as session:
-        # Nothing is saved: the new session starts from step 0.
-        assert [session.run(step) for _ in range(5)] == [1, 8, 1, 8, 15]

@@ -17,7 +17,7 @@ train = tf1.train
 def said(caplog):
     """Give why steps were run one by one: the log lines, without what they share."""
     start = "steps_per_run=7: steps are run one by one, because the step "
-    logger = "estimator_runtime.loop.fused"
+    logger = "estimator_runtime.loop.run_length"
     lines = [r.getMessage() for r in caplog.records if r.name == logger]
     assert all(line.startswith(start) for line in lines), lines
     return [line.removeprefix(start) for line in lines]
@@ -41,8 +41,21 @@ def through_py_func(features):
 
 
 def through_numpy_function(features):
+    return dense(features) * half()
+
+
+def half():
     scale = tf.numpy_function(lambda: np.float32(0.5), [], tf.float32)
-    return dense(features) * tf.reshape(scale, [])
+    return tf.reshape(scale, [])
+
+
+def python_in_a_function(features):
+    return dense(features) * tf.function(half)()
+
+
+def python_in_a_branch(features):
+    is_there = tf.reduce_sum(features["x"]) < 1e9
+    return dense(features) * tf.cond(is_there, half, lambda: 1.0)
 
 
 def old_control_flow(features):
@@ -144,6 +157,8 @@ def keras_layers(features):
         (through_py_function, "calls Python (py_function), 'EagerPyFunc'"),
         (through_py_func, "calls Python (py_func), 'PyFunc'"),
         (through_numpy_function, "calls Python (py_func), 'PyFunc"),
+        (python_in_a_function, "calls Python (py_func), 'PyFunc"),
+        (python_in_a_branch, "calls Python (py_func), 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
         (
             summary_of_a_reference_variable,
@@ -340,6 +355,79 @@ def test_a_loop_of_the_programs_own_keeps_its_steps(use, reason, caplog):
     assert ours == after_10_turns(monitored_session.MonitoredTrainingSession)
     assert ours[-1] != ours[0]
     assert said(caplog) == [reason]
+
+
+def by_hand(variable, gradient):
+    return variable.assign_sub(0.1 * gradient).op
+
+
+def by_hand_in_rows(variable, gradient):
+    rows = tf.IndexedSlices(-0.1 * gradient, tf.range(8))
+    return variable.scatter_add(rows).op
+
+
+def in_a_function(variable, gradient):
+    return tf.function(lambda: variable.assign_sub(0.1 * gradient))()
+
+
+def by_an_optimizer_in_a_function(variable, gradient):
+    def apply():
+        tf.raw_ops.ResourceApplyGradientDescent(
+            var=variable.handle, alpha=0.1, delta=gradient
+        )
+        return 1
+
+    return tf.function(apply)()
+
+
+@pytest.mark.parametrize(
+    "update", [by_hand, by_hand_in_rows, in_a_function, by_an_optimizer_in_a_function]
+)
+def test_players_that_update_their_own_way_take_their_turns(update, caplog):
+    def after_4_turns(make_session):
+        with tf.Graph().as_default():
+            tf1.set_random_seed(3)
+            first, second = (tf1.get_variable(n, [8]) for n in ("first", "second"))
+            gradients = tf.gradients(tf.reduce_sum(first * second), [first, second])
+            with tf.control_dependencies([update(first, gradients[0])]):
+                play = train.get_or_create_global_step().assign_add(1).op
+            reply = update(second, -gradients[1])
+            with make_session() as session:
+                for _ in range(4):
+                    for _ in range(5):  # before the other's first turn too
+                        session.run(play)
+                    session.run(reply)
+                return [value.tolist() for value in session.run([first, second])]
+
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        ours = after_4_turns(er.MonitoredTrainingSession)
+    assert ours == after_4_turns(monitored_session.MonitoredTrainingSession)
+    (told,) = said(caplog)
+    assert told.startswith("leaves out '")
+    assert told.endswith("', which trains as well")
+
+
+def clip_when_asked(optimizer, loss, step):
+    """Beside the train op, make one that sets a variable as a whole."""
+    (weights,) = tf1.trainable_variables()
+    weights.assign(tf.clip_by_norm(weights, 1.0))
+    return optimizer.minimize(loss, step)
+
+
+def average_in_turns(optimizer, loss, step):
+    """Beside the train op, make one that changes a variable that is not trained."""
+    average = tf1.get_variable("average", [36, 1], trainable=False)
+    average.assign_sub(0.1 * (average - tf1.trainable_variables()[0]))
+    return optimizer.minimize(loss, step)
+
+
+@pytest.mark.parametrize("make_train_op", [clip_when_asked, average_in_turns])
+def test_ops_that_do_not_train_may_stay_outside_of_the_loop(
+    make_train_op, training, caplog
+):
+    this = training.replace(make_train_op=make_train_op)
+    assert this.ours(7) == this.stock()
+    assert said(caplog) == []
 
 
 def test_what_a_step_prints_and_summarizes_is_the_same(training, tmp_path, caplog):

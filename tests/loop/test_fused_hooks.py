@@ -13,7 +13,7 @@ from estimator_runtime.errors import ConfigError
 
 tf1 = tf.compat.v1
 train = tf1.train
-FUSED = "estimator_runtime.loop.fused"
+FUSED = "estimator_runtime.loop.run_length"
 
 
 class Watcher(train.SessionRunHook):
@@ -139,6 +139,17 @@ def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
     assert fused_log(caplog) == [
         "steps_per_run=7: steps are run one by one, because the step must be seen by "
         "Watcher"
+    ]
+
+
+def test_a_hook_that_is_given_twice_counts_each_step_twice(training, caplog):
+    this = training.replace(hooks=lambda loss: [log_loss(loss, 10)] * 2)
+    outcome = this.ours(7)
+    assert outcome == this.stock()
+    assert sum(line.startswith("seen = ") for line in outcome.log) == 8
+    assert fused_log(caplog) == [
+        "steps_per_run=7: steps are run one by one, because the step is seen twice by "
+        "one LoggingTensorHook"
     ]
 
 

@@ -14,7 +14,9 @@ TURNS = f"{START}takes turns with other calls of the session"
 
 
 def said(caplog):
-    loggers = [f"estimator_runtime.loop.{name}" for name in ("fused", "randomness")]
+    loggers = [
+        f"estimator_runtime.loop.{name}" for name in ("run_length", "randomness")
+    ]
     return [r.getMessage() for r in caplog.records if r.name in loggers]
 
 

@@ -35,7 +35,7 @@ def test_once_a_second_thread_calls_each_call_is_one_step(caplog):
     assert list(steps(STOCK)) == [[1, 2], [3, 4, 5, 6]]
     with options.use(options.TrainingOptions(steps_per_run=7)):
         assert list(steps(er.MonitoredTrainingSession)) == [[1, 8], [9, 10, 11, 12]]
-    logger = "estimator_runtime.loop.fused"
+    logger = "estimator_runtime.loop.run_length"
     assert [r.getMessage() for r in caplog.records if r.name == logger] == [
         "steps_per_run=7: steps are run one by one, because the step is run by several "
         "threads"

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.monitored import LoopSession
 
 tf1 = tf.compat.v1
@@ -27,7 +28,7 @@ CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 class Model:
     """A step, and what may be fetched and fed beside it."""
 
-    def __init__(self, draw):
+    def __init__(self, draw, batches=(6, 12, 1000, 1000)):
         tf1.set_random_seed(5)
         step = train.get_or_create_global_step()
         feeds = [
@@ -36,7 +37,7 @@ class Model:
         weights = tf1.get_variable("weights", initializer=[1.0, 2.0, 3.0])
         old = tf1.get_variable("old", initializer=[0, 0], use_resource=False)
         noise = tf.random.uniform([3], seed=draw.randrange(100))
-        number = next_of(tf.data.Dataset.range(draw.choice([6, 12, 1000, 1000])))
+        number = next_of(tf.data.Dataset.range(draw.choice(batches)))
         loss = tf.reduce_sum(tf.square(weights * noise)) * tf.add_n(feeds)
         tf1.summary.scalar("loss", loss)
         tf1.summary.histogram("weights", weights)
@@ -297,3 +298,81 @@ def test_a_mix_of_hooks_makes_no_difference(first, tmp_path, caplog):
             for i, (expected, call) in enumerate(zip(stock[0], ours[0], strict=False)):
                 assert call == expected, f"mix {seed}, call {i}"
             assert ours == stock, f"mix {seed}"
+
+
+def waiting_hooks(draw, model, folder):
+    """Draw TensorFlow's hooks that wait through most steps, to be given to a lull."""
+    every = lambda: draw.randint(5, 20)  # noqa: E731
+    makers = [
+        lambda: train.StepCounterHook(every(), output_dir=folder),
+        lambda: train.SummarySaverHook(
+            every(), output_dir=folder, summary_op=tf1.summary.merge_all()
+        ),
+        lambda: train.CheckpointSaverHook(folder, save_steps=every()),
+        lambda: train.LoggingTensorHook(
+            {"loss": model.loss, "text": model.values[7]}, every_n_iter=every()
+        ),
+        lambda: train.NanTensorHook(model.loss),
+        lambda: train.GlobalStepWaiterHook(0),
+    ]
+    hooks = [make() for make in draw.sample(makers, draw.randint(1, 4))]
+    # Some hook has to fetch the global step.
+    hooks.append(train.StopAtStepHook(last_step=draw.randint(30, 70)))
+    draw.shuffle(hooks)
+    return hooks
+
+
+def drive_waiting(make_session, model, seed, folder):
+    """Drive a mix of hooks that wait, 60 calls or to its end; give what they gave."""
+    draw = random.Random(seed)
+    hooks = waiting_hooks(draw, model, str(folder))
+    creator = train.ChiefSessionCreator(config=CONFIG, checkpoint_dir=str(folder))
+    calls = []
+    with make_session(creator, hooks) as session:
+        for _ in range(60):
+            if session.should_stop():
+                break
+            fetches = {"op": model.train_op, "in": {"loss": model.loss}}
+            kind = draw.randrange(20)
+            if kind == 0:
+                calls.append(session.run(model.values[3]).tolist())
+            if kind == 1:
+                fetches["more"] = model.loss
+            if kind == 2:
+                calls.append(session.run(fetches, {model.feeds[0]: draw.random()}))
+            else:
+                calls.append(session.run(fetches))
+            changes = fetches.clear, fetches["in"].clear, fetches.popitem
+            draw.choice(changes)()
+    return [described(call) for call in calls]
+
+
+@pytest.mark.parametrize("first", range(0, 40, MIXES_PER_GRAPH))
+def test_a_mix_of_hooks_that_wait_makes_no_difference(
+    first, tmp_path, caplog, monkeypatch
+):
+    def outcome(make_session, seed):
+        folder = tmp_path / f"{seed} {make_session.__name__}"
+        folder.mkdir()
+        caplog.clear()
+        calls = drive_waiting(make_session, model, seed, folder)
+        return calls, lines(caplog.messages, folder), files(folder)
+
+    unseen = []
+    run_unseen = PlannedSession._run_unseen
+    monkeypatch.setattr(
+        PlannedSession,
+        "_run_unseen",
+        lambda self, *args: unseen.append(1) or run_unseen(self, *args),
+    )
+    caplog.set_level("INFO", logger="tensorflow")
+    with tf.Graph().as_default():
+        model = Model(random.Random(first), batches=[37, 1000])
+        tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver(max_to_keep=99))
+        for seed in range(first, first + MIXES_PER_GRAPH):
+            stock = outcome(train.MonitoredSession, seed)
+            assert not unseen
+            ours = outcome(LoopSession, seed)
+            assert ours == stock, f"mix {seed}"
+            assert unseen, f"mix {seed}"
+            unseen.clear()

@@ -209,6 +209,27 @@ def test_a_dict_whose_names_change_gives_the_names_of_its_own_request(monitored)
     assert results == [{"old": 1}, {"old": 1}, {"new": 1}]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fetches: fetches.pop("op"),
+        lambda fetches: fetches.update(new=fetches.pop("inner")),
+        lambda fetches: fetches["inner"].clear(),
+        lambda fetches: fetches.clear(),
+    ],
+    ids=["a name less", "a new name", "inside", "all names"],
+)
+def test_a_dict_that_changes_after_its_step_changes_no_other(monitored, change):
+    step, loss = train.get_or_create_global_step().assign_add(1).op, tf.constant(7)
+    results = []
+    with monitored(hooks=[train.StopAtStepHook(last_step=20)]) as session:
+        while not session.should_stop():
+            fetches = {"op": step, "inner": {"loss": loss}}
+            results.append(session.run(fetches))
+            change(fetches)
+    assert results == [{"op": None, "inner": {"loss": 7}}] * 20
+
+
 def test_containers_may_change_between_steps(monitored):
     x, y = tf.constant(1), tf.constant(2)
     inner = [x]

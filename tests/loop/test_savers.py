@@ -39,3 +39,19 @@ def test_a_checkpoint_is_of_the_first_step_that_is_far_enough(
     tmp_path, make_step, expected
 ):
     assert train(tmp_path, make_step, 10, save_steps=7) == expected
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_graph_beside_a_checkpoint_is_that_of_single_steps(
+    resumed, training, tmp_path
+):
+    def nodes(steps_per_run):
+        folder = tmp_path / str(steps_per_run)
+        this = training.replace(config={"checkpoint_save_graph_def": True})
+        for steps in (20, 40) if resumed else (20,):
+            this.replace(train={"max_steps": steps}).ours(steps_per_run, folder)
+        meta = tf.compat.v1.MetaGraphDef()
+        meta.ParseFromString((folder / f"model.ckpt-{steps}.meta").read_bytes())
+        return [node.name for node in meta.graph_def.node]
+
+    assert nodes(7) == nodes(1)

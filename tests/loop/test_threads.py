@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
+from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.monitored import LoopSession
 from estimator_runtime.loop.threads import ThreadChoice
 
@@ -85,8 +86,61 @@ def test_a_run_that_is_long_stays_on_the_pool():
     clock = Clock()
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 0.03), clock.run("caller", 0.021)
-    # Told by the first run of the caller's that counts.
-    assert decision(choice, pool, caller, 100) == [(3 * BLOCK + 2 + 1, False)]
+    # Told by the caller's first block that counts.
+    assert decision(choice, pool, caller, 100) == [(4 * BLOCK, False)]
+
+
+@pytest.mark.parametrize("late", [3 * BLOCK + 3, 4 * BLOCK + 3, 5 * BLOCK + 3])
+def test_one_run_that_takes_long_decides_nothing(late):
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+
+    def interrupted():
+        clock.now += 1.0
+        return caller() if late // BLOCK % 2 else pool()
+
+    ways = {True: (pool, caller), False: (interrupted, interrupted)}
+    choice.run(interrupted, interrupted)  # compiled
+    for i in range(1, ALL):
+        choice.run(*ways[i != late])
+    assert choice.is_caller is True
+
+
+def test_what_is_compiled_for_the_other_way_stays_there_until_that_has_paid():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    often = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    rare = clock.run("rare, pool", 0.1, 0.35), clock.run("rare, caller", 0.1, 0.35)
+    fresh = clock.run("fresh, pool", 0.1), clock.run("fresh, caller", 0.1)
+    choice.run(*rare)
+    for _ in range(2 * ALL):
+        choice.run(*often)
+    assert choice.is_caller is True
+    clock.ways.clear()
+    for _ in range(6):
+        choice.run(*rare)
+    assert clock.ways == ["rare, pool"] * 4 + ["rare, caller"] * 2
+    clock.ways.clear()
+    for _ in range(2):
+        choice.run(*fresh)
+        choice.run(*often)
+    assert clock.ways == ["fresh, caller", "caller"] * 2
+
+
+def test_a_run_that_tells_nothing_is_not_timed_and_goes_where_it_is_compiled():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    often = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    rare = clock.run("rare, pool", 9.0, 20.0), clock.run("rare, caller", 9.0)
+    for _ in range(ALL):
+        choice.run_untimed(*rare)
+        choice.run(*often)
+    assert choice.is_caller is True
+    clock.ways.clear()
+    for _ in range(4):
+        choice.run_untimed(*rare)
+    assert clock.ways == ["rare, pool"] * 3 + ["rare, caller"]
 
 
 def test_slow_runs_at_the_start_decide_nothing():
@@ -173,8 +227,13 @@ def trained(config=None, build=lambda: None, steps=1):
 
 
 def test_a_session_decides_once_it_has_timed_both_ways():
-    assert trained(steps=ALL - 1).is_caller is None
-    assert trained(steps=ALL).is_caller in (True, False)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        one = tf.constant(1)
+        hooked = PlannedSession(session, [], clock=lambda: 0.0)
+        for steps in range(ALL):
+            assert hooked._threads.is_caller is None, steps
+            hooked.run(one)
+        assert hooked._threads.is_caller is False
 
 
 @pytest.mark.parametrize(

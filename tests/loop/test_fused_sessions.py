@@ -1,0 +1,167 @@
+"""Sessions that end, and those that are made after them, or in their place."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import monitored_session
+
+import estimator_runtime as er
+from estimator_runtime import options
+
+tf1 = tf.compat.v1
+train = tf1.train
+STOCK = monitored_session.MonitoredTrainingSession
+
+
+@pytest.fixture
+def step():
+    """The train op of a graph in which runs have up to 7 steps."""
+    with (
+        tf.Graph().as_default(),
+        options.use(options.TrainingOptions(steps_per_run=7)),
+    ):
+        yield train.get_or_create_global_step().assign_add(1)
+
+
+def test_a_session_closed_by_the_program_is_said_to_be_closed(step):
+    with (
+        pytest.raises(RuntimeError, match="Attempted to use a closed Session"),
+        er.MonitoredTrainingSession() as session,
+    ):
+        assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+        session._tf_sess().close()
+        session.run(step)
+
+
+def test_a_closed_session_is_freed_without_the_garbage_collector(step):
+    gc.collect()
+    gc.disable()
+    try:
+        with er.MonitoredTrainingSession() as session:
+            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+            alive = weakref.ref(session._tf_sess())
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_each_session_of_a_graph_runs_several_steps_in_a_call(step):
+    for _ in range(2):
+        with er.MonitoredTrainingSession() as session:
+            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+
+
+class LosesItsSession(train.SessionRunHook):
+    """Finds at some calls, the third if none are given, that the session is lost."""
+
+    def __init__(self, *lost_at):
+        self.calls = 0
+        self.lost_at = lost_at or (3,)
+
+    def steps_until_due(self, global_step):
+        return None
+
+    def after_run(self, run_context, run_values):
+        self.calls += 1
+        if self.calls in self.lost_at:
+            raise tf.errors.AbortedError(None, None, "lost")
+
+
+def test_a_session_that_is_made_again_runs_several_steps_in_a_call(step):
+    with er.MonitoredTrainingSession(hooks=[LosesItsSession()]) as session:
+        # Nothing is saved: the new session starts from step 0.
+        assert [session.run(step) for _ in range(5)] == [1, 8, 1, 8, 15]
+
+
+def test_sessions_that_are_made_again_add_nothing_to_the_graph(step):
+    sizes = []
+    with er.MonitoredTrainingSession(hooks=[LosesItsSession(3, 6, 9)]) as session:
+        for _ in range(4):  # sessions
+            assert [session.run(step) for _ in range(2)] == [1, 8]
+            sizes.append(len(step.graph.get_operations()))
+    assert sizes == sizes[:1] * 4
+
+
+def log_each(kind, value):
+    """Give a hook that logs a value at the first step, and then at each seventh."""
+    return train.LoggingTensorHook({kind: value}, every_n_iter=7)
+
+
+def test_a_session_runs_several_steps_beside_the_loop_of_another_one(step, caplog):
+    caplog.set_level("INFO", logger="tensorflow")
+    with tf.control_dependencies([step]):
+        trained = train.get_global_step().read_value()
+    twice, thrice = trained * 2, trained * 3
+    for hooks in (
+        [log_each("twice", twice)],
+        [log_each("thrice", thrice)],
+        [log_each("twice", twice)],
+    ):
+        with er.MonitoredTrainingSession(hooks=hooks) as session:
+            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
+    lines = [m.partition(" (")[0] for m in caplog.messages if "ice = " in m]
+    assert lines == [
+        *("twice = 2", "twice = 16", "twice = 30"),
+        *("thrice = 3", "thrice = 24", "thrice = 45"),
+        *("twice = 2", "twice = 16", "twice = 30"),
+    ]
+
+
+def test_an_op_that_the_program_changes_between_sessions_is_changed(step):
+    one, two = tf.constant(1), tf.constant(2)
+    value = tf.identity(one)
+    for source, expected in ((one, 1), (two, 2)):
+        value.op._update_input(0, source)
+        with er.MonitoredTrainingSession() as session:
+            found = [session.run([step, value]) for _ in range(2)]
+        assert found == [[1, expected], [8, expected]]
+
+
+def run_a_function(session, other):
+    session.run_step_fn(lambda step_context: None)
+
+
+def take_turns(session, other):
+    session.run(other)
+
+
+def share(session, other):
+    thread = threading.Thread(target=session.run, args=[other])
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("use", [run_a_function, take_turns, share])
+def test_what_needs_single_steps_gets_them_in_the_next_session_too(use, caplog):
+    def steps(make_session):
+        hooks = [LosesItsSession(4), train.StopAtStepHook(last_step=30)]
+        with tf.Graph().as_default():
+            step = train.get_or_create_global_step().assign_add(1)
+            other = tf.constant(3)
+            with make_session(hooks=hooks) as session:
+                found = [session.run(step)]
+                use(session, other)
+                return found + [session.run(step) for _ in range(6)]
+
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        ours = steps(er.MonitoredTrainingSession)
+    assert ours == steps(STOCK)
+    assert 1 in ours[1:]  # of the next session
+    told = [r for r in caplog.records if r.name == "estimator_runtime.loop.run_length"]
+    assert len(told) == 1
+
+
+def test_a_function_that_is_repeated_in_a_new_session_runs_single_steps(step):
+    lost = iter([tf.errors.AbortedError(None, None, "lost")])
+
+    def turn(step_context):
+        found = [step_context.run_with_hooks(step)]
+        for error in lost:
+            raise error
+        return found + [step_context.run_with_hooks(step) for _ in range(3)]
+
+    with er.MonitoredTrainingSession() as session:
+        assert session.run_step_fn(turn) == [1, 2, 3, 4]
