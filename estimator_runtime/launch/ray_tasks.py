@@ -178,7 +178,7 @@ class RayTasks:
                     "with a checkpoint, to place it anew"
                 )
             if seats:
-                self._events.put(Leaving(tasks=tuple(seat.task for seat in seats)))
+                self._events.put(Leaving())
 
     def _has_to_move(self, event):
         is_told = any(seat.is_leaving for seat in self._seats.values())
