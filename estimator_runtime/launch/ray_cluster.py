@@ -59,7 +59,7 @@ def connect(address, working_dir=None):
         ray.shutdown()
         raise ConfigError(
             f"--working-dir {working_dir!r} cannot be copied to the nodes: "
-            f"{brief(error)}"
+            f"{brief(error.__cause__ or error)}"
         ) from error
     except Exception as error:
         ray.shutdown()

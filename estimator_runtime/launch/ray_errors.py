@@ -21,8 +21,8 @@ def brief(error):
     actor that is gone it is why, without the numbers by which Ray knows it.
     """
     text = _COLOURS.sub("", str(error))
-    is_of_task = isinstance(error, RayTaskError)
     is_of_actor = isinstance(error, RayActorError) and not error.actor_init_failed
+    is_of_task = isinstance(error, RayTaskError | RayActorError) and not is_of_actor
     lines = text.splitlines()
     if is_of_actor:
         # The first says only that it has died.
@@ -31,15 +31,14 @@ def brief(error):
     lines = [line.strip() for line in lines if line.strip()]
     if not lines:
         return type(error).__name__
-    if is_of_actor:
-        return _shortened(" ".join(lines), _MAX_OF_ACTOR, 0)
-    is_of_task = is_of_task or isinstance(error, RayActorError)
-    text = lines[-1] if is_of_task else " ".join(lines)
-    return _shortened(text, _MAX_CHARACTERS, _MAX_CHARACTERS // 2)
+    if is_of_task:
+        return _shortened(lines[-1], _MAX_CHARACTERS, _MAX_CHARACTERS // 2)
+    most = _MAX_OF_ACTOR if is_of_actor else _MAX_CHARACTERS
+    return _shortened(" ".join(lines), most, at_end=0)
 
 
 def _shortened(text, most, at_end):
-    """Give a text of so many characters at most, and so many of them from its end."""
+    """Give so many characters of a text at most, and so many of them from its end."""
     if len(text) <= most:
         return text
     head = text[: most - at_end - len(_GAP)].rstrip()
