@@ -105,10 +105,11 @@ class RayBackend:
                 )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             placement.reserve(timeout_secs)
-            ray_cluster.check_nodes(placement.nodes(), folder)
+            nodes = placement.nodes()
+            ray_cluster.check_nodes(nodes, folder)
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
-            tasks = RayTasks(job, placement, folder, timeout_secs, self.console)
+            tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
             return SupervisedJob(Supervisor(job, tasks, screen))
         except BaseException:
             placement.release()
