@@ -133,7 +133,7 @@ def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
 
 @pytest.mark.parametrize(
     "options, strategy, task",
-    [(_PS, "none", "worker 0"), (_PS, "none", "chief"), (_MWMS, "mwms", "worker 0")],
+    [(_PS, "none", "chief"), (_MWMS, "mwms", "worker 0")],
 )
 def test_a_node_that_gives_notice_costs_no_step(
     cluster, train, tmp_path, options, strategy, task
