@@ -25,7 +25,7 @@ class _SilentCluster:
 def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(monkeypatch):
     from estimator_runtime.launch import ray_tasks
 
-    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_GONE_SECS", 0.1)
     job = Job(command=("train.py",), replicas={"chief": 1})
     cluster = _SilentCluster()
     tasks = ray_tasks.RayTasks(job, cluster, (), None, 1.0, console=None)
