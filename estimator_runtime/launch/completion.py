@@ -2,8 +2,9 @@
 
 from estimator_runtime.role import TaskType
 
-# A shared folder may show a file some seconds after another machine has written it.
-_SEEN_SECS = 10.0
+# A shared folder may show a file some time after another machine has written it: NFS
+# looks again for what is new in a folder after 30 to 60 s (acdirmin, acdirmax).
+_SEEN_SECS = 70.0
 
 
 class Completion:

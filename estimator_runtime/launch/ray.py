@@ -14,12 +14,14 @@ from estimator_runtime.launch.presentation import Presentation
 from estimator_runtime.launch.screen import Screen
 from estimator_runtime.launch.supervisor import Supervisor
 from estimator_runtime.reporting import FD_VARIABLE, JOB_VARIABLE
+from estimator_runtime.waits import STOP_GRACE_VARIABLE
 
 _STRATEGIES = ("spread", "pack")
 _PLACEMENT_SECS = 300.0
 # What of this environment the tasks get: our options and TensorFlow's.
 _PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
-_OF_ONE_PROCESS = (FD_VARIABLE, JOB_VARIABLE, "TF_CONFIG")
+# The grace is in the job already.
+_OF_ONE_PROCESS = (FD_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
 
 
 class RayBackend:
@@ -78,7 +80,8 @@ class RayBackend:
         Raises:
             ConfigError: If TF_CONFIG is set here already, the log folder cannot be
                 written, a variable has a value that cannot be used, no cluster
-                answers, or it can never have what the job takes.
+                answers, or neither Ray nor the cluster can ever give what the job
+                takes.
             LaunchError: If there is no room in time, or a node differs from this
                 machine.
         """
@@ -88,6 +91,7 @@ class RayBackend:
 
         check_environ(os.environ)
         check_log_dir(job)
+        _check_gpus(job)
         screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
         ray_cluster.connect(self.address, self.working_dir)
@@ -101,14 +105,26 @@ class RayBackend:
                 )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             placement.reserve(timeout_secs)
-            ray_cluster.check_nodes(placement.nodes(), folder)
+            nodes = placement.nodes()
+            ray_cluster.check_nodes(nodes, folder)
+            env = {**_shared_variables(os.environ), **job.env}
+            job = dataclasses.replace(job, env=env)
+            tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
+            return SupervisedJob(Supervisor(job, tasks, screen))
         except BaseException:
             placement.release()
             ray_cluster.disconnect()
             raise
-        job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
-        tasks = RayTasks(job, placement, folder, timeout_secs, self.console)
-        return SupervisedJob(Supervisor(job, tasks, screen))
+
+
+def _check_gpus(job):
+    for task in job.tasks:
+        gpus = job.resources_of(task).gpus
+        if gpus > 1 and gpus != int(gpus):
+            raise ConfigError(
+                f"a task takes {gpus:g} GPU, and Ray gives parts of one, or whole ones "
+                "only; give a whole number with --gpus-per-worker, or less than 1"
+            )
 
 
 def _shared_variables(environ):

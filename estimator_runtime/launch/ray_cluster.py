@@ -11,12 +11,17 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from estimator_runtime.errors import ConfigError, LaunchError
 from estimator_runtime.launch import node_probe
+from estimator_runtime.launch.ray_errors import brief
 from estimator_runtime.launch.resources import Resources
 
 _CONNECT_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # Starting a worker process of Ray on a busy node, and a Python beside it.
 _PROBE_SECS = 120.0
+
+
+class NodeSilentError(LaunchError):
+    """A node, or Ray's process there, went or hung while it was asked."""
 
 
 def connect(address, working_dir=None):
@@ -50,11 +55,17 @@ def connect(address, working_dir=None):
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        ray.shutdown()
+        raise ConfigError(
+            f"--working-dir {working_dir!r} cannot be copied to the nodes: "
+            f"{brief(error.__cause__ or error)}"
+        ) from error
     except Exception as error:
         ray.shutdown()
         raise ConfigError(
-            f"Ray cluster {address!r} cannot be joined: {_first_line(error)}; this "
-            "machine has to be one of its nodes, with the same Python and Ray"
+            f"Ray cluster {address!r} cannot be joined: {brief(error)}; this machine "
+            "has to be one of its nodes, with the same Python and Ray"
         ) from error
     finally:
         if is_main and handler is not None:
@@ -67,14 +78,20 @@ def disconnect():
 
 
 def nodes():
-    """Give address to `Resources` of all nodes that are alive, in order."""
+    """Give address to `Resources` of all nodes that are there and stay, in order."""
+    going = leaving()
     return {
         node["NodeManagerAddress"]: Resources(
             cpus=node["Resources"].get("CPU", 0), gpus=node["Resources"].get("GPU", 0)
         )
         for node in sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"])
-        if node["Alive"]
+        if node["Alive"] and node["NodeID"] not in going
     }
+
+
+def addresses():
+    """Give id to address of all nodes that Ray knows of, those that are gone too."""
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
 
 
 def is_alive(node_id):
@@ -99,9 +116,10 @@ def check_nodes(node_ids, folder):
 
     Raises:
         LaunchError: If one lacks the folder, has other versions than this machine, or
-            does not answer.
+            cannot say it.
+        NodeSilentError: If one does not answer, as when it is gone.
     """
-    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    known = addresses()
     here = node_probe.probe(os.getcwd())
     # By value: the node may not have this package.
     ray.cloudpickle.register_pickle_by_value(node_probe)
@@ -113,7 +131,7 @@ def check_nodes(node_ids, folder):
                 max_retries=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
             )
-            .remote(folder or "."): addresses.get(node_id, node_id)
+            .remote(folder or "."): known.get(node_id, node_id)
             for node_id in sorted(set(node_ids))
         }
     finally:
@@ -121,9 +139,13 @@ def check_nodes(node_ids, folder):
     for answer, node in asked.items():
         try:
             found = ray.get(answer, timeout=_PROBE_SECS)
-        except ray.exceptions.RayError as error:
+        except ray.exceptions.RayTaskError as error:
             raise LaunchError(
-                f"node {node} cannot say what it has installed: {_first_line(error)}"
+                f"node {node} cannot say what it has installed: {brief(error)}"
+            ) from error
+        except ray.exceptions.RayError as error:
+            raise NodeSilentError(
+                f"node {node} does not say what it has installed: {brief(error)}"
             ) from error
         if found is None:
             raise LaunchError(
@@ -167,8 +189,3 @@ def _check_reachable(address):
             f"no Ray cluster answers at {address!r}: {error}; is it started, with `ray "
             "start --head`, and reachable from here?"
         ) from error
-
-
-def _first_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

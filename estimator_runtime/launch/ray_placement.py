@@ -38,7 +38,8 @@ class Placement:
     def reserve(self, timeout_secs, is_cancelled=lambda: False):
         """Reserve what the tasks take, waiting until it is free.
 
-        After the loss of a node: what was reserved there, on others.
+        After the loss of a node: what was reserved there, on others; Ray reserves
+        nothing on a node that has given notice.
 
         Args:
             timeout_secs: Seconds to wait at most.

@@ -5,18 +5,23 @@ import threading
 import time
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.exceptions import ActorUnavailableError
 
 from estimator_runtime.launch import ray_cluster
-from estimator_runtime.launch.ray_task import TaskActor
+from estimator_runtime.launch.ray_errors import brief
+from estimator_runtime.launch.ray_task import LEASE_SECS, TaskActor
 from estimator_runtime.launch.task import Ended, Lost
 from estimator_runtime.role import TaskType
 
 # Until a killed task has ended; then its actor, which cannot be reached, is given up.
 _KILL_SECS = 10.0
 _RETRY_SECS = 1.0
+# For the kill at the end of a lease, and for clocks that do not run alike.
+_LEASE_MARGIN_SECS = 5.0
 # A task that fails is started again by the supervisor, never by Ray.
-_Actor = ray.remote(max_restarts=0, concurrency_groups={"events": 1})(TaskActor)
+_Actor = ray.remote(max_restarts=0, concurrency_groups={"events": 1, "files": 1})(
+    TaskActor
+)
 
 
 class Seat:
@@ -26,7 +31,7 @@ class Seat:
         task: The task.
         actor: Who has the seat, or None.
         node: The address of its node, once the seat has been placed.
-        node_id: The id of that.
+        node_id: The id of that; None while the seat is on no node.
         is_leaving: Whether its node is about to go.
         port: The port of the task there, or None.
     """
@@ -44,7 +49,8 @@ class Seat:
         self._takes_lines = takes_lines
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self.node = self.node_id = self.port = None
-        self.actor = self._run = self._follower = None
+        self.actor = self._run = self._follower = self._starting = None
+        self._heard_at = None
         self.is_leaving = False
         self._options = {}
         self._lock = threading.Lock()
@@ -61,7 +67,7 @@ class Seat:
                 return self.actor
             actor_class = _Actor.options(**self._options)
             self.actor = actor_class.remote(self._job, self._folder)
-            actor = self.actor
+            actor, self._starting = self.actor, None
         name = f"estimator_runtime {self.task}"
         self._follower = threading.Thread(
             target=self._follow, args=(actor,), name=name, daemon=True
@@ -72,8 +78,7 @@ class Seat:
     def start(self, run, environ):
         """Start a run, at the address of the task."""
         if not self.is_movable and self.has_lost_node():
-            cause = "cannot have its address again: its node is gone"
-            self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
+            self.refuse(run, "its node is gone")
             return
         actor = self.fill()
         with self._lock:
@@ -82,9 +87,14 @@ class Seat:
         if not is_there:
             self._end(run, "lost its actor")
         elif self.is_movable:
-            actor.start.remote(run, environ, None, None)
+            self._starting = actor.start.remote(run, environ, None, None)
         else:
-            actor.start.remote(run, environ, self.port, self.node_id)
+            self._starting = actor.start.remote(run, environ, self.port, self.node_id)
+
+    def refuse(self, run, why):
+        """Let a run end before it starts, as the task needs another address."""
+        cause = f"cannot have its address again: {why}"
+        self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
 
     def signal(self, run, number):
         """Send a signal to a run; an actor that does not answer is given up."""
@@ -98,18 +108,32 @@ class Seat:
             timer.daemon = True
             timer.start()
 
-    def vacate(self, timeout_secs):
+    def vacate(self, is_closed=False):
         """Kill the actor, and what it has started; no end of a run is told of.
 
         Args:
-            timeout_secs: How long to wait until Ray tells that it is gone.
+            is_closed: Whether it has said itself that nothing runs any more.
         """
         with self._lock:
             actor, self.actor, self._run = self.actor, None, None
+            self._heard_at = None if is_closed else self._heard_at
+            self.node_id = None
         if actor is not None:
             ray.kill(actor)
+
+    def join(self, timeout_secs):
+        """Wait until Ray tells that the actor is gone."""
         if self._follower is not None:
             self._follower.join(timeout_secs)
+
+    def lives_until(self):
+        """Give when what was started here has ended, whether it can be reached or not.
+
+        None if nothing was started.
+        """
+        if self._heard_at is None:
+            return None
+        return self._heard_at + LEASE_SECS + _LEASE_MARGIN_SECS
 
     def has_lost_node(self):
         """Tell whether the node is gone on which the task has its address."""
@@ -123,8 +147,12 @@ class Seat:
     def _follow(self, actor):
         """Pass on the events of an actor, until it is gone."""
         answers = 0
+        is_known = not self.is_movable  # else Ray may have put it on another node
         while True:
             try:
+                if not is_known:
+                    self.node_id, self.node, _ = ray.get(actor.where.remote())
+                    is_known = True
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -133,6 +161,9 @@ class Seat:
                 self._lose(actor, error)
                 return
             answers += 1
+            with self._lock:
+                if self.actor is actor:
+                    self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):
                     ray.kill(actor)  # the next answer is that it is gone
@@ -141,20 +172,33 @@ class Seat:
                     with self._lock:
                         self._run = None if self._run == event.run else self._run
                 self._hear(event)
+            failure = self._failure_to_start(actor)
+            if failure is not None:
+                self._lose(actor, failure)
+                return
+
+    def _failure_to_start(self, actor):
+        """Give what has kept the actor from hearing that it is to start, or None."""
+        with self._lock:
+            starting = self._starting if self.actor is actor else None
+        if starting is None or not ray.wait([starting], timeout=0)[0]:
+            return None
+        self._starting = None
+        try:
+            ray.get(starting)
+        except Exception as error:  # noqa: BLE001 - told of as the end of the run
+            return error
+        return None
 
     def _lose(self, actor, error):
         with self._lock:
             if self.actor is not actor:
                 return
             run, self.actor, self._run = self._run, None, None
-        if not isinstance(error, RayActorError):
-            ray.kill(actor)
-        if run is None:
-            return
-        cause = "lost its node" if self.has_lost_node() else "lost its actor"
-        if not isinstance(error, RayActorError):
-            cause += f" ({error})"
-        self._end(run, cause)
+        ray.kill(actor)  # it may have become unavailable only
+        if run is not None:
+            lost = "lost its node" if self.has_lost_node() else "lost its actor"
+            self._end(run, f"{lost} ({brief(error)})")
 
     def _end(self, run, cause):
         is_displaced = not self.is_movable and self.has_lost_node()

@@ -5,6 +5,9 @@ import math
 
 from estimator_runtime.errors import ConfigError
 
+# By so much may a sum or a quotient of floats be wrong.
+_ROUNDING = 1e-9
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resources:
@@ -45,7 +48,8 @@ def why_never(asked, nodes):
         nodes: Address of each node to all the `Resources` it has, used or not.
 
     Returns:
-        What was asked and what there is, on one line.
+        What was asked and what there is, on one line. That is all if the tasks are of
+        one size; of several sizes, a few may still find no room together.
     """
     has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
     for each in asked:
@@ -57,11 +61,37 @@ def why_never(asked, nodes):
             f"{len(asked)} tasks take {needed}, and the whole cluster has {total}: "
             f"{has}"
         )
+    for size in dict.fromkeys(asked):
+        # None of them is smaller: a node has room for at most so many of them all.
+        many = [each for each in asked if _fits(size, each)]
+        slots = sum(_slots(size, node) for node in nodes.values())
+        if len(many) > slots:
+            least = "" if set(many) == {size} else "at least "
+            return (
+                f"{len(many)} tasks take {least}{size} each, and the whole cluster has "
+                f"room for {slots} of that size: {has}"
+            )
     return None
 
 
+def _slots(size, node):
+    """Give how many tasks of a size a node has room for."""
+    most = []
+    if size.cpus:
+        most.append(_floor(node.cpus / size.cpus))
+    if 0 < size.gpus <= 1:  # no part of one GPU and of another
+        most.append(_floor(node.gpus) * _floor(1 / size.gpus))
+    elif size.gpus:
+        most.append(_floor(node.gpus / size.gpus))
+    return min(most, default=math.inf)
+
+
+def _floor(value):
+    return math.floor(value + _ROUNDING)
+
+
 def _fits(asked, there):
-    return asked.cpus <= there.cpus and asked.gpus <= there.gpus
+    return asked.cpus <= there.cpus + _ROUNDING and asked.gpus <= there.gpus + _ROUNDING
 
 
 def _sum(many):

@@ -5,7 +5,9 @@ import time
 import uuid
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayTaskError
+
+from estimator_runtime.launch.ray_errors import brief
 
 # A file system of the network may take a while until all see what one has written.
 _SEEN_SECS = 5.0
@@ -22,8 +24,10 @@ def why_not_shared(path, actors):
         actors: Address of each node to a `TaskActor` on it.
 
     Returns:
-        Who does not see what of whom; None if all see the same folder, or if an actor
-        has been lost meanwhile.
+        Who does not see what of whom, or cannot write; None if all see the same folder.
+
+    Raises:
+        RayError: If it is not known, as an actor is gone or does not answer.
     """
     tokens = {
         node: os.path.join(path, f".estimator-runtime-{uuid.uuid4().hex}")
@@ -44,10 +48,8 @@ def why_not_shared(path, actors):
             if problem is None or time.monotonic() > deadline:
                 return problem
             time.sleep(_POLL_SECS)
-    except RayActorError:
-        return None  # it is placed again, and asked again
-    except RayError as error:
-        return f"whether all nodes see model_dir {path!r} is not known: {error}"
+    except RayTaskError as error:
+        return f"model_dir {path!r} cannot be looked at: {brief(error)}"
     finally:
         for node, actor in actors.items():
             actor.remove_token.remote(tokens[node])

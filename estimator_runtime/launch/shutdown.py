@@ -44,13 +44,8 @@ class Shutdown:
         self.has_begun = True
         for watch in self._watches:
             watch.restart_at = None
-        leader, *others = self._trainers
-        self._leader_is_first = leader.is_running and "synchronous" in leader.report
-        if self._is_gang or not politely:
-            first = self._trainers
-        else:
-            first = [leader] if self._leader_is_first else others
-        for watch in first:
+        self._leader_is_first = self._leads_steps()
+        for watch in self._first() if politely else self._trainers:
             if watch.is_running and not politely:
                 self.kill(watch, now)
             elif watch.is_running and watch.kill_at is None:
@@ -74,28 +69,28 @@ class Shutdown:
 
     def expect(self, watch, now):
         """Let a trainer save and end that stops by itself, together with another."""
-        if watch.is_running and watch.kill_at is None:
+        is_trainer = watch in self._trainers
+        if is_trainer and watch.is_running and watch.kill_at is None:
             _give(watch, self._grace_secs, now)
 
-    def make_way(self, watches, now):
-        """Let the trainers among some tasks stop that are about to lose their place.
+    def make_way(self, now):
+        """Let the trainers stop, in order, as all are about to lose their addresses.
 
-        With a ps would go what there is to save: then the one that leads saves it.
-
-        Args:
-            watches: The `Watch` of each of the tasks.
-            now: The time.
+        Those whose turn is later are asked by `clear`, whenever one has ended.
         """
-        for watch in watches:
-            trainer = watch if watch in self._trainers else self._trainers[0]
-            if trainer.is_running and trainer.kill_at is None:
-                self._ask(trainer, self._grace_secs, now)
+        if self.has_begun:
+            return
+        first = [watch for watch in self._first() if watch.is_running]
+        for watch in first or self._trainers:
+            if watch.is_running and watch.kill_at is None:
+                self._ask(watch, self._grace_secs, now)
 
     def clear(self, watch, gang, now):
         """End those that are about to get new addresses, whenever one has ended.
 
         Where each trains on its own and all ps are there, the one that leads can save
-        what there is: it has its time for that, and they live as long. Those who take
+        what there is, when the others have ended: they have their time only if they
+        were told, and then it has its own, and the ps live as long. Those who take
         each step together stop together, if one was told to.
 
         Args:
@@ -103,24 +98,34 @@ class Shutdown:
             gang: All of them.
             now: The time.
         """
-        if self._is_gang and watch.failure.is_stop:
-            for each in gang:
-                self.expect(each, now)
-            return
-        leader = self._trainers[0]
+        leader, *others = self._trainers
         servers = [each for each in gang if each.task.type == TaskType.PS]
-        can_save = (
+        has_time = []
+        if self._is_gang and watch.failure.is_stop:
+            has_time = self._trainers
+            for each in has_time:
+                self.expect(each, now)
+        elif (
             leader.is_running
             and not self._is_gang
             and all(each.is_running for each in servers)
-        )
+        ):
+            if self._leads_steps():
+                # It could not end a step without them; if it is told too late, it can
+                # save one that has ended.
+                has_time = [leader, *servers] + (
+                    others if leader.kill_at is not None else []
+                )
+                left = []
+            else:
+                told = [each for each in others if each.kill_at is not None]
+                has_time = [leader, *servers, *told]
+                left = [each for each in others if each.is_running]
+            if not left and leader.kill_at is None:
+                self._ask(leader, self._grace_secs, now)
         for each in gang:
-            if not each.is_running or (can_save and each in servers):
-                continue
-            if not (can_save and each is leader):
+            if each.is_running and each not in has_time:
                 self.kill(each, now)
-            elif each.kill_at is None:
-                self._ask(each, self._grace_secs, now)
 
     def end_gang(self, watch, gang, now):
         """End those who are to be started again together with one that has ended.
@@ -180,6 +185,18 @@ class Shutdown:
         if watch.killed_at is None:
             watch.killed_at = now
             self._tasks.signal(watch.run, signal.SIGKILL)
+
+    def _leads_steps(self):
+        """Tell whether the one that leads takes the steps for all."""
+        leader = self._trainers[0]
+        return leader.is_running and "synchronous" in leader.report
+
+    def _first(self):
+        """Give the trainers that are to stop before the others."""
+        leader, *others = self._trainers
+        if self._is_gang:
+            return self._trainers
+        return [leader] if self._leads_steps() else others
 
     def _ask(self, watch, secs, now):
         self._tasks.signal(watch.run, signal.SIGTERM)

@@ -22,7 +22,8 @@ class Starts:
 
     Attributes:
         has_begun: Whether the tasks have been started for the first time.
-        is_anew: Whether all with an address are about to get new ones.
+        is_anew: Whether all with an address are about to get new ones, of which an
+            evaluator has to know too.
     """
 
     def __init__(self, job, tasks, watches):
@@ -35,7 +36,6 @@ class Starts:
         """
         self._job, self._tasks, self._watches = job, tasks, watches
         self._trainers = [watch for watch in watches if watch.task in job.trainers]
-        self._settled = [w for w in watches if w.task.type != TaskType.EVALUATOR]
         self.is_anew = False
         self.has_begun = False
         if job.is_gang:
@@ -61,9 +61,9 @@ class Starts:
 
     def gang(self, watch):
         """Give those that fail together with a task, itself among them."""
-        # With the address of one changes the TF_CONFIG of all who know it.
-        if watch.is_displaced or (self.is_anew and watch in self._settled):
-            return self._settled
+        # With the address of one changes the TF_CONFIG of all.
+        if watch.is_displaced or self.is_anew:
+            return self._watches
         is_in_gang = self._job.is_gang and watch in self._trainers
         return self._trainers if is_in_gang else [watch]
 
@@ -94,7 +94,7 @@ class Starts:
             if watch.restart_at is None or now < watch.restart_at:
                 continue
             gang = self.gang(watch)
-            if len(gang) == 1 and not (self.is_anew and watch in self._settled):
+            if len(gang) == 1 and not self.is_anew:
                 self._start(gang, now)
             elif any(each.is_running for each in gang):
                 continue  # those have been killed, and are about to end

@@ -122,8 +122,7 @@ class Supervisor:
             self._stop_for(event.reason)
             return
         if isinstance(event, Leaving):
-            leaving = [self._watches[task] for task in event.tasks]
-            self._shutdown.make_way(leaving, self._clock())
+            self._shutdown.make_way(self._clock())
             return
         watch = self._watches[event.run.task]
         if isinstance(event, Output):

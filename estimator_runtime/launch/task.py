@@ -105,13 +105,7 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """Tasks are about to lose their place; the user has been told.
-
-    Attributes:
-        tasks: Which.
-    """
-
-    tasks: tuple[Task, ...]
+    """All with an address are about to lose it; the user has been told."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -55,36 +55,40 @@ def test_a_task_that_ended_at_its_address_is_started_there_alone():
     assert (tasks.started, tasks.placed) == (["worker 0"], 1)
 
 
-def test_a_task_that_lost_its_address_takes_all_with_it_but_the_evaluator():
+def test_a_task_that_lost_its_address_takes_all_with_it():
     tasks, starts, watches = _job(worker=1, ps=1, evaluator=1)
     starts.due(now=0.0)
     tasks.started.clear()
     lost = watches["worker 0"]
     _end(lost, is_displaced=True)
-    assert [str(w.task) for w in starts.gang(lost)] == ["ps 0", "chief", "worker 0"]
+    everyone = ["ps 0", "chief", "worker 0", "evaluator"]
+    assert [str(watch.task) for watch in starts.gang(lost)] == everyone
     starts.plan(lost, now=1.0)
     starts.due(now=1.0)
     assert tasks.started == []  # the others have still to end
     _end(watches["chief"])
     _end(watches["ps 0"])
+    _end(watches["evaluator"])  # it would ask at the old addresses who trains
     tasks.has_room = False
     starts.due(now=2.0)
     assert tasks.started == [] and starts.is_waiting
     tasks.has_room = True
     starts.due(now=3.0)
-    assert (tasks.started, tasks.placed) == (["ps 0", "chief", "worker 0"], 2)
+    assert (tasks.started, tasks.placed) == (everyone, 2)
     assert not starts.is_waiting
+    budgets = [watch.budget.used for watch in watches.values()]
+    assert sum(budgets) == lost.budget.used == 1
 
 
-def test_an_evaluator_need_not_wait_for_the_new_addresses_of_others():
+def test_an_evaluator_that_fails_before_the_others_have_new_addresses_gets_them_too():
     tasks, starts, watches = _job(ps=1, evaluator=1)
     starts.due(now=0.0)
     tasks.started.clear()
-    tasks.has_room = False
     _end(watches["ps 0"], is_displaced=True)
     starts.plan(watches["ps 0"], now=1.0)
-    _end(watches["chief"])
     _end(watches["evaluator"])
-    starts.plan(watches["evaluator"], now=1.0)
     starts.due(now=1.0)
-    assert tasks.started == ["evaluator"]
+    assert tasks.started == []
+    _end(watches["chief"])
+    starts.due(now=2.0)
+    assert (tasks.started, tasks.placed) == (["ps 0", "chief", "evaluator"], 2)

@@ -2,14 +2,14 @@
 
 Each node is a raylet with a loopback address of its own. A line on standard input is a
 JSON object: {"kill": ADDRESS} kills the raylet of a node, as if the machine were lost;
-{"drain": ADDRESS, "secs": N} gives notice, and kills it so many seconds later; another
-one has the arguments for one more node. After the start, and after each line, the address
-of the cluster is written as a JSON line.
+{"drain": ADDRESS, "secs": N} gives notice that it goes in so many seconds, and nobody
+kills it; {"wait": ADDRESS} waits until it has ended; another one has the arguments for one
+more node. After the start, and after each line, the address of the cluster is written as
+a JSON line.
 """
 
 import json
 import sys
-import threading
 import time
 
 from ray.cluster_utils import Cluster
@@ -29,10 +29,13 @@ def find(address):
     return node
 
 
+def raylet_of(node):
+    return node.all_processes["raylet"][0].process
+
+
 def kill(node):
-    raylet = node.all_processes["raylet"][0].process
-    raylet.kill()
-    raylet.wait()  # one that is left as a zombie would be taken for alive
+    raylet_of(node).kill()
+    raylet_of(node).wait()  # one that is left as a zombie would be taken for alive
 
 
 cluster = Cluster(
@@ -67,9 +70,8 @@ for line in sys.stdin:
             int((time.time() + request["secs"]) * 1000),
         )
         assert accepted, why
-        timer = threading.Timer(request["secs"], kill, [node])
-        timer.daemon = True
-        timer.start()
+    elif "wait" in request:
+        raylet_of(find(request["wait"])).wait(60)
     else:
         cluster.add_node(**{**_NODE, **request})
     tell(cluster)

@@ -13,7 +13,7 @@ class _SilentCluster:
         self.is_asked, self.answers = threading.Event(), threading.Event()
         self.is_released = False
 
-    def options(self, index):
+    def reserve(self, timeout_secs, is_cancelled):
         self.is_asked.set()
         self.answers.wait(60)
         raise LaunchError("too late")
@@ -25,10 +25,10 @@ class _SilentCluster:
 def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(monkeypatch):
     from estimator_runtime.launch import ray_tasks
 
-    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_GONE_SECS", 0.1)
     job = Job(command=("train.py",), replicas={"chief": 1})
     cluster = _SilentCluster()
-    tasks = ray_tasks.RayTasks(job, cluster, None, 1.0, console=None)
+    tasks = ray_tasks.RayTasks(job, cluster, (), None, 1.0, console=None)
     assert tasks.place(job.tasks) is None
     assert cluster.is_asked.wait(30)
     closing = threading.Thread(target=tasks.close, daemon=True)

@@ -53,8 +53,24 @@ def test_a_folder_is_copied_to_the_nodes_and_its_script_runs_there(train, tmp_pa
     assert _saved_step(tmp_path / "model") == 100
 
 
-def test_a_model_dir_in_the_copy_of_the_folder_is_refused(train, tmp_path):
-    shutil.copy(_PROGRAM, tmp_path / "copied.py")
+_LOOP = """
+import tensorflow as tf
+from estimator_runtime import MonitoredTrainingSession
+with tf.Graph().as_default():
+    step = tf.compat.v1.train.create_global_step()
+    train_op = tf.compat.v1.assign_add(step, 1)
+    with MonitoredTrainingSession(checkpoint_dir="model") as session:
+        while session.run(train_op) < 100_000:
+            pass
+"""
+
+
+@pytest.mark.parametrize("program", ["Estimator", "loop"])
+def test_a_model_dir_in_the_copy_of_the_folder_is_refused(train, tmp_path, program):
+    if program == "loop":
+        (tmp_path / "copied.py").write_text(_LOOP)
+    else:
+        shutil.copy(_PROGRAM, tmp_path / "copied.py")
     job = train(("--workers", "0", "--working-dir", "."), program="copied.py")
     assert job.end(120) == 1
     assert re.search(
@@ -68,18 +84,19 @@ def test_a_model_dir_in_the_copy_of_the_folder_is_refused(train, tmp_path):
 def test_a_failure_for_good_names_the_task_and_its_traceback(train, tmp_path):
     (tmp_path / "fails.py").write_text(
         "import os\n"
-        "raise KeyError(os.environ['TF_LABEL'], os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        "names = 'TF_LABEL CUDA_VISIBLE_DEVICES ESTIMATOR_RUNTIME_STOP_GRACE_SECS'\n"
+        "raise KeyError(*map(os.environ.get, names.split()))\n"
     )
-    options = ("--workers", "0", "--max-restarts", "0")
+    options = ("--workers", "0", "--max-restarts", "0", "--grace", "5")
     job = train(options, program="fails.py", TF_LABEL="goes along")
     assert job.end(120) == 1
     report = job.text[job.text.index("estimator-runtime: ") :]
     assert re.fullmatch(
         r"estimator-runtime: chief ended with KeyError \(exit status 1\): no restarts\n"
         r"  Traceback \(most recent call last\):\n"
-        rf'    File "{tmp_path}/fails.py", line 2, in <module>\n'
+        rf'    File "{tmp_path}/fails.py", line 3, in <module>\n'
         r"      raise KeyError\(.*\)\n"
-        r"  KeyError: \('goes along', ''\)\n"  # and without a GPU, as it takes none
+        r"  KeyError: \('goes along', '', '5'\)\n"  # and no GPU, as it takes none
         r"whole log: \S+/chief-0.log\n"
         r"newest good checkpoint: not known here, as no task has said where it saves "
         r"them\n",

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 _PROGRAM = """
-import sys, time
+import os, resource, sys, threading, time
 
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.ray_task import TaskActor
@@ -18,9 +18,19 @@ class Actor(TaskActor):
 
 
 job = Job(command=("toy.py",), replicas={"chief": 1})
-actor = Actor(job, None, lease_secs=2)
-actor.start(Run(task=job.tasks[0], attempt=0), {}, actor.take_port(), "id")
-answers, lines = 0, []
+run = Run(task=job.tasks[0], attempt=0)
+actor = Actor(job, None, lease_secs=8)
+assert actor.poll(0) == []  # at once
+"""
+
+_LEASE = """
+starting = threading.Thread(
+    target=actor.start, args=(run, {}, actor.take_port(), "id"), daemon=True
+)
+starting.start()
+starting.join(1)
+assert starting.is_alive()  # until it is certain that somebody has heard of it
+answers, lines = 1, []
 while not lines:
     events = actor.poll(answers)
     assert actor.poll(answers) == events  # as after an answer that was lost
@@ -33,18 +43,52 @@ time.sleep(60)
 sys.exit("the actor is still there")
 """
 
+_CLOSE = """
+actor.poll(1)
+actor.close()
+print(actor.poll(2), flush=True)
+os._exit(0)
+"""
 
-def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(tmp_path):
-    (tmp_path / "toy.py").write_text(
-        "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(120)\n"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+# Of the numbers that files may have, all are taken.
+_NO_FILES = """
+actor.poll(1)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+actor.start(run, {}, None, None)
+[end] = actor.poll(2)
+print(end.cause, end.status, end.is_displaced, flush=True)
+os._exit(0)
+"""
+
+
+def _run(program, tmp_path):
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM + program],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=100,
     )
+
+
+def test_a_task_that_its_node_cannot_start_has_ended_with_the_reason(tmp_path):
+    (tmp_path / "toy.py").touch()
+    answer = _run(_NO_FILES, tmp_path)
+    assert answer.stdout == (
+        "could not be started on its node: [Errno 24] Too many open files -1 False\n"
+    ), answer.stderr
+
+
+def test_an_actor_that_is_closed_has_lost_nothing(tmp_path):
+    answer = _run(_CLOSE, tmp_path)
+    assert answer.stdout == "[]\n", answer.stderr
+
+
+def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(120)\n"
+    )
+    answer = _run(_LEASE, tmp_path)
     assert answer.returncode == 1, answer.stderr
     pid = re.fullmatch(r"pid (\d+)\n", answer.stdout)[1]
     assert subprocess.run(["kill", "-0", pid], stderr=subprocess.DEVNULL).returncode

@@ -1,0 +1,56 @@
+"""Nodes of a Ray cluster that give notice: the tasks there have to move in time."""
+
+import threading
+
+from estimator_runtime.launch import ray_cluster
+from estimator_runtime.launch.task import Leaving
+
+_LOOK_EVERY_SECS = 2.0
+
+
+class Notices:
+    """Tells once of each node with an address of the job that is about to go."""
+
+    def __init__(self, seats, console, is_closing):
+        """Know the seats; nobody looks yet.
+
+        Args:
+            seats: The `Seat` of every task.
+            console: Where to say it.
+            is_closing: A `threading.Event`, set at the end of the job.
+        """
+        self._seats, self._console, self._is_closing = seats, console, is_closing
+
+    def open(self, events):
+        """Look from now on, and put a `task.Leaving` into the queue for each notice."""
+        threading.Thread(
+            target=self._watch,
+            args=(events,),
+            name="estimator_runtime notices",
+            daemon=True,
+        ).start()
+
+    @property
+    def is_given(self):
+        """Whether all that have an address have to move."""
+        return any(seat.is_leaving for seat in self._seats)
+
+    def _watch(self, events):
+        while not self._is_closing.wait(_LOOK_EVERY_SECS):
+            leaving = ray_cluster.leaving()
+            # An evaluator is started again when its node is gone: nobody knows it.
+            told = [
+                seat
+                for seat in self._seats
+                if seat.node_id in leaving
+                and not seat.is_movable
+                and not seat.is_leaving
+            ]
+            for seat in told:
+                seat.is_leaving = True
+                self._console.say(
+                    f"node {seat.node} of {seat.task} is about to go: stopping the job "
+                    "with a checkpoint, to place it anew"
+                )
+            if told:
+                events.put(Leaving())

@@ -1,0 +1,395 @@
+"""What becomes of tasks when Ray answers as the test lets it, or not at all."""
+
+import concurrent.futures
+import io
+import queue
+import re
+import threading
+import time
+
+import pytest
+
+from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.events import Events
+from estimator_runtime.launch.task import Ended, Leaving, Refused, Reported, Run
+
+_TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
+
+
+class _Actor:
+    """Answers a call when it is told what; at first only where it is."""
+
+    place = ("id", "10.0.0.1", ".")
+    is_dead = False
+
+    def __init__(self):
+        self.answers = {"where": self.place, "take_port": 5000}
+        self.calls, self.polls = [], []
+
+    def __getattr__(self, name):
+        return _Method(self, name)
+
+    def call(self, name, arguments):
+        answer = concurrent.futures.Future()
+        self.calls.append((name, *arguments))
+        if name == "poll" and not self.is_dead:
+            self.polls.append(answer)
+        elif self.is_dead:
+            answer.set_exception(RuntimeError("it is dead"))
+        elif isinstance(self.answers.get(name), Exception):
+            answer.set_exception(self.answers[name])
+        elif name in self.answers:
+            answer.set_result(self.answers[name])
+        return answer
+
+    def die(self):
+        self.is_dead = True
+        while self.polls:
+            self.polls.pop().set_exception(RuntimeError("it is dead"))
+
+    def tell(self, *events):
+        """Answer the poll that waits."""
+        deadline = time.monotonic() + 30
+        while not self.polls:
+            assert time.monotonic() < deadline, "nobody asks"
+            time.sleep(0.01)
+        self.polls.pop().set_result(list(events))
+
+
+class _Method:
+    def __init__(self, actor, name):
+        self._actor, self._name = actor, name
+
+    def remote(self, *arguments):
+        return self._actor.call(self._name, arguments)
+
+
+class _Cluster:
+    """Stands for Ray, for the placement of a job, and for the nodes.
+
+    Attributes:
+        actors: All that were made, in the order of the tasks.
+        killed: Those that were killed.
+        is_silent: Whether nobody ever hears of that.
+        lost: The ids of nodes that are gone.
+        going: The ids of nodes that have given notice.
+        problems: What `check_nodes` raises, from the last to the first.
+        done: What happened to the placement.
+    """
+
+    def __init__(self):
+        self.actors, self.killed, self.problems, self.done = [], [], [], []
+        self.lost, self.going, self.looks = set(), set(), 0
+        self.is_silent = False
+
+    # Ray.
+
+    def get(self, answer, timeout=None):
+        from ray.exceptions import GetTimeoutError
+
+        try:
+            return answer.result(timeout)
+        except concurrent.futures.TimeoutError as error:
+            raise GetTimeoutError("too late") from error
+
+    def wait(self, answers, num_returns=1, timeout=None):
+        done, left = concurrent.futures.wait(answers, timeout)
+        return list(done), list(left)
+
+    def kill(self, actor):
+        self.killed.append(actor)
+        if not self.is_silent:
+            actor.die()
+
+    def remote(self, job, folder):
+        self.actors.append(_Actor())
+        return self.actors[-1]
+
+    # The placement.
+
+    def reserve(self, timeout_secs, is_cancelled):
+        self.done.append("reserved")
+        looks, deadline = self.looks, time.monotonic() + 30
+        while self.going and self.looks < looks + 2:  # as long as it takes to look
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def options(self, index=None):
+        return {} if index is not None else self
+
+    def nodes(self):
+        return ["id", "id"]
+
+    def release(self):
+        self.done.append("released")
+
+    # The nodes.
+
+    def is_alive(self, node):
+        return node not in self.lost
+
+    def leaving(self):
+        self.looks += 1
+        return self.going
+
+    def addresses(self):
+        return {"id": "10.0.0.1"}
+
+    def check_nodes(self, nodes, folder):
+        if self.problems:
+            raise self.problems.pop()
+
+    def disconnect(self):
+        self.done.append("disconnected")
+
+
+class _Tasks:
+    """`RayTasks` of a chief and a worker in a `_Cluster`, and what they tell."""
+
+    def __init__(self, cluster, checked):
+        from estimator_runtime.launch.ray_tasks import RayTasks
+
+        self.cluster, self._said = cluster, io.StringIO()
+        console = Console(self._said, self._said)
+        self.tasks = RayTasks(_TWO, cluster, checked, "/folder", 5.0, console)
+        self._events = Events()
+        self.tasks.open(self._events, lambda: False)
+        self.runs = [Run(task=task, attempt=0) for task in _TWO.tasks]
+
+    @property
+    def said(self):
+        return self._said.getvalue()
+
+    def place(self):
+        deadline = time.monotonic() + 30
+        while self.tasks.place(_TWO.tasks) is None:
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.01)
+
+    def next(self):
+        try:
+            return self._events.get(30)
+        except queue.Empty:
+            pytest.fail("nothing is told")
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    from estimator_runtime.launch import (
+        ray_cluster,
+        ray_seat,
+        ray_seating,
+        ray_tasks,
+        shared_folder,
+    )
+
+    cluster = _Cluster()
+    for module in (ray_seat, ray_seating, ray_tasks, shared_folder):
+        monkeypatch.setattr(module, "ray", cluster)
+    names = ("is_alive", "leaving", "addresses", "check_nodes", "disconnect")
+    for name in names:
+        monkeypatch.setattr(ray_cluster, name, getattr(cluster, name))
+    monkeypatch.setattr(ray_seat, "_Actor", _Class(cluster))
+    return cluster
+
+
+class _Class:
+    def __init__(self, cluster):
+        self._cluster = cluster
+
+    def options(self, **_):
+        return self._cluster
+
+
+@pytest.fixture
+def tasks_of(cluster, monkeypatch):
+    """Give a function that makes the `_Tasks`, of the ids of nodes that are checked."""
+    from estimator_runtime.launch import ray_tasks
+
+    made = []
+
+    def make(checked=("id",)):
+        made.append(_Tasks(cluster, checked))
+        return made[-1]
+
+    yield make
+    cluster.is_silent = False
+    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
+    for each in made:
+        each.tasks.close()
+    for actor in cluster.actors:
+        actor.die()
+
+
+@pytest.fixture
+def start(tasks_of, cluster):
+    """Give a function that places both tasks, and starts them."""
+
+    def start(*checked):
+        tasks = tasks_of(*checked)
+        tasks.place()
+        for actor, run in zip(cluster.actors, tasks.runs, strict=True):
+            tasks.tasks.start(run, {})
+            actor.tell()
+        return tasks
+
+    return start
+
+
+def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(
+    start, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_tasks
+
+    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_GONE_SECS", 5.0)
+    tasks = start().tasks
+    cluster.is_silent = True
+    began = time.monotonic()
+    tasks.close()
+    assert 5.0 <= time.monotonic() - began < 9.0
+    assert cluster.killed == cluster.actors
+    assert cluster.done[-2:] == ["released", "disconnected"]
+
+
+def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, cluster):
+    from ray.exceptions import ActorUnavailableError
+
+    tasks = start()
+    chief = cluster.actors[0]
+    chief.answers["start"] = ActorUnavailableError("it is cut off", None)
+    chief.tell(Ended(run=tasks.runs[0], status=1))
+    assert tasks.next().status == 1
+    again = Run(task=_TWO.tasks[0], attempt=1)
+    tasks.tasks.start(again, {})
+    chief.tell()
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (again, False)
+    assert re.fullmatch(
+        r"lost its actor \(.* is unavailable: it is cut off.*\)", end.cause
+    )
+    assert cluster.killed == [chief]
+
+
+def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
+    start, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_notices
+
+    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.1)
+    tasks = start()
+    cluster.going = {"id"}
+    assert tasks.next() == Leaving()
+    # The chief did not end in its time; and the worker was about to be started again.
+    cluster.actors[0].tell(Ended(run=tasks.runs[0], status=-9))
+    assert tasks.next() == Ended(run=tasks.runs[0], status=-9, is_displaced=True)
+    again = Run(task=_TWO.tasks[1], attempt=1)
+    tasks.tasks.start(again, {})
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (again, True)
+    # All is given back, so that the node can end; then they sit where none goes.
+    cluster.done.clear()
+    for actor in cluster.actors:
+        actor.answers["close"] = None
+    before = cluster.actors[:]
+    cluster.nodes = lambda: ["other", "other"]
+    monkeypatch.setattr(_Actor, "place", ("other", "10.0.0.2", "."))
+    tasks.place()
+    assert cluster.done == ["released", "reserved"]
+    assert cluster.killed == before and len(cluster.actors) == 4
+    assert "waiting" not in tasks.said
+    assert tasks.said.count("is about to go") == 2  # once for each that was there
+
+
+def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
+    start, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_seat
+
+    monkeypatch.setattr(ray_seat, "LEASE_SECS", 1.0)
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 1.5)
+    tasks = start()
+    cluster.actors[0].tell()
+    began = time.monotonic()
+    cluster.lost = {"id"}
+    for actor in cluster.actors:
+        actor.die()
+        assert tasks.next().is_displaced
+    cluster.nodes = lambda: ["other", "other"]
+    monkeypatch.setattr(_Actor, "place", ("other", "10.0.0.2", "."))
+    tasks.place()
+    assert time.monotonic() - began > 2.0
+    assert (
+        "waiting 2 s until what may still run on node 10.0.0.1 has ended" in tasks.said
+    )
+
+
+def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
+    from estimator_runtime.launch.ray_cluster import NodeSilentError
+
+    cluster.problems = [NodeSilentError("no answer")] * 2
+    start(())
+    assert cluster.problems == []
+    assert cluster.done == ["reserved"] * 3
+
+
+def test_a_node_that_will_not_do_is_the_end(start, cluster):
+    cluster.problems = [LaunchError("other versions")]
+    with pytest.raises(LaunchError, match=r"^other versions$"):
+        start(())
+
+
+def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, monkeypatch):
+    from estimator_runtime.launch import ray_seating
+
+    monkeypatch.setattr(ray_seating, "_ACTORS_SECS", 0.5)
+    monkeypatch.setattr(ray_seating, "_SAID_AFTER_SECS", 0.0)
+    monkeypatch.setattr(ray_seating, "_RETRY_SECS", 0.2)
+    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    tasks = tasks_of()
+    who = "chief on node 10.0.0.1, worker 0 on node 10.0.0.1"
+    with pytest.raises(LaunchError, match=re.escape(f"was started for {who} within")):
+        tasks.place()
+    assert f"launcher | waiting for the actor of {who}\n" in tasks.said
+
+
+def _init_deaf(actor):
+    actor.answers, actor.calls, actor.polls = {}, [], []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [{"model_dir": "/model"}, {"checkpoint_dir": "/model"}],
+    ids=["Estimator", "session"],
+)
+def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
+    start, cluster, monkeypatch, report
+):
+    from estimator_runtime.launch import ray_model_dir, shared_folder
+
+    monkeypatch.setattr(ray_model_dir, "_RETRY_SECS", 0.1)
+    monkeypatch.setattr(shared_folder, "_ANSWER_SECS", 0.2)
+    tasks = start()
+    chief = cluster.actors[0]
+    reported = Reported(run=tasks.runs[0], report=report)
+    chief.tell(reported)
+    assert tasks.next() == reported
+    deadline = time.monotonic() + 30
+    while [name for name, *_ in chief.calls].count("write_token") < 2:
+        assert time.monotonic() < deadline, tasks.said
+        time.sleep(0.01)
+    chief.answers["write_token"] = "Read-only file system"
+    assert tasks.next() == Refused(
+        reason="node 10.0.0.1 cannot write to model_dir '/model': Read-only file system"
+    )
+    assert tasks.said.count("model_dir '/model' is not known yet (too late)") == 1
+
+
+def test_where_a_worker_saves_is_its_own_business(start, cluster):
+    tasks = start()
+    reported = Reported(run=tasks.runs[1], report={"checkpoint_dir": "/scratch"})
+    cluster.actors[1].tell(reported)
+    assert tasks.next() == reported
+    assert not any("check" in thread.name for thread in threading.enumerate())
