@@ -69,12 +69,6 @@ PATCHES = (
         apply=_late("text_format:drop_float_format"),
     ),
     Patch(
-        name="verbosity",
-        reason="a program that asks TensorFlow's log for INFO is shown none of ours",
-        after="tensorflow",
-        apply=_late("verbosity:follow_tensorflow"),
-    ),
-    Patch(
         name="deletions of checkpoints",
         reason="a Saver deletes a checkpoint that somebody reads",
         after="tensorflow",

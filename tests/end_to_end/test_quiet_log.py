@@ -91,7 +91,6 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
     assert "WARNING:tensorflow:of the script's own, in TensorFlow's log" in text
     assert "to_float (from tensorflow.python.ops.math_ops) is deprecated" in text
     assert "ERROR:tensorflow:an error" in text
-    assert "INFO:estimator_runtime.checkpoint.measures:Checkpoint of step 3, " in text
     assert quiet[-1] == (
         f"estimator-runtime: left out {len(left_out)} deprecation warnings about what "
         "Estimators are made of; --verbose shows them"
