@@ -60,7 +60,6 @@ class Reporter:
         The process is expected to end now.
         """
         if os.getpid() == self._pid:
-            self._waiting.append({"ending": True})
             self._closing = True
             self._wake.set()
             self._thread.join(_FLUSH_SECS)
@@ -79,6 +78,7 @@ class Reporter:
                 while self._waiting:
                     self._write(self._waiting.popleft())
                 if closing:
+                    self._write({"ending": True})
                     return
                 self._wake.wait(_BEAT_SECS)
 

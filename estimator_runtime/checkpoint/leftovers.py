@@ -69,7 +69,8 @@ def delete_late(folder):
     Raises:
         OSError: If the folder cannot be read or changed.
     """
-    for path in temporaries(folder):
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
         if is_late(path) and not _delete_noted(path):
             _remove(path)
 
@@ -236,10 +237,11 @@ def _is_temporary(path):
     name = os.path.basename(path)
     if durable.owner(name):
         return True
-    try:
-        if os.path.isdir(path):
-            inside = os.listdir(path) if _STOCK_FOLDER.fullmatch(name) else []
-            return bool(inside) and all(map(_STOCK_PART.fullmatch, inside))
-    except OSError:  # gone meanwhile, or somebody else's
-        return False
-    return _STOCK_FILE.fullmatch(name) is not None
+    # By the name first: there may be thousands of others.
+    if _STOCK_FOLDER.fullmatch(name):
+        try:
+            inside = os.listdir(path)
+        except OSError:  # no folder, gone meanwhile, or somebody else's
+            return False
+        return bool(inside) and all(map(_STOCK_PART.fullmatch, inside))
+    return _STOCK_FILE.fullmatch(name) is not None and not os.path.isdir(path)

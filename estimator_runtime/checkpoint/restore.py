@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
-from estimator_runtime.checkpoint import checksums, recovery, series
+from estimator_runtime.checkpoint import checksums, recovery, turns
 from estimator_runtime.checkpoint.save_ops import saved_by
 from estimator_runtime.errors import CheckpointError
 
@@ -43,7 +43,7 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         if not folder or "://" in folder:
             return super().create_session()
         while True:
-            with series.none_under_way():
+            with turns.turn():
                 checkpoint = recovery.recover(folder)
             try:
                 session = super().create_session()

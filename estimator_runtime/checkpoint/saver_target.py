@@ -30,7 +30,8 @@ class SaverTarget:
         self._session, self._saver = session, saver
         self._save_path, self._has_graph = save_path, has_graph
         is_local = "://" not in save_path and bool(os.path.dirname(save_path))
-        is_known = isinstance(saver, tf1.train.Saver)
+        # One for no variables is built without a definition.
+        is_known = isinstance(saver, tf1.train.Saver) and saver.saver_def is not None
         self._series = (
             series.Series(saver, save_path) if is_local and is_known else None
         )

@@ -5,7 +5,6 @@ import glob
 import logging
 import os
 import shutil
-import threading
 import time
 
 import tensorflow as tf
@@ -26,12 +25,10 @@ from estimator_runtime.checkpoint.state import (
     read_state,
     write_state,
 )
+from estimator_runtime.checkpoint.turns import turn
 from estimator_runtime.checkpoint.unwritten import OF_DISKS, unwritten
 
 _logger = logging.getLogger(__name__)
-# Two savers of one process may have one folder.
-_one_at_a_time = threading.Lock()
-_NAMED_EVERY_SECS = 30.0
 
 
 class Series:
@@ -78,7 +75,7 @@ class Series:
             CheckpointError: If it cannot be written; the others are as they were.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with _one_at_a_time, contextlib.ExitStack() as unread:
+        with turn(), contextlib.ExitStack() as unread:
             folder, has_names = None, False
             try:
                 folder = commit.start(prefix)
@@ -117,12 +114,12 @@ class Series:
                 the cluster may still write to them.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with _one_at_a_time, contextlib.ExitStack() as unread:
+        with turn(), contextlib.ExitStack() as unread:
             folder = None
             try:
-                # An old one of that name is written over, and is none meanwhile.
-                commit.forget(self._folder, prefix)
                 folder = commit.start(prefix)
+                # It writes to other names first. So one of that step, which the chief
+                # that comes back to living ps saves again, stays as it is until then.
                 save()
                 sync(prefix)
                 gone = self._record(prefix, folder, unread)
@@ -213,23 +210,6 @@ class Series:
             state = read_state(self._folder)
             if state is None or prefix not in state.paths:
                 files.delete(files.at(prefix))
-
-
-@contextlib.contextmanager
-def none_under_way():
-    """Keep this process from writing checkpoints in this context.
-
-    One that it has begun looks like one that an earlier life of it has left.
-    """
-    while not _one_at_a_time.acquire(timeout=_NAMED_EVERY_SECS):
-        _logger.warning(
-            "A checkpoint of an earlier training of this process is still being "
-            "written; it is waited for."
-        )
-    try:
-        yield
-    finally:
-        _one_at_a_time.release()
 
 
 def prefix_of(saver, save_path, step):

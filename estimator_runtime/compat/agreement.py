@@ -58,9 +58,17 @@ class Board:
         except tf.errors.AlreadyExistsError:
             return
 
-    def read(self):
-        """Wait for the note; give its text."""
-        return eager_context.context().get_config_key_value(self._key).strip()
+    def read(self, timeout_secs=0.0):
+        """Wait for the note; give its text.
+
+        Args:
+            timeout_secs: For how long; 0 for as long as it takes.
+
+        Raises:
+            tf.errors.DeadlineExceededError: If it is not there by then.
+        """
+        context = eager_context.context()
+        return context.get_config_key_value(self._key, int(1000 * timeout_secs)).strip()
 
     def acknowledge(self):
         """Let the others know that this task has read the note."""

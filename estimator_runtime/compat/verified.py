@@ -11,7 +11,7 @@ import os
 
 from tensorflow_estimator.python.estimator import estimator
 
-from estimator_runtime.checkpoint import checksums, recovery, series
+from estimator_runtime.checkpoint import checksums, recovery, turns
 
 
 def patch_estimator(_module):
@@ -27,7 +27,7 @@ def patch_estimator(_module):
         # then this is called again.
         coordinated = getattr(config, "_distribute_coordinator_mode", None)
         if config.is_chief and not coordinated and "://" not in folder:
-            with series.none_under_way():
+            with turns.turn():
                 newest = recovery.recover(folder)
             max_steps = signature.bind_partial(self, *args, **kwargs).arguments.get(
                 "max_steps"

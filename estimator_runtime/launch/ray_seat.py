@@ -19,9 +19,9 @@ _RETRY_SECS = 1.0
 # For the kill at the end of a lease, and for clocks that do not run alike.
 _LEASE_MARGIN_SECS = 5.0
 # A task that fails is started again by the supervisor, never by Ray.
-_Actor = ray.remote(max_restarts=0, concurrency_groups={"events": 1, "files": 1})(
-    TaskActor
-)
+_Actor = ray.remote(
+    max_restarts=0, concurrency_groups={"events": 1, "files": 1, "place": 1}
+)(TaskActor)
 
 
 class Seat:

@@ -110,6 +110,9 @@ class Seating:
             answers = list(closing.values())
             ray.wait(answers, num_returns=len(answers), timeout=_CLOSE_SECS)
         unsure = [seat for seat, answer in closing.items() if not _is_good(answer)]
+        unsure += [
+            seat for seat in self._seats if seat not in closing and seat.has_lost_node()
+        ]
         for seat in self._seats:
             seat.vacate(is_closed=seat not in unsure)
             seat.is_leaving = False

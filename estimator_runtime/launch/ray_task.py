@@ -25,9 +25,9 @@ LEASE_SECS = 30.0
 class TaskActor:
     """Starts, signals and watches one task on the node that Ray has put it on.
 
-    Calls are done in their order; but `poll`, and what reads and writes the model
-    directory and may hang there, have a thread of their own. The task ends with the
-    actor, however that ends.
+    Calls are done in their order; but `poll`, `where`, and what reads and writes the
+    model directory and may hang there, have a thread of their own each. The task ends
+    with the actor, however that ends.
     """
 
     def __init__(self, job, folder, lease_secs=LEASE_SECS):
@@ -54,6 +54,7 @@ class TaskActor:
         self._lease_secs = lease_secs
         threading.Thread(target=self._end_with_lease, daemon=True).start()
 
+    @ray.method(concurrency_group="place")  # `start` may wait for who asks this
     def where(self):
         """Give the id and the address of the node, and the folder of the task."""
         node = ray.get_runtime_context().get_node_id()

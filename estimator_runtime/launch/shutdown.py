@@ -98,6 +98,8 @@ class Shutdown:
             gang: All of them.
             now: The time.
         """
+        if watch.task.type == TaskType.EVALUATOR:
+            return  # nobody waits for it, and those who save are not to be disturbed
         leader, *others = self._trainers
         servers = [each for each in gang if each.task.type == TaskType.PS]
         has_time = []

@@ -6,6 +6,8 @@ by node, with the same seeds, so that the steps are the same as single ones, to 
 bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
 """
 
+import hashlib
+
 import tensorflow as tf
 from tensorflow.python.distribute import values as distributed
 from tensorflow.python.framework import ops
@@ -67,11 +69,11 @@ def _key(graph, targets, tensors, extras, reads, loss):
     wanted = [*targets, *tensors, *extras]
     # With the ops themselves: a program may change some between two sessions.
     used = Part(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
-    nodes = [
-        op.node_def.SerializeToString(deterministic=True) for op in used.ops.values()
-    ]
+    nodes = hashlib.sha256()  # and not the nodes: they may hold large constants
+    for op in used.ops.values():
+        nodes.update(op.node_def.SerializeToString(deterministic=True))
     names = [[each.name for each in group] for group in (targets, tensors, extras)]
-    return names, list(reads), loss is not None and loss.name, nodes
+    return names, list(reads), loss is not None and loss.name, nodes.digest()
 
 
 def _add(step, targets, tensors, extras, global_step, loss):

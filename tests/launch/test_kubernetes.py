@@ -172,7 +172,7 @@ def test_sigterm_ends_who_has_no_handler_and_a_ps_stays_for_those_who_save():
         for variable, each in _variables(pod).items()
         if variable == "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
     }
-    assert grace == {"ps": str(pods["ps"]["terminationGracePeriodSeconds"])}
+    assert grace == {"ps": str(pods["ps"]["terminationGracePeriodSeconds"] - 5)}
 
 
 def test_the_pods_of_one_start_of_a_job_set_know_each_other_as_one_job():

@@ -192,5 +192,9 @@ def test_before_a_move_nobody_takes_a_step_that_the_leader_would_not_save():
 def test_who_stops_by_himself_takes_no_time_from_a_task_that_does_not_train():
     sent, shutdown, watches = _job("chief", "worker 0", "evaluator", is_gang=True)
     watches["worker 0"].end(143, is_displaced=True)
-    shutdown.clear(watches["worker 0"], list(watches.values()), now=0.0)
+    gang = list(watches.values())
+    shutdown.clear(watches["worker 0"], gang, now=0.0)
     assert sent == [("evaluator", _KILL)]
+    watches["evaluator"].end(-9)
+    shutdown.clear(watches["evaluator"], gang, now=0.1)
+    assert sent == [("evaluator", _KILL)]  # the chief saves yet

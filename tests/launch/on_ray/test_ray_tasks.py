@@ -249,7 +249,7 @@ def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(
     cluster.is_silent = True
     began = time.monotonic()
     tasks.close()
-    assert 5.0 <= time.monotonic() - began < 9.0
+    assert 5.0 <= time.monotonic() - began < 10.0  # of both together
     assert cluster.killed == cluster.actors
     assert cluster.done[-2:] == ["released", "disconnected"]
 
@@ -321,8 +321,8 @@ def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     monkeypatch.setattr(_Actor, "place", ("other", "10.0.0.2", "."))
     tasks.place()
     assert time.monotonic() - began > 2.0
-    assert (
-        "waiting 2 s until what may still run on node 10.0.0.1 has ended" in tasks.said
+    assert re.search(
+        r"waiting \d s until what may still run on node 10.0.0.1 has ended", tasks.said
     )
 
 
