@@ -325,3 +325,49 @@ def test_what_was_restored_from_elsewhere_is_not_deleted(tmp_path):
             series.add(step, write, 4)
     assert steps_on_disk(tmp_path / "a") == [1]
     assert steps_on_disk(tmp_path / "b") == [4]
+
+
+@pytest.mark.parametrize(
+    "error, raised",
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "disk full"), CheckpointError),
+        (tf.errors.AbortedError(None, None, "a ps is lost"), tf.errors.AbortedError),
+    ],
+)
+def test_a_step_that_its_saver_cannot_save_again_stays_as_it_was(
+    tmp_path, error, raised
+):
+    """As a chief does it that comes back to living ps at the step of a checkpoint."""
+
+    def fail():
+        raise error
+
+    with tf.Graph().as_default(), tf1.Session() as session:
+        tf1.get_variable("value", initializer=1.0)
+        saver = train.Saver()
+        session.run(tf1.global_variables_initializer())
+        path = str(tmp_path / "model.ckpt")
+        series = Series(saver, path)
+        for step in (1, 2):
+            saver.save(session, path, step, write_state=False)
+            series.add_saved(step, lambda: None, needed_bytes=4)
+        with pytest.raises(raised):
+            series.add_saved(2, fail, needed_bytes=4)
+    assert steps_on_disk(tmp_path) == [1, 2]
+    assert files.step_of(read_state(str(tmp_path)).latest) == 2
+    assert not [name for name in os.listdir(tmp_path) if "saving" in name]
+
+
+def test_a_saver_of_nothing_saves_nothing(tmp_path):
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        saver = train.Saver([], allow_empty=True)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=1,
+            scaffold=train.Scaffold(saver=saver),
+            hooks=[train.StopAtStepHook(last_step=2)],
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+    assert steps_on_disk(tmp_path) == []
