@@ -57,7 +57,7 @@ def described(value):
             kind = train.CheckpointSaverHook
             for name in (
                 *("_creator", "_writer", "_restored", "_target", "_meta"),
-                *("_waits", "_clock", "_saved_at", "measures"),
+                *("_waits", "_clock", "_saved_at", "_left_out", "measures"),
             ):
                 del settings[name]
         # TensorFlow's, which checks what it restores.
