@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 import socket
+import sys
 
 import pytest
 
@@ -19,6 +20,15 @@ def _no_inheritance(monkeypatch):
     """Let the processes that a test starts be plain python, if it says no more."""
     monkeypatch.delenv("ESTIMATOR_RUNTIME_CHILDREN", raising=False)
     monkeypatch.setenv("ESTIMATOR_RUNTIME_AUTO", "0")
+
+
+@pytest.fixture(autouse=True)
+def _no_training_left():
+    """Let no session that a test has left open have the signals of the next one."""
+    yield
+    preemption = sys.modules.get("estimator_runtime.preemption")
+    if preemption is not None:
+        preemption._request.end_all()
 
 
 @pytest.fixture
