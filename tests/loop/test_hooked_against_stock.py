@@ -182,10 +182,9 @@ def described(value):
     return kind, getattr(value, "name", value)
 
 
-def hooks_of_tensorflow(draw, model, folder):
-    """Draw some of TensorFlow's hooks, with intervals of their own."""
-    every = lambda: draw.randint(1, 6)  # noqa: E731
-    makers = [
+def makers_of_periodic_hooks(model, folder, every):
+    """Give functions that make TensorFlow's hooks with an interval, asked of `every`."""
+    return [
         lambda: train.StepCounterHook(every(), output_dir=folder),
         lambda: train.SummarySaverHook(
             every(), output_dir=folder, summary_op=tf1.summary.merge_all()
@@ -194,6 +193,14 @@ def hooks_of_tensorflow(draw, model, folder):
         lambda: train.LoggingTensorHook(
             {"loss": model.loss, "text": model.values[7]}, every_n_iter=every()
         ),
+    ]
+
+
+def hooks_of_tensorflow(draw, model, folder):
+    """Draw some of TensorFlow's hooks, with intervals of their own."""
+    every = lambda: draw.randint(1, 6)  # noqa: E731
+    makers = [
+        *makers_of_periodic_hooks(model, folder, every),
         lambda: train.LoggingTensorHook([model.loss], at_end=True),
         lambda: train.NanTensorHook(model.loss),
         lambda: train.StopAtStepHook(num_steps=draw.randint(1, 14)),
@@ -304,14 +311,7 @@ def waiting_hooks(draw, model, folder):
     """Draw TensorFlow's hooks that wait through most steps, to be given to a lull."""
     every = lambda: draw.randint(5, 20)  # noqa: E731
     makers = [
-        lambda: train.StepCounterHook(every(), output_dir=folder),
-        lambda: train.SummarySaverHook(
-            every(), output_dir=folder, summary_op=tf1.summary.merge_all()
-        ),
-        lambda: train.CheckpointSaverHook(folder, save_steps=every()),
-        lambda: train.LoggingTensorHook(
-            {"loss": model.loss, "text": model.values[7]}, every_n_iter=every()
-        ),
+        *makers_of_periodic_hooks(model, folder, every),
         lambda: train.NanTensorHook(model.loss),
         lambda: train.GlobalStepWaiterHook(0),
     ]
