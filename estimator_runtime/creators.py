@@ -62,9 +62,9 @@ class ChiefCreator(VerifiedSessionCreator):
         if self._owner is None:
             self._owner = _Owner(self._checkpoint_dir, self._cluster)
         self._scaffold.finalize()
-        with self._brief_session() as session:
-            is_ours = self._owner.check(session)
-            live_step = self._live_step(session) if is_ours else None
+        with self._in_time():
+            is_ours = self._owner.check(self._config, self._max_wait_secs)
+            live_step = self._live_step() if is_ours else None
         saved = _train.get_checkpoint_state(self._checkpoint_dir)
         if live_step is not None and saved and live_step >= _saved_step(saved):
             _logger.warning(
@@ -86,12 +86,10 @@ class ChiefCreator(VerifiedSessionCreator):
         return session
 
     @contextlib.contextmanager
-    def _brief_session(self):
-        """Give a session for a look, in which no call waits for ever."""
-        config = _brief(self._config, self._max_wait_secs)
+    def _in_time(self):
+        """Say who has not answered, where a look at the ps takes too long."""
         try:
-            with tf.compat.v1.Session(self._master, config=config) as session:
-                yield session
+            yield
         except tf.errors.DeadlineExceededError as error:
             names = ", ".join(peers.tasks(self._cluster, (TaskType.PS,)))
             raise PeerTimeoutError(
@@ -99,13 +97,15 @@ class ChiefCreator(VerifiedSessionCreator):
                 "(session_creation_timeout_secs); is one of them stopped?"
             ) from error
 
-    def _live_step(self, session):
+    def _live_step(self):
         """Give the global step of variables that are all there, or None."""
-        missing = session.run(self._scaffold.ready_for_local_init_op)
-        step = _train.get_global_step()
-        if missing.size or step is None:
-            return None
-        return int(session.run(step))
+        config = _brief(self._config, self._max_wait_secs)
+        with tf.compat.v1.Session(self._master, config=config) as session:
+            missing = session.run(self._scaffold.ready_for_local_init_op)
+            step = _train.get_global_step()
+            if missing.size or step is None:
+                return None
+            return int(session.run(step))
 
 
 class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
@@ -139,6 +139,7 @@ class _Owner:
         chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
         address = next(iter(chief.values()), "")
         self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
+        self._server = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
         with (
             tf.compat.v1.get_default_graph().control_dependencies(None),
             tf.compat.v1.name_scope(None),
@@ -151,19 +152,24 @@ class _Owner:
                 use_resource=True,
                 name=_OWNER,
             )
-            self._is_signed = note.is_initialized()
-            self._read = note.read_value()
             self._sign = note.initializer
 
-    def check(self, session):
+    def check(self, config, timeout_secs):
         """Tell whether the variables, if there are any, are of this training.
+
+        Args:
+            config: The ConfigProto of the training's session, or None.
+            timeout_secs: How long the ps may take to answer.
 
         Raises:
             ConfigError: If they are of another, whose chief is there.
+            tf.errors.DeadlineExceededError: If the ps does not answer in time.
         """
-        if not session.run(self._is_signed):
-            return False
-        found = session.run(self._read).decode()
+        with _at_first_ps(self._server, config, timeout_secs) as (session, note):
+            if not session.run(tf.raw_ops.VarIsInitializedOp(resource=note)):
+                return False
+            read = tf.raw_ops.ReadVariableOp(resource=note, dtype=tf.string)
+            found = session.run(read).decode()
         if found == self._name:
             return True
         address, _, model_dir = found.partition(" ")
@@ -191,18 +197,13 @@ def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
     """
     servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))
     first = dict(list(servers.items())[:1])
-    brief = _brief(config.session_config, timeout_secs)
-    # No session begins before all tasks have answered that it may see.
-    brief.device_filters[:] = [_OWNER_TASK, f"/job:{config.task_type}"]
+    look = _at_first_ps(*first.values(), config.session_config, timeout_secs)
     try:
         peers.wait_for(first, timeout_secs)
-        with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
-            note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
-            forget = tf.raw_ops.DestroyResourceOp(
-                resource=note, ignore_lookup_error=True
+        with look as (session, note):
+            session.run(
+                tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
             )
-            with tf.compat.v1.Session(config.master, config=brief) as session:
-                session.run(forget)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(
             "%s did not take note within %g s that its values are no good (%s); a "
@@ -211,6 +212,28 @@ def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
             timeout_secs,
             type(error).__name__,
         )
+
+
+@contextlib.contextmanager
+def _at_first_ps(address, config, timeout_secs):
+    """Give a session of the first ps itself, and the handle of the note there.
+
+    Not one of this task's server: a ps ends the sessions of a task that comes back (see
+    SessionMgr in TensorFlow's distributed_runtime), and knows it by its name, which the
+    chief of another training has too. That one's step would fail, or hang.
+
+    Args:
+        address: Of the first ps.
+        config: The ConfigProto of the training's session, or None.
+        timeout_secs: How long a call may take.
+    """
+    brief = _brief(config, timeout_secs)
+    # No session begins before all tasks have answered that it may see.
+    brief.device_filters[:] = [_OWNER_TASK]
+    with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
+        note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
+        with tf.compat.v1.Session(f"grpc://{address}", config=brief) as session:
+            yield session, note
 
 
 def _brief(config, timeout_secs):

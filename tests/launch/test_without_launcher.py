@@ -113,6 +113,8 @@ def test_a_second_job_on_the_ps_of_a_live_one_is_refused_and_the_other_goes_on(
     (tmp_path / "go_on").touch()
     assert (first.end(), ps.end()) == (0, 0), first.text
     assert first.steps == sorted(first.steps)
+    # Its session was not lost, which TensorFlow does not always notice.
+    assert "the parameter servers are alive" not in first.text
 
 
 def test_a_ps_that_never_comes_is_named_at_the_deadline(start, cluster_of):
