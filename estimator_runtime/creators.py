@@ -196,10 +196,10 @@ def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
         timeout_secs: How long the ps may take to answer.
     """
     servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))
-    first = dict(list(servers.items())[:1])
-    look = _at_first_ps(*first.values(), config.session_config, timeout_secs)
+    name, address = next(iter(servers.items()))
+    look = _at_first_ps(address, config.session_config, timeout_secs)
     try:
-        peers.wait_for(first, timeout_secs)
+        peers.wait_for({name: address}, timeout_secs)
         with look as (session, note):
             session.run(
                 tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
@@ -208,7 +208,7 @@ def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
         _logger.error(
             "%s did not take note within %g s that its values are no good (%s); a "
             "chief that comes back while it is alive goes on with them",
-            *first,
+            name,
             timeout_secs,
             type(error).__name__,
         )

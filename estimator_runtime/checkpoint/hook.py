@@ -17,6 +17,7 @@ from estimator_runtime.checkpoint.saver_target import SaverTarget
 from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.hooks import STEP_METHODS
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
@@ -47,7 +48,7 @@ def asynchronous(hooks, creator):
 
 def _is_stock(hook):
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
-    return is_exact and vars(hook).keys().isdisjoint({"before_run", "after_run"})
+    return is_exact and STEP_METHODS.isdisjoint(vars(hook))
 
 
 def _follows_cost(hook):

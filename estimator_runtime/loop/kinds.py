@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from tensorflow.python.training import basic_session_run_hooks
 
-# What a hook is called by at each step; one that has its own is of no known kind.
-METHODS = {"before_run", "after_run"}
+from estimator_runtime.hooks import STEP_METHODS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class Kind:
 def kind_of(hook):
     """Give what is known of a hook, by the methods that it really has."""
     cls = type(hook)
-    if not METHODS.isdisjoint(getattr(hook, "__dict__", ())):  # set on the hook
+    if not STEP_METHODS.isdisjoint(getattr(hook, "__dict__", ())):  # set on the hook
         return None
     before, after = (getattr(cls, name, None) for name in ("before_run", "after_run"))
     return _KINDS.get((_owner(before), _owner(after)))
