@@ -5,12 +5,14 @@ from estimator_runtime.role import TaskType
 # A shared folder may show a file some time after another machine has written it: NFS
 # looks again for what is new in a folder after 30 to 60 s (acdirmin, acdirmax).
 _SEEN_SECS = 70.0
+# A wait for that is told of after so long.
+_NAMED_SECS = 5.0
 
 
 class Completion:
     """Sees that a training is complete, and then lets those end who have served it."""
 
-    def __init__(self, job, watches, trainers, record, shutdown):
+    def __init__(self, job, watches, trainers, record, shutdown, console):
         """Know all tasks.
 
         Args:
@@ -19,11 +21,14 @@ class Completion:
             trainers: Those of them that train; the first of them leads.
             record: The `Record` of the job.
             shutdown: Its `Shutdown`.
+            console: Where to say what is waited for.
         """
+        self._console = console
         self._watches, self._trainers, self._record = watches, trainers, record
         self._leader, self._shutdown = trainers[0], shutdown
         self._timeout_secs = job.evaluation_timeout_secs
         self._seen_by: float | None = None
+        self._is_wait_named = False
         self._gone_by: float | None = None
 
     @property
@@ -36,14 +41,13 @@ class Completion:
         """Whether the one that leads is done: what comes after that nobody saves."""
         return self._leader.has_succeeded
 
-    def dismiss_trainers(self, server, console, now):
+    def dismiss_trainers(self, server, now):
         """Go on without those who still train, when a ps of theirs is gone.
 
         Without its variables they cannot, and what they train nobody would save.
 
         Args:
             server: The `Watch` of the ps.
-            console: Where to say so.
             now: The time.
         """
         left = [
@@ -56,7 +60,7 @@ class Completion:
             if watch.is_running:
                 self._shutdown.kill(watch, now)
         if left:
-            console.say(
+            self._console.say(
                 f"{server.task} {server.how_it_ended()} when the last checkpoint was "
                 f"saved: {', '.join(str(watch.task) for watch in left)} cannot go on, "
                 "and need not"
@@ -78,7 +82,13 @@ class Completion:
         missing = self._missing()
         if missing is not None:
             self._seen_by = self._seen_by or now + _SEEN_SECS
-            return missing if now >= self._seen_by else None
+            left = self._seen_by - now
+            if left <= _SEEN_SECS - _NAMED_SECS and not self._is_wait_named:
+                self._is_wait_named = True
+                self._console.say(
+                    f"{missing}: waiting {left:.0f} s at most until its folder shows it"
+                )
+            return missing if left <= 0 else None
         self._gone_by = now + self._timeout_secs
         for watch in self._watches:
             if watch.task.type == TaskType.PS:

@@ -73,17 +73,17 @@ class ModelDir:
             ).start()
 
     def _ask(self, path, nodes, refuse):
-        is_said = False
+        said = None
         while nodes is self._nodes and not self._is_closing.is_set():
             try:
                 problem = _problem(path, nodes)
             except RayError as error:
                 # Whoever is lost is started again, here or, by `move`, elsewhere.
-                if not is_said and not self._is_closing.is_set():
-                    is_said = True
+                if brief(error) != said and not self._is_closing.is_set():
+                    said = brief(error)
                     self._console.say(
                         f"whether all nodes see model_dir {path!r} is not known yet "
-                        f"({brief(error)}); asking again"
+                        f"({said}); asking again"
                     )
                 self._is_closing.wait(_RETRY_SECS)
                 continue

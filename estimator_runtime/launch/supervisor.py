@@ -54,7 +54,7 @@ class Supervisor:
             tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
         )
         self._completion = Completion(
-            job, everyone, trainers, self._record, self._shutdown
+            job, everyone, trainers, self._record, self._shutdown, self._console
         )
         self._heartbeats = Heartbeats(
             job.heartbeat_timeout_secs, self._console, self._shutdown
@@ -191,7 +191,7 @@ class Supervisor:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
         elif watch.task.type == TaskType.PS and self._completion.is_led_to_end:
-            self._completion.dismiss_trainers(watch, self._console, self._clock())
+            self._completion.dismiss_trainers(watch, self._clock())
         elif watch.task.type == TaskType.PS or not (
             event.status == 0 or watch.is_dismissed
         ):

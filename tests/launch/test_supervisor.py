@@ -1,6 +1,7 @@
 """What a supervisor makes of events, by a clock and a back end that the test holds."""
 
 import io
+import re
 import shutil
 import signal
 
@@ -138,6 +139,10 @@ def test_a_last_checkpoint_that_shows_later_is_waited_for(run, saved, tmp_path):
     )
     assert outcome.exit_status == 0, said
     assert outcome.reason.startswith("the job is done at step 20")
+    waiting = re.findall(
+        r"chief has saved step 20, but the newest has 10: waiting 6\d s at most", said
+    )
+    assert len(waiting) == 1, said
 
 
 def test_a_last_checkpoint_that_never_shows_fails_the_job(run, saved, tmp_path):
