@@ -16,15 +16,17 @@ _BENCHMARKS = {
     "logging": ("benchmarks.logging_price", "what logging every 100 steps costs"),
     "cluster": ("benchmarks.ps_cluster", "a step with its variables on another task"),
     "checkpoints": ("benchmarks.checkpoints", "what saving costs, by size and cadence"),
+    "restart": ("benchmarks.restart", "what restoring costs, and the memory of saves"),
     "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
 }
 # Where the render of a benchmark of something else than steps is.
 _OWN_TABLES = {
     "cadence": "benchmarks.cadence_report",
     "checkpoints": "benchmarks.checkpoints_report",
+    "restart": "benchmarks.restart_report",
     "launch": "benchmarks.launch",
 }
-_WITHOUT_PLOT = ("launch",)
+_WITHOUT_PLOT = ("launch", "restart")
 
 
 def main(arguments=None):

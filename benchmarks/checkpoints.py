@@ -25,7 +25,7 @@ _SAVES = 4
 _ROUNDS = 5
 _VARIABLES = 10
 _WARM_UP = 60  # the runtime chooses its threads in the first 56 steps
-_MAKERS = {
+MAKERS = {
     "stock": monitored_session.MonitoredTrainingSession,
     "ours": er.MonitoredTrainingSession,
 }
@@ -83,7 +83,7 @@ def measure(quick, announce):
         ways = {
             _name(way, every): functools.partial(train, way, megabytes, every)
             for every in cadences
-            for way in (BASELINE, *_MAKERS)
+            for way in (BASELINE, *MAKERS)
         }
         trainings = harness.interleave(ways, 1 if quick else _ROUNDS, announce)
         report["sizes"][str(megabytes)] = {
@@ -98,7 +98,7 @@ def train(way, megabytes, every):
 
     The measured steps begin with one that saves, and end right before one.
     """
-    make = _MAKERS.get(way, er.MonitoredTrainingSession)
+    make = MAKERS.get(way, er.MonitoredTrainingSession)
     first = -(-_WARM_UP // every) * every  # a multiple of `every`
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -106,7 +106,7 @@ def train(way, megabytes, every):
         quiet_log(),
         contextlib.ExitStack() as stack,
     ):
-        step = _build(megabytes)
+        step = build(megabytes)
         saver = tf1.train.Saver(max_to_keep=2, sharded=True)
         session = stack.enter_context(
             make(
@@ -131,7 +131,7 @@ def train(way, megabytes, every):
     )
 
 
-def _build(megabytes):
+def build(megabytes):
     """Give a step that changes every byte of so many megabytes of variables."""
     rows = megabytes * 2**20 // 4 // 256 // _VARIABLES
     variables = [
@@ -150,7 +150,7 @@ def _name(way, every):
 def _figures(trainings, every):
     reference = trainings[_name(BASELINE, every)]
     found = {}
-    for way in (BASELINE, *_MAKERS):
+    for way in (BASELINE, *MAKERS):
         own = trainings[_name(way, every)]
         pairs = list(zip(own, reference, strict=True))
         found[way] = {

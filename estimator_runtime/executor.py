@@ -15,6 +15,7 @@ from estimator_runtime.finish import Finish, saved_step
 from estimator_runtime.presence import Presence
 from estimator_runtime.release import Release
 from estimator_runtime.role import TaskType
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             longest = config.experimental_max_worker_delay_secs
             delay = min(delay, 60 if longest is None else int(longest))
             if delay > 0:
-                _logger.info("waiting %g s before the training starts", delay)
+                TRAINING_LOG.info("waiting %g s before the training starts", delay)
                 time.sleep(delay)
         try:
             self._estimator.train(
@@ -118,7 +119,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             if not self._continuous_eval_listener.after_eval(result):
                 return
             if self._is_last(result, last_step):
-                _logger.info("the last checkpoint has been evaluated")
+                TRAINING_LOG.info("the last checkpoint has been evaluated")
                 return
             elapsed = time.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
@@ -155,7 +156,7 @@ def serve_until_finished(finish, cluster, timeout_secs, release):
     while True:
         is_over = release.number is not None or finish.step() is not None
         if is_over and not presence.look():
-            _logger.info("the training has ended; this ps is done")
+            TRAINING_LOG.info("the training has ended; this ps is done")
             return
         if release.is_overdue:
             _logger.warning(

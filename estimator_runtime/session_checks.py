@@ -5,6 +5,7 @@ import os
 
 from estimator_runtime import settings
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _INTERVAL_UNITS = {
@@ -92,7 +93,7 @@ def say_what_has_no_effect(chosen, checkpoint_dir):
             chosen.steps_per_run,
         )
     if chosen.async_checkpoint and checkpoint_dir:
-        _logger.info(
+        TRAINING_LOG.info(
             "Training waits for each checkpoint in %s, because a multi-worker strategy "
             "saves by TensorFlow's own hook.",
             checkpoint_dir,

@@ -23,6 +23,7 @@ from estimator_runtime.checkpoint.state import (
     write_state,
 )
 from estimator_runtime.errors import CheckpointError, ConfigError
+from estimator_runtime.training_log import TRAINING_LOG
 
 FOLDER = "best"
 _METRICS = "metrics.json"
@@ -126,7 +127,7 @@ class BestCheckpoints:
         best = self._criterion.ranked(known)[: self._criterion.keep]
         is_kept = name in best
         place = f"number {best.index(name) + 1} of the best" if is_kept else "not kept"
-        _logger.info("%s has %s %g: %s", name, metric, metrics[metric], place)
+        TRAINING_LOG.info("%s has %s %g: %s", name, metric, metrics[metric], place)
         if not best:
             return False
         if is_kept:

@@ -18,6 +18,7 @@ from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
 from estimator_runtime.checkpoint.writer import CheckpointWriter
 from estimator_runtime.hooks import STEP_METHODS
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
@@ -164,7 +165,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         for listener in self._listeners:
             listener.before_save(session, step)
         if self._is_restored(step):
-            _logger.info("The checkpoint of step %d has just been restored.", step)
+            TRAINING_LOG.info("The checkpoint of step %d has just been restored.", step)
         else:
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
@@ -238,7 +239,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         try:
             target = Target(session, saver, self._save_path)
         except CannotSnapshot as reason:
-            _logger.info(
+            TRAINING_LOG.info(
                 "Training waits for each checkpoint in %s, because %s.",
                 os.path.dirname(self._save_path),
                 reason,

@@ -21,6 +21,7 @@ from estimator_runtime.checkpoint import (
     lifetime,
 )
 from estimator_runtime.checkpoint.state import State, write_state
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 # What those were to delete that somebody still reads; see `commit.NOTE`.
@@ -54,7 +55,7 @@ def finish_dead(folder, now=time.time):
     for path in temporaries(folder):
         if not lifetime.is_dead(path, now):
             continue
-        _logger.info("Removing %s, which a run that died has left.", path)
+        TRAINING_LOG.info("Removing %s, which a run that died has left.", path)
         if _is_hidden_folder(path):
             if not is_late(path):
                 _finish(path)

@@ -1,13 +1,11 @@
 """What a checkpoint has cost, told to the log and to TensorBoard."""
 
 import dataclasses
-import logging
 
 from tensorflow.core.framework.summary_pb2 import Summary
 
 from estimator_runtime.checkpoint.measured import Cost
-
-_logger = logging.getLogger(__name__)
+from estimator_runtime.training_log import TRAINING_LOG
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class Measures(Cost):
             texts.append(f"the background wrote for {self.write_secs:.4f} s")
         if self.interval_secs is not None:
             texts.append(f"{self.interval_secs:.1f} s after the one before")
-        _logger.info(
+        TRAINING_LOG.info(
             "Checkpoint of step %d, %d bytes: %s",
             self.step,
             self.bytes,

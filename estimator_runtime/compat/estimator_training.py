@@ -25,6 +25,7 @@ from tensorflow.python.distribute import (
 from tensorflow.python.training import server_lib
 
 from estimator_runtime.compat.coordinated_task import replica_of
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _Mode = distribute_coordinator.CoordinatorMode
@@ -62,7 +63,7 @@ def init_run_config(config, tf_config):
         config._distribute_coordinator_mode = None
         config._init_distributed_setting_from_environment_var(tf_config)
         config._maybe_overwrite_session_config_for_distributed_training()
-    _logger.info("distribute coordinator: %s", config._distribute_coordinator_mode)
+    TRAINING_LOG.info("distribute coordinator: %s", config._distribute_coordinator_mode)
 
 
 def should_run_distribute_coordinator(config):

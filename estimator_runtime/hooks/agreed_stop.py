@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from estimator_runtime import preemption, waits
 from estimator_runtime.compat import agreement
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _numbers = itertools.count()  # of the sessions of this process, the same in each task
@@ -96,6 +97,6 @@ class AgreedStopHook(tf.compat.v1.train.SessionRunHook):
                 if self._has_proposed:
                     self._board.wait_for_acknowledgements(self._peers)
         except tf.errors.OpError as error:  # the task that keeps the board is gone
-            _logger.info("nobody can be told to stop any more: %s", error)
+            TRAINING_LOG.info("nobody can be told to stop any more: %s", error)
         finally:
             self._all_know.set()

@@ -2,6 +2,8 @@
 
 import logging
 
+from estimator_runtime.training_log import TRAINING_LOG
+
 # A run should be long enough to drown the cost of starting it, and short enough that a
 # stop request, which waits for its end, does not wait long.
 _SHORT_SECS = 0.05
@@ -105,7 +107,7 @@ class Announcement:
     def _say(self, steps, reason):
         self._is_made = True
         unit = "step" if steps == 1 else "steps"
-        _logger.info("running %d %s per session call: %s", steps, unit, reason)
+        TRAINING_LOG.info("running %d %s per session call: %s", steps, unit, reason)
 
 
 class Shortening:
@@ -136,7 +138,7 @@ class Shortening:
         ]
         if short:
             steps, name = min(short)
-            _logger.info(
+            TRAINING_LOG.info(
                 "steps_per_run=%s: runs have at most %s, because %s must see a step "
                 "that often",
                 self._asked_for,

@@ -572,7 +572,7 @@ def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
 def test_training_waits_for_the_saver_where_variables_are_in_a_cluster(
     tmp_path, caplog
 ):
-    caplog.set_level("INFO", logger="estimator_runtime")
+    caplog.set_level("INFO", logger="tensorflow")
     server = tf.distribute.Server.create_local_server()
     step = step_op()
     with er.MonitoredTrainingSession(

@@ -115,7 +115,7 @@ def scalars(folder):
 def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
     tmp_path, monkeypatch, caplog, is_async
 ):
-    caplog.set_level("INFO", logger="estimator_runtime.checkpoint.measures")
+    caplog.set_level("INFO", logger="tensorflow")
     now, clock = [1000.0], [0.0]
     write = BundleWriter.write
     monkeypatch.setattr("time.time", lambda: now[0])

@@ -43,9 +43,9 @@ OF_ESTIMATORS = re.compile(
 CXX_START = "This TensorFlow binary is optimized"
 
 
-def run(folder, *arguments):
+def run(folder, *arguments, script=SCRIPT):
     """Give (exit status, the lines of standard error)."""
-    (folder / "train.py").write_text(SCRIPT)
+    (folder / "train.py").write_text(script)
     dropped = ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")
     inherited = {k: v for k, v in os.environ.items() if k not in dropped}
     done = subprocess.run(
@@ -105,6 +105,31 @@ def test_the_last_line_is_still_the_error_of_the_script(tmp_path):
     status, lines = run(tmp_path, "train.py", "it is broken")
     assert status == 1 and lines[-1] == "ValueError: it is broken"
     assert sum("left out" in line for line in lines) == 1
+
+
+def test_the_verbosity_of_tensorflow_shows_and_hides_lines_but_hides_no_warning(
+    tmp_path,
+):
+    warnings = (
+        "logging.getLogger('estimator_runtime.checkpoint').warning('a warning')\n"
+        "tf.get_logger().warning('of TensorFlow')\n"
+    )
+    status, lines = run(tmp_path, "train.py")
+    text = "\n".join(lines)
+    assert status == 0, text
+    assert re.search(
+        r"^INFO:tensorflow.estimator_runtime:Checkpoint of step 3, \d+ bytes: ",
+        text,
+        re.M,
+    )
+
+    silenced = SCRIPT.replace("logging.INFO)", "logging.ERROR)") + warnings
+    (tmp_path / "silenced").mkdir()
+    status, lines = run(tmp_path / "silenced", "train.py", script=silenced)
+    text = "\n".join(lines)
+    assert status == 0, text
+    assert "Checkpoint of step" not in text and "of TensorFlow" not in text
+    assert "a warning" in text
 
 
 def test_the_level_that_a_script_sets_where_none_is_set_stays(tmp_path):

@@ -22,6 +22,7 @@ from tensorflow_estimator.python.estimator import estimator as frozen  # noqa: E
 from estimator_runtime import options  # noqa: E402
 from estimator_runtime.loop import hooked, threads  # noqa: E402
 from estimator_runtime.loop.monitored import LoopSession  # noqa: E402
+from estimator_runtime.training_log import TRAINING_LOG  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location(
     "loop_models", pathlib.Path(__file__).with_name("models.py")
@@ -175,10 +176,11 @@ def outcome_of(run, folder=None):
 
 @contextlib.contextmanager
 def captured_log():
-    """Collect TensorFlow's log lines from INFO on."""
+    """Collect TensorFlow's log lines from INFO on, without those that only we have."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())
+    handler.addFilter(lambda record: record.name != TRAINING_LOG.name)
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.addHandler(handler)

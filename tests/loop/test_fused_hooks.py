@@ -165,7 +165,7 @@ def test_the_log_says_which_of_the_hooks_that_each_estimator_has_keeps_runs_shor
     intervals, hook, every, training, caplog
 ):
     this = training.replace(config=intervals)
-    with caplog.at_level(logging.INFO, "estimator_runtime"):
+    with caplog.at_level(logging.INFO, "tensorflow"):
         assert [this.ours(k).error for k in (1, 4, "auto", 20)] == [None] * 4
     told = [r.getMessage() for r in caplog.records if " at most " in r.getMessage()]
     assert told[-1] == (

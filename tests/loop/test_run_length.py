@@ -98,7 +98,7 @@ def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
     shortening = Shortening(hooks, asked_for)
     length = RunLength(asked_for)
     step = 0
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tensorflow"):
         while step < 40:
             due = [10 - step % 10, None, 4 - step % 4]
             shortening.begin(due)
@@ -112,7 +112,7 @@ def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
 
 def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplog):
     shortening = Shortening([Rarely()], 10)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tensorflow"):
         for step, end in [(0, 10), (10, None), (13, 20), (20, 30)]:
             due = [10 - step % 10]
             shortening.begin(due)
@@ -125,7 +125,7 @@ def test_the_log_says_nothing_of_automatic_runs(caplog):
     assert RunLength(7).asked_for == 7
     assert RunLength("auto").asked_for is None
     shortening = Shortening([Often()], RunLength("auto").asked_for)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tensorflow"):
         for _ in range(3):
             shortening.begin([1])
             shortening.end(1, [1])
@@ -137,7 +137,7 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
     length = RunLength(steps_per_run)
     announcement = Announcement([Often(), object()], length)
     step = 0
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tensorflow"):
         for _ in range(runs):
             due = [None if every is None else every - step % every, None]
             steps = length.up_to(due[0])

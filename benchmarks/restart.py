@@ -1,0 +1,132 @@
+"""What a restart costs: restoring a checkpoint; and the memory of that and of saves."""
+
+import contextlib
+import functools
+import multiprocessing
+import pathlib
+import re
+import tempfile
+from concurrent import futures
+
+import tensorflow as tf
+
+from benchmarks import checkpoints, harness
+from benchmarks.contenders import quiet_log
+from benchmarks.harness import Stamp
+from benchmarks.restart_report import BASELINE
+
+tf1 = tf.compat.v1
+
+_MEGABYTES = (1, 100, 1000)
+_QUICK_MEGABYTES = (1, 2)
+_ROUNDS = 5
+_SAVES = 3
+_STEPS_BETWEEN = 20  # a write has ended when the next one begins
+_TIMEOUT_SECS = 300
+_WAYS = ("stock", "ours")
+
+
+def measure(quick, announce):
+    """Restore and save variables of each size, each time in a process of its own.
+
+    Args:
+        quick: As in `steps.measure`.
+        announce: Called with a line of text on what is going on.
+
+    Returns:
+        The report, ready for JSON; its shape is in README.md.
+    """
+    report = {
+        "benchmark": "restart",
+        "baseline": BASELINE,
+        "quick": quick,
+        "machine": harness.machine(),
+        "restarts": {},
+    }
+    rounds = 1 if quick else _ROUNDS
+    for megabytes in _QUICK_MEGABYTES if quick else _MEGABYTES:
+        announce(f"{megabytes} MB")
+        with tempfile.TemporaryDirectory() as folder:
+            # Both restore the same files, and find them in the page cache.
+            _apart(train, "stock", megabytes, folder)
+            restores = {
+                way: functools.partial(_apart, restore, way, megabytes, folder)
+                for way in _WAYS
+            }
+            restored = harness.interleave(restores, rounds, announce)
+        trainings = {
+            way: functools.partial(_apart, train, way, megabytes)
+            for way in ("none", *_WAYS)
+        }
+        trained = harness.interleave(trainings, rounds, announce)
+        report["restarts"][str(megabytes)] = {
+            "restore": {way: _spreads(found) for way, found in restored.items()},
+            "training": {way: _spreads(found) for way, found in trained.items()},
+        }
+    return report
+
+
+def restore(way, megabytes, folder):
+    """Make a session that restores `folder`; give its figures, of this process."""
+    with contextlib.ExitStack() as stack:
+        _enter_graph(stack)
+        checkpoints.build(megabytes)
+        step = tf1.train.get_global_step()
+        # The first session of a process starts TensorFlow's threads and devices.
+        with tf.Graph().as_default(), tf1.Session() as session:
+            session.run(tf1.constant(0))
+        start = Stamp.now()
+        session = stack.enter_context(_session(way, folder, None))
+        end = Stamp.now()
+        if session.run(step) == 0:
+            raise RuntimeError(f"nothing has been restored from {folder}")
+        return {
+            "secs": end.wall_secs - start.wall_secs,
+            "cpu_secs": end.cpu_secs - start.cpu_secs,
+            "peak_mb": _peak_mb(),
+        }
+
+
+def train(way, megabytes, folder=None):
+    """Take the steps of a few saves, and save or not; give the peak of the memory."""
+    with contextlib.ExitStack() as stack:
+        folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
+        _enter_graph(stack)
+        step = checkpoints.build(megabytes)
+        with _session(way, folder, _STEPS_BETWEEN) as session:
+            for _ in range(_SAVES * _STEPS_BETWEEN):
+                session.run(step)
+        return {"peak_mb": _peak_mb()}
+
+
+def _enter_graph(stack):
+    stack.enter_context(quiet_log())
+    stack.enter_context(tf.Graph().as_default())
+
+
+def _session(way, folder, every):
+    return checkpoints.MAKERS.get(way, checkpoints.MAKERS["ours"])(
+        checkpoint_dir=folder,
+        scaffold=tf1.train.Scaffold(saver=tf1.train.Saver(max_to_keep=2, sharded=True)),
+        save_checkpoint_steps=None if way == BASELINE else every,
+        save_checkpoint_secs=None,
+        save_summaries_steps=None,
+        log_step_count_steps=None,
+    )
+
+
+def _apart(function, *arguments):
+    """Call a function of this module in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result(_TIMEOUT_SECS)
+
+
+def _peak_mb():
+    """Give the most memory that this process has had at once, in MB."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
+
+
+def _spreads(found):
+    return {key: harness.spread(each[key] for each in found) for key in found[0]}
