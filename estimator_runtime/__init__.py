@@ -38,6 +38,10 @@ def __getattr__(name):
     if name not in _TRAINING_HALF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     install()
+    # First, as a program that goes by tf.estimator has it: what is patched after that
+    # import imports these modules too, and threads that met in the other order would
+    # wait for each other.
+    importlib.import_module("tensorflow_estimator")
     value = getattr(importlib.import_module(_TRAINING_HALF[name]), name)
     globals()[name] = value
     return value

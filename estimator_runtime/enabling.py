@@ -3,6 +3,7 @@
 from estimator_runtime.activation import VARIABLE, Activation
 from estimator_runtime.compat import install, versions
 from estimator_runtime.compat.report import report
+from estimator_runtime.errors import EstimatorRuntimeError
 
 DESCRIPTION = (
     "Where enabled, plain `python train.py`, notebooks and tests have tf.estimator as "
@@ -24,7 +25,10 @@ def _disable(_options):
 
 def _status(_options):
     activation = Activation().describe()
-    install()
+    try:
+        install()
+    except EstimatorRuntimeError as error:
+        return f"{activation}\nno Estimators: {error}", 1
     return f"{activation}\n{report()}", 0
 
 

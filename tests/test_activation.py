@@ -131,3 +131,35 @@ def test_pytest_and_m_are_activated_too(environment, tmp_path):
         "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py")
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_status_says_whether_it_is_on_also_where_there_can_be_no_estimators(
+    environment,
+):
+    environment.command("enable")
+    (environment.packages / "tensorflow.py").write_text("__version__ = '2.9'")
+    info = environment.packages / "tensorflow-2.9.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: tensorflow\nVersion: 2.9.0\n")
+    done = environment.run("-m", "estimator_runtime", "status")
+    assert done.stdout.splitlines() == [
+        f"automatic activation is on in {environment.packages}",
+        "no Estimators: TensorFlow 2.9.0 is too old; install 2.15 to 2.21, such as: "
+        "pip install tensorflow==2.15.1",
+    ]
+    assert done.returncode == 1
+
+
+def test_the_watcher_stays_among_the_finders_that_other_threads_go_along(environment):
+    environment.command("enable")
+    program = """
+import sys
+before = list(sys.meta_path)
+import tensorflow
+print([each for each in before if each not in sys.meta_path])
+import tensorflow_estimator
+import estimator_runtime as er
+print(tensorflow.estimator.RunConfig is er.RunConfig)
+"""
+    done = environment.run("-c", program)
+    assert done.stdout.splitlines() == ["[]", "True"], done.stderr

@@ -25,16 +25,25 @@ def install():
     Raises:
         CompatibilityError: If TensorFlow is missing or older than 2.15, if
             tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
-            missing, or if this process has already bound `tf.keras` to Keras 3.
+            missing, if this process has already bound `tf.keras` to Keras 3, or if
+            a patch has failed in it before.
     """
     global _installed
+    patch.check()
+    if _installed:
+        return
+    # Without the lock, which who imports it may need.
+    versions.wait_for_import()
     with _lock:
         if _installed:
             return
         tensorflow = versions.check_installed()
         keras.choose_legacy(tensorflow)
-        for each in PATCHES:
-            if each.applies_to(tensorflow) and not patch.is_scheduled(each):
-                patch.schedule(each)
+        patch.schedule(
+            [each for each in PATCHES if each.applies_to(tensorflow)],
+            # Of a TensorFlow that nobody has tried, programs without Estimators keep
+            # what they would have without this runtime.
+            are_required=tensorflow <= versions.NEWEST_TESTED,
+        )
         children.arm_environment(os.environ)
         _installed = True

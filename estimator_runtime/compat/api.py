@@ -35,3 +35,7 @@ def _add(module, package, version):
         vars(module),
         f"tensorflow_estimator.python.estimator.api.{version}.estimator",
     )
+    # What `from tensorflow import *` gives was settled before this came.
+    names = vars(module).get("__all__")
+    if isinstance(names, list) and "estimator" not in names:
+        names.append("estimator")

@@ -15,6 +15,20 @@ import sys
 _STARTUP = str(pathlib.Path(__file__).parents[1] / "startup")
 VARIABLE = "ESTIMATOR_RUNTIME_CHILDREN"
 
+# What a child of multiprocessing executes. It has not taken its parent's sys.path yet,
+# nor found out whether it needs Estimators: a Python without this package is none of
+# our business.
+_ARRIVAL = """
+import sys
+sys.path[:] = path
+try:
+    from estimator_runtime.compat import install
+except ImportError:
+    pass
+else:
+    install()
+"""
+
 
 def arm_environment(environ):
     """Let the interpreters that inherit `environ` call `install()` when it is time.
@@ -36,15 +50,22 @@ def arm_spawn(spawn):
 
     def get_preparation_data(name):
         # A child ignores the keys it does not know, but it unpickles them.
-        return {**describe(name), "estimator_runtime": _Arrival()}
+        description = describe(name)
+        path = list(description.get("sys_path", sys.path))
+        return {**description, "estimator_runtime": _Arrival(path)}
 
     spawn.get_preparation_data = get_preparation_data
 
 
 class _Arrival:
-    """Prepares the process in which it is unpickled."""
+    """Prepares the process in which it is unpickled.
+
+    By names of Python's own: those of this package a child may not be able to import
+    before it has its parent's sys.path.
+    """
+
+    def __init__(self, path):
+        self._path = path
 
     def __reduce__(self):
-        from estimator_runtime.compat import install
-
-        return install, ()
+        return exec, (_ARRIVAL, {"path": self._path})

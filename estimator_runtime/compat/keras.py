@@ -38,6 +38,7 @@ def choose_legacy(version):
         )
     if "tensorflow" in sys.modules:
         _check_unbound()
+        _forget_vain_choices()
         _put_tf_keras_on_path()
     # Also for the child processes of this one, which inherit it.
     os.environ[VARIABLE] = "1"
@@ -87,12 +88,40 @@ def _is_keras_3(value):
     return os.path.join("keras", "_tf_keras", "") in (file or "")
 
 
+def _forget_vain_choices():
+    """Let loaders choose anew that chose Keras 3, and found nothing in it.
+
+    Whoever asks for `tf.compat.v1.layers.dense`, or whether it is there, leaves such a
+    loader behind; it would say for ever that Keras 3 has none.
+    """
+    for _, module in _api_modules():
+        for value in list(vars(module).values()):
+            if not isinstance(value, types.ModuleType):
+                continue
+            loader = vars(value)  # asked by its attributes, it would load
+            for prefix in ("_tfll", ""):  # newer TensorFlows, and the first of them
+                if loader.get(f"{prefix}_keras_version") == "keras_3":
+                    loader[f"{prefix}_initialized"] = False
+
+
+# Ends of the names of TensorFlow's modules to what it puts on their paths.
+_KERAS_ON_PATHS = (
+    ("tensorflow", "_v2.keras"),
+    (".compat.v2", "_v2.keras"),
+    (".compat.v1", "_v1.keras"),
+    (".compat.v1", "_v1.keras.__internal__.legacy.layers"),
+)
+
+
 def _put_tf_keras_on_path():
     # `import tensorflow.keras` looks along the package's path: Keras 3's folder
     # is on it when the variable was not set, tf-keras's has to come first.
     from tensorflow.python.tools import module_util
 
-    folder = module_util.get_parent_dir_for_name("tf_keras.api._v2.keras")
-    path = sys.modules["tensorflow"].__path__
-    if folder not in path:
-        path.insert(0, folder)
+    for name, module in _api_modules():
+        for end, keras_name in _KERAS_ON_PATHS:
+            if not name.endswith(end):
+                continue
+            folder = module_util.get_parent_dir_for_name(f"tf_keras.api.{keras_name}")
+            if folder not in module.__path__:
+                module.__path__ = [folder, *module.__path__]

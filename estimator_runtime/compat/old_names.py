@@ -33,7 +33,9 @@ class _Finder(MetaPathFinder):
             return None
         try:
             found = importlib.util.find_spec(frozen)
-        except ModuleNotFoundError:  # no such parent
+        except ModuleNotFoundError as error:
+            if not f"{frozen}.".startswith(f"{error.name}."):
+                raise  # what the parents import is missing, not the module
             found = None
         return found and ModuleSpec(fullname, _Alias(frozen))
 

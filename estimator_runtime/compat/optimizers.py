@@ -31,7 +31,7 @@ def _legacy(optimizer):
 
     Its error says what to write instead.
     """
-    if not isinstance(optimizer, tf.keras.optimizers.experimental.Optimizer):
+    if not _has_equal_legacy(optimizer):
         return optimizer
     if tf.is_symbolic_tensor(optimizer.iterations.handle):
         return optimizer  # made in a graph: its hyperparameters cannot be read
@@ -40,3 +40,25 @@ def _legacy(optimizer):
         if any(config.get(name) for name in _WITHOUT_LEGACY):
             return optimizer
         return tf.keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
+
+
+def _has_equal_legacy(optimizer):
+    """Tell whether the legacy optimizer of the same name takes the same steps.
+
+    That of Nadam has another schedule; those of RMSprop without momentum and of Adagrad
+    add epsilon to the root, not below it. The conversion goes by the name of the class,
+    so a subclass would lose what it overrides.
+    """
+    new = tf.keras.optimizers
+    if type(optimizer) is new.Adagrad:  # by default the difference is one of rounding
+        return optimizer.epsilon <= 1e-7 and optimizer.initial_accumulator_value >= 0.1
+    if type(optimizer) is new.RMSprop:
+        return optimizer.momentum > 0
+    # Adam's option of newer tf-keras, which its config does not tell.
+    return type(optimizer) in (
+        new.SGD,
+        new.Adam,
+        new.Ftrl,
+        new.Adadelta,
+        new.Adamax,
+    ) and not getattr(optimizer, "adaptive_epsilon", False)

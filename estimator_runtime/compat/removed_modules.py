@@ -3,6 +3,7 @@
 import importlib
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 _TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 _TPU_PARAMETERS = (
@@ -47,6 +48,11 @@ def _provide(package_name, name, module):
 
 class _StandIn(types.ModuleType):
     """A module in which every public name is a class that cannot be made."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        # Else asking whether the module is there is an error.
+        self.__spec__ = ModuleSpec(name, None)
 
     def __getattr__(self, name):
         if name.startswith("_"):

@@ -7,6 +7,7 @@ through one module and use it through another.
 
 import importlib
 import sys
+import types
 
 from estimator_runtime import compat
 
@@ -56,10 +57,24 @@ def _holders():
         is_frozen = name.partition(".")[0] == _FROZEN_PACKAGE
         if (is_frozen or is_copy) and module is not None:
             yield module
-    # tf.estimator and its like copy the names of the module they stand for.
-    for name in ("tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2"):
-        loader = (
-            vars(sys.modules[name]).get("estimator") if name in sys.modules else None
-        )
-        if loader is not None and "RunConfig" in vars(loader):
-            yield loader
+    yield from _used_loaders()
+
+
+def _used_loaders():
+    """Give the lazy modules that have copied the names of a frozen one.
+
+    tf.estimator and its like do so when they are first used, and what a program has by
+    `from tensorflow import estimator` is such a module of its own.
+    """
+    frozen = sys.modules.get(_FROZEN_PACKAGE)
+    if frozen is None or getattr(frozen.__spec__, "_initializing", False):
+        return  # nothing can have used it yet
+    from tensorflow.python.util.lazy_loader import LazyLoader
+
+    for module in list(sys.modules.values()):
+        # By their types: to be asked anything else, some lazy modules load.
+        if not issubclass(type(module), types.ModuleType):
+            continue
+        for value in list(vars(module).values()):
+            if issubclass(type(value), LazyLoader) and "RunConfig" in vars(value):
+                yield value

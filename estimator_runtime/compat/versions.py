@@ -1,5 +1,6 @@
 """Which TensorFlow is here: read from package metadata, without importing it."""
 
+import importlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -64,14 +65,36 @@ def parse(text):
     return int(match[1]), int(match[2])
 
 
+def wait_for_import():
+    """Wait for the end of an `import tensorflow`, if another thread is at it.
+
+    Raises:
+        CompatibilityError: If this thread is at it itself.
+    """
+    if not _is_being_imported():
+        return
+    importlib.import_module("tensorflow")
+    if _is_being_imported():
+        raise CompatibilityError(
+            "estimator_runtime.install() was called in the middle of `import "
+            "tensorflow`, by something that it imports; call it before or after"
+        )
+
+
+def _is_being_imported():
+    spec = getattr(sys.modules.get("tensorflow"), "__spec__", None)
+    return getattr(spec, "_initializing", False)
+
+
 def tensorflow_version():
     """Give the version of the TensorFlow that is imported, or would be, as text.
 
     Raises:
         CompatibilityError: If there is none, or none that says its version.
     """
-    if "tensorflow" in sys.modules:
-        return sys.modules["tensorflow"].__version__
+    loaded = getattr(sys.modules.get("tensorflow"), "__version__", None)
+    if loaded is not None:
+        return loaded
     if importlib.util.find_spec("tensorflow") is None:
         raise CompatibilityError(
             "TensorFlow is not installed in this Python "

@@ -14,16 +14,20 @@ _lock = _thread.RLock()
 
 
 class _Watcher(object):  # noqa: UP004 - see above
+    # It stays where it is: other threads that import something go along sys.meta_path,
+    # and would miss a finder if it got shorter.
+    is_done = False
+
     def find_spec(self, name, path=None, target=None):
         if name not in _WATCHED:
             return None
         with _lock:
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
+            if not self.is_done:
+                self.is_done = True
                 _install()
         # install() put finders before this one; they are not asked any more today.
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find and find(name, path, target)
             if spec is not None:
                 return spec

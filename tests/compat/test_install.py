@@ -76,11 +76,14 @@ def test_one_object_for_each_name_by_every_road_after(first_lines):
 def test_estimators_imported_before_install_get_the_runtime_too():
     program = """
 import tensorflow as tf
+from tensorflow import estimator as by_name
 config = tf.estimator.RunConfig()
-tf.compat.v1.estimator.RunConfig
+tf.compat.v1.estimator.RunConfig, by_name.RunConfig
 import estimator_runtime as er
 er.install()
 assert isinstance(config, er.RunConfig)
+assert by_name.RunConfig is er.RunConfig
+assert by_name.train_and_evaluate is er.train_and_evaluate
 assert tf.estimator.Estimator(lambda features: None, config=config).config
 """
     result = _run(program + _SAME_OBJECTS)
@@ -151,3 +154,76 @@ estimator_runtime.install()
 print(os.environ.get("TF_USE_LEGACY_KERAS"))
 """
     assert _run(program).stdout.strip() == "None"
+
+
+_WITHOUT_A_PRIVATE_NAME = """
+import tensorflow as tf
+from tensorflow.python.distribute import collective_all_reduce_strategy
+del collective_all_reduce_strategy.CollectiveAllReduceExtended._start_check_health_thread
+import estimator_runtime as er
+from estimator_runtime.compat import versions
+"""
+
+
+def test_a_tensorflow_that_nobody_tried_and_that_lacks_a_name_goes_on_with_a_line():
+    program = _WITHOUT_A_PRIVATE_NAME + "versions.NEWEST_TESTED = (2, 14)\ner.install()"
+    result = _run(program + _SAME_OBJECTS)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+    assert (
+        "evaluator of a multi-worker strategy cannot be patched on this TensorFlow, and "
+        "stays as it is (it checks the health of peers it has not, and cannot be copied "
+        "for it): AttributeError: " in result.stderr
+    )
+
+
+def test_a_tested_tensorflow_that_lacks_a_name_is_an_error():
+    result = _run(_WITHOUT_A_PRIVATE_NAME + "er.install()")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("AttributeError: ")
+
+
+def test_a_vain_look_for_legacy_layers_before_install_is_forgotten():
+    program = """
+import tensorflow as tf
+import tensorflow.compat.v1 as tf1
+for api in (tf.compat.v1, tf1):
+    hasattr(api.layers, "dense"), hasattr(api.nn.rnn_cell, "BasicRNNCell")
+import estimator_runtime as er
+er.install()
+tf.estimator.RunConfig
+for api in (tf.compat.v1, tf1):
+    assert api.layers.dense and api.nn.rnn_cell.BasicRNNCell
+with tf.Graph().as_default():
+    tf1.layers.dense(tf.zeros([2, 3]), 4)
+"""
+    result = _run(program + _SAME_OBJECTS)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
+def test_keras_is_found_by_the_path_of_each_api_that_was_there_before_install():
+    program = """
+import tensorflow.compat.v1 as tf1
+import tensorflow.compat.v2 as tf2
+import estimator_runtime as er
+er.install()
+from tensorflow.compat.v1.keras import layers as v1
+from tensorflow.compat.v2.keras import layers as v2
+from tensorflow.compat.v1.layers import dense
+from tensorflow.keras import layers
+print({each.Dense.__module__.partition(".")[0] for each in (v1, v2, layers)})
+"""
+    keras = "tf_keras" if _KERAS_3_IS_THERE else "keras"
+    result = _run(program)
+    assert result.stdout.strip() == f"{{{keras!r}}}", result.stderr
+
+
+@pytest.mark.parametrize("api", ["tensorflow", "tensorflow.compat.v1"])
+def test_a_star_import_brings_estimator(api):
+    program = f"""
+import estimator_runtime as er
+er.install()
+from {api} import *
+assert estimator.RunConfig is er.RunConfig
+"""
+    result = _run(program)
+    assert result.returncode == 0, result.stderr

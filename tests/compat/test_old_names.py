@@ -94,3 +94,24 @@ print("ok")
         timeout=120,
     )
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
+def test_a_package_that_is_missing_is_named_and_not_the_old_name():
+    program = """
+import estimator_runtime as er
+er.install()
+import sys
+import tensorflow
+sys.modules["six"] = None  # what the frozen package imports, as if uninstalled
+try:
+    from tensorflow.python.estimator import run_config
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.stdout.strip(), result.returncode) == ("six", 0), result.stderr

@@ -1,5 +1,7 @@
 """Keras's new-style optimizers in Estimators, where legacy ones were asked for."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,12 +27,103 @@ def weights(optimizer, folder):
     return estimator.get_variable_value("linear/linear_model/x/weights").tolist()
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "Ftrl"])
-def test_a_new_style_optimizer_takes_the_steps_of_its_legacy_one(name, tmp_path):
-    new = getattr(tf.keras.optimizers, name)(0.05)
-    legacy = getattr(tf.keras.optimizers.legacy, name)(0.05)
+# Name and options of optimizers whose new style and legacy form take the same steps.
+EQUAL = [
+    ("SGD", {}),
+    ("SGD", {"momentum": 0.9}),
+    ("SGD", {"momentum": 0.9, "nesterov": True}),
+    ("SGD", {"clipnorm": 0.1}),
+    ("Adam", {}),
+    ("Adam", {"amsgrad": True}),
+    ("Ftrl", {"l1_regularization_strength": 0.01}),
+    ("Adadelta", {}),
+    ("Adagrad", {}),
+    ("Adamax", {}),
+    ("RMSprop", {"momentum": 0.9}),
+    ("RMSprop", {"momentum": 0.9, "centered": True}),
+]
+UNEQUAL = [
+    ("RMSprop", {}),
+    ("RMSprop", {"centered": True}),
+    ("Adagrad", {"epsilon": 1e-3}),
+    ("Adagrad", {"initial_accumulator_value": 0.0}),
+    ("Nadam", {}),
+]
+ids = [f"{name} {options or ''}" for name, options in [*EQUAL, *UNEQUAL]]
+
+
+def positions(optimizer):
+    """Where a variable is after steps along gradients of many sizes, without Estimator."""
+    place = tf.Variable([1.0, -2.0, 3.0, 0.5])
+    seen = []
+    for scale in (1e-5, 1.0, -1e-4, 1e-3):
+        optimizer.apply_gradients([(scale * tf.constant([1.0, 0.1, -3.0, 0.0]), place)])
+        seen.append(place.numpy())
+    return np.array(seen)
+
+
+@pytest.mark.parametrize(
+    "name, options, is_equal",
+    [
+        *(pytest.param(*each, True) for each in EQUAL),
+        *(pytest.param(*each, False) for each in UNEQUAL),
+    ],
+    ids=ids,
+)
+def test_which_legacy_optimizers_take_the_steps_of_their_new_style_ones(
+    name, options, is_equal
+):
+    new = positions(getattr(tf.keras.optimizers, name)(0.05, **options))
+    legacy = positions(getattr(tf.keras.optimizers.legacy, name)(0.05, **options))
+    assert np.allclose(new, legacy, rtol=1e-6, atol=1e-7) is is_equal
+
+
+@pytest.mark.parametrize("name, options", EQUAL, ids=ids[: len(EQUAL)])
+def test_a_new_style_optimizer_takes_the_steps_of_its_legacy_one(
+    name, options, tmp_path
+):
+    new = getattr(tf.keras.optimizers, name)(0.05, **options)
+    legacy = getattr(tf.keras.optimizers.legacy, name)(0.05, **options)
     assert isinstance(new, tf.keras.optimizers.experimental.Optimizer)
     assert weights(new, tmp_path / "new") == weights(legacy, tmp_path / "legacy")
+
+
+class _OwnStep(tf.keras.optimizers.Adam):
+    def update_step(self, gradient, variable):
+        variable.assign_sub(gradient)
+
+
+_OwnStep.__name__ = "Adam"  # as `class Adam(tf.keras.optimizers.Adam)`
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(
+            lambda name=name, options=options: getattr(tf.keras.optimizers, name)(
+                0.05, **options
+            )
+            for name, options in UNEQUAL
+        ),
+        _OwnStep,
+        tf.keras.optimizers.Lion,
+        tf.keras.optimizers.Adafactor,
+    ],
+    ids=[*ids[len(EQUAL) :], "a step of its own", "Lion", "Adafactor"],
+)
+def test_one_whose_legacy_form_takes_other_steps_is_refused(make, tmp_path):
+    optimizer = make()
+    with pytest.raises(ValueError, match="Please set your optimizer as an instance of"):
+        weights(optimizer, tmp_path)
+
+
+def test_an_option_that_a_legacy_optimizer_lacks_is_not_dropped(tmp_path):
+    parameters = inspect.signature(tf.keras.optimizers.Adam).parameters
+    if "adaptive_epsilon" not in parameters:
+        pytest.skip("Adam of this Keras has no adaptive_epsilon")
+    optimizer = tf.keras.optimizers.Adam(0.05, adaptive_epsilon=True)
+    with pytest.raises(ValueError, match="Please set your optimizer as an instance of"):
+        weights(optimizer, tmp_path)
 
 
 @pytest.mark.parametrize("option", [{"weight_decay": 0.1}, {"use_ema": True}])

@@ -1,6 +1,7 @@
 """What stands where TensorFlow 2.16 removed modules."""
 
 import importlib
+import importlib.util
 
 import pytest
 import tensorflow as tf
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 def test_a_stand_in_can_be_imported_and_refuses_to_be_used(name):
     module = importlib.import_module(f"tensorflow.python.tpu.{name}")
+    assert importlib.util.find_spec(module.__name__).name == module.__name__
     with pytest.raises(NotImplementedError, match=f"{name}.Anything was removed in"):
         module.Anything(1, two=2)
 
