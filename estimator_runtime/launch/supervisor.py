@@ -190,18 +190,16 @@ class Supervisor:
             if self._starts.is_anew:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
-        elif watch.task.type == TaskType.PS and self._completion.is_led_to_end:
-            self._completion.dismiss_trainers(watch, self._clock())
-        elif watch.task.type == TaskType.PS or not (
-            event.status == 0 or watch.is_dismissed
-        ):
-            # A ps that leaves too early, however well, makes all the others hang.
+            else:
+                self._completion.call_off_restart(watch, self._clock())
+        elif not self._completion.goes_on_without(watch, self._clock()):
             self._restart_or_fail(watch)
         if self._ending is None:
             self._stop_for(self._completion.advance(self._clock()))
 
     def _restart_or_fail(self, watch):
         refusal = watch.budget.refusal(watch.failure)
+        refusal = refusal or self._completion.refusal(watch)
         if refusal:
             self._fail(watch, refusal)
             return
