@@ -79,7 +79,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 saving_listeners=saving_listeners,
             )
         except tf.estimator.NanLossDuringTrainingError:
-            if config.is_chief and config.num_ps_replicas:
+            if config.num_ps_replicas:
                 creators.disown(config)
             raise
 

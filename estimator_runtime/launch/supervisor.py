@@ -225,10 +225,10 @@ class Supervisor:
         if watch.failure.is_stop:
             for each in gang:  # they stop at the same step, and one of them saves it
                 self._shutdown.expect(each, self._clock())
-        # Only a leader that is not held up by the failure can save anything.
-        politely = self._leader.is_running and (
-            watch.failure.is_stop or (len(gang) == 1 and watch.task.type != TaskType.PS)
-        )
+        # Only a leader that is not held up by the failure can save anything of worth.
+        is_apart = len(gang) == 1 and watch.task.type != TaskType.PS
+        can_save = watch.failure.is_stop or (is_apart and not watch.failure.is_nan)
+        politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, watch), politely)
 
     def _stop_for(self, problem):
@@ -253,4 +253,5 @@ class Supervisor:
             where = f" at step {step}, in {path}" if path else ""
             return self._record.outcome(0, f"the job is done{where}")
         # What was saved while it stopped counts as well.
-        return self._record.latest(self._ending)
+        is_nan = any(watch.failure.is_nan for watch in self._watches.values())
+        return self._record.latest(self._ending, is_nan)

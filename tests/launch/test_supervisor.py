@@ -236,3 +236,13 @@ def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
         "again with it",
     )
     assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
+
+
+def test_a_chief_does_not_save_what_the_nan_of_a_worker_has_reached(run):
+    def script(tasks, attempt):
+        tasks.report("worker 0", error="NanLossDuringTrainingError")
+        tasks.end("worker 0", 1)
+
+    outcome, tasks, _ = run(script)
+    assert outcome.exit_status == 1
+    assert [number for task, number in tasks.signals if task == "chief"] == [_KILL]
