@@ -56,8 +56,13 @@ class Completion:
         if is_server:
             self._dismiss(watch, self._trainers, now)
             return True
-        # Its own error is for the user to see, also here.
-        is_let_go = watch in self._trainers and not watch.failure.is_of_program
+        # Its own error is for the user to see, also here. And where nobody says what is
+        # trained, it may have had something else to do.
+        is_let_go = (
+            watch in self._trainers
+            and self._has_trained
+            and not watch.failure.is_of_program
+        )
         if is_let_go:
             self._dismiss(watch, self._trainers if self._is_gang else [watch], now)
         return is_let_go
@@ -69,7 +74,7 @@ class Completion:
             watch: The `Watch` of one that has ended, and was to be started again.
             now: The time.
         """
-        if watch is self._leader and watch.status == 0 and "trained" in watch.report:
+        if watch is self._leader and watch.status == 0 and self._has_trained:
             watch.restart_at = None
             self._dismiss(watch, self._trainers, now)
 
@@ -78,10 +83,15 @@ class Completion:
 
         A gang is started again as a whole, with the one that leads.
         """
-        is_over = self._is_gang and self._leader.has_succeeded
-        if is_over and watch in self._trainers:
+        is_over = self._leader.has_succeeded and self._has_trained
+        if is_over and self._is_gang and watch in self._trainers:
             return f"{self._leader.task} is done, and would train again with it"
         return None
+
+    @property
+    def _has_trained(self):
+        """Whether the one that leads has said that its training has ended."""
+        return "trained" in self._leader.report
 
     def _dismiss(self, watch, trainers, now):
         """Expect nothing more of those `trainers` that are not done."""

@@ -185,6 +185,7 @@ def test_who_has_to_make_way_is_told_once(run):
 
 def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
     def script(tasks, attempt):
+        tasks.report("chief", trained=20)
         tasks.end("chief", 0)
         tasks.end("worker 0", -_KILL)
 
@@ -199,6 +200,7 @@ def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
 
 def test_a_worker_whose_own_error_comes_when_the_chief_is_done_is_started_again(run):
     def script(tasks, attempt):
+        tasks.report("chief", trained=20)
         tasks.end("chief", 0)
         tasks.report("worker 0", error="KeyError")
         tasks.end("worker 0", 1)
@@ -225,6 +227,7 @@ def test_a_gang_whose_leader_is_done_is_not_started_again(run, first):
 
 def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
     def script(tasks, attempt):
+        tasks.report("chief", trained=20)
         tasks.end("chief", 0)
         tasks.report("worker 0", error="KeyError")
         tasks.end("worker 0", 1)
