@@ -80,7 +80,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 saving_listeners=saving_listeners,
             )
         except tf.estimator.NanLossDuringTrainingError:
-            if config.is_chief and config.num_ps_replicas:
+            if config.num_ps_replicas:
                 creators.disown(config)
             raise
 
@@ -94,13 +94,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         """
         frozen.assert_eval_spec(self._eval_spec)
         finish = Finish(self._estimator.model_dir)
-        presence = Presence(
-            "this evaluator",
-            # Under a strategy its RunConfig knows nobody.
-            peers.this_task().cluster,
-            _patience(self._estimator.config),
-            work=lambda: _sizes(self._estimator.model_dir),
-        )
+        presence = presence_for(self._estimator)
         _pause(self._eval_spec.start_delay_secs, finish, presence)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
@@ -133,6 +127,28 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         return bool(step and max_steps and step >= max_steps)
 
 
+def presence_for(estimator, clock=time.monotonic):
+    """Give the `Presence` of those who train what an evaluator evaluates.
+
+    Args:
+        estimator: The Estimator that evaluates.
+        clock: Gives the time in seconds.
+    """
+    who = "this evaluator"
+    if reporting.is_on():
+        # The launcher knows who is there, also at addresses that they have only got
+        # with a restart, and ends this one if nobody trains any more.
+        return Presence(who, {}, None, clock=clock)
+    return Presence(
+        who,
+        # Under a strategy its RunConfig knows nobody.
+        peers.this_task().cluster,
+        _patience(estimator.config),
+        work=lambda: _sizes(estimator.model_dir),
+        clock=clock,
+    )
+
+
 def _patience(config):
     """Give how long a task waits for those who train, in seconds; None for no limit."""
     # The configs of a program's own tests may have anything there.
@@ -142,6 +158,9 @@ def _patience(config):
 
 def serve_until_finished(finish, cluster, timeout_secs, release):
     """Wait until the training has ended, or is stopped, and nobody is left who trained.
+
+    A launcher says when that is: the program may train again, and between two runs of
+    its chief nobody may be there.
 
     Args:
         finish: The `Finish` of the training.
@@ -154,7 +173,8 @@ def serve_until_finished(finish, cluster, timeout_secs, release):
     """
     presence = Presence("this ps", cluster, timeout_secs)
     while True:
-        is_over = release.number is not None or finish.step() is not None
+        is_noted = not release.is_by_launcher and finish.step() is not None
+        is_over = release.number is not None or is_noted
         if is_over and not presence.look():
             TRAINING_LOG.info("the training has ended; this ps is done")
             return

@@ -36,8 +36,8 @@ class Release:
         self.number: int | None = None
         self._deadline = math.inf
         # A launcher sees to the end itself.
-        is_launched = reporting.is_on()
-        self._grace_secs = math.inf if is_launched else waits.ps_grace_secs()
+        self._is_launched = reporting.is_on()
+        self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
         self._taken: list[int] = []
         self._reader = self._writer = -1
         is_main = threading.current_thread() is threading.main_thread()
@@ -48,6 +48,11 @@ class Release:
     def exit_status(self):
         """That of the ps, once it has been released."""
         return 0 if self.number is None else STATUS_OF_SIGNALS + self.number
+
+    @property
+    def is_by_launcher(self):
+        """Whether it comes from a launcher, which sends it when the job is done."""
+        return self._is_launched and signal.SIGTERM in self._taken
 
     @property
     def is_overdue(self):

@@ -1,12 +1,16 @@
-"""An evaluator whose folder shows the end of a training before its last checkpoint."""
+"""How an evaluator and a ps wait for those who train, and for their last checkpoint."""
 
+import itertools
 import os
+import signal
 
 import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import executor, finish
+from estimator_runtime import executor, finish, reporting
+from estimator_runtime.errors import PeerTimeoutError
+from estimator_runtime.release import Release
 
 er.install()
 
@@ -104,3 +108,104 @@ def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
         f"the training has ended at step 2, but '{tmp_path}' shows no checkpoint of it "
         "after 0.01 s; the newest there, of step 1, is taken for the last"
     ) in caplog.messages
+
+
+@pytest.fixture
+def launcher(monkeypatch):
+    """A launcher that listens to this process."""
+    reader, writer = os.pipe()
+    reporter = reporting.Reporter(writer)
+    monkeypatch.setattr(reporting, "_reporter", reporter)
+    yield
+    reporter.close()
+    os.close(reader)
+    os.close(writer)
+
+
+class Told(Release):
+    """Is told to end when it has been waited for three times, which takes no time."""
+
+    waits = 0
+
+    def wait(self, secs):
+        self.waits += 1
+        assert self.waits <= 3
+        if self.waits == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def serve_after_note(tmp_path, free_addresses):
+    """Give a function that serves after a training; it gives how often it waited."""
+
+    def serve():
+        finish.begin()
+        end, release = finish.Finish(str(tmp_path)), Told()
+        finish.note(str(tmp_path), 2)
+        chief, ps = free_addresses(2)
+        cluster = {"chief": [chief], "ps": [ps]}
+        try:
+            executor.serve_until_finished(end, cluster, 60.0, release)
+        finally:
+            release.restore()
+        return release.waits
+
+    return serve
+
+
+def test_a_ps_ends_with_its_training_where_no_launcher_says_when(serve_after_note):
+    assert serve_after_note() == 0
+
+
+def test_a_ps_of_a_launcher_is_there_for_all_trainings_of_a_program(
+    serve_after_note, launcher
+):
+    """Nobody listens while the chief of the second training is started again."""
+    assert serve_after_note() == 3
+
+
+def test_a_ps_with_a_handler_of_its_own_does_not_wait_for_a_launcher(
+    serve_after_note, launcher
+):
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert serve_after_note() == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def wait_for_training(tmp_path, set_tf_config, free_addresses):
+    """Give a function that waits for trainers who are gone, for nearly three hours."""
+    chief, worker = free_addresses(2)
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    set_tf_config(
+        {
+            "cluster": {"chief": [chief], "worker": [worker]},
+            "task": {"type": "evaluator", "index": 0},
+        }
+    )
+
+    def wait():
+        times = itertools.count(0, 100)
+        presence = executor.presence_for(estimator, clock=lambda: next(times))
+        for _ in range(50):
+            presence.check()
+
+    return wait
+
+
+def test_an_evaluator_without_a_launcher_asks_where_tf_config_says(
+    wait_for_training, caplog
+):
+    with pytest.raises(PeerTimeoutError):
+        wait_for_training()
+    assert caplog.messages[0].startswith("none of chief 0, worker 0 has been there for")
+
+
+def test_an_evaluator_of_a_launcher_asks_nobody_at_addresses_that_may_be_old(
+    wait_for_training, launcher, caplog
+):
+    """A gang that is started again has new ones, and does not tell the evaluator."""
+    wait_for_training()
+    assert caplog.messages == []

@@ -73,10 +73,14 @@ def _problem(prefix, count, key, entry):
                 checksum = crc32c(chunk, checksum)
     if masked(checksum) == entry.get(CRC32C, 0):
         return None
-    name = (
-        key.decode(errors="replace") if key.isascii() and b"\0" not in key else "slice"
-    )
-    return f"{os.path.basename(path)} has a wrong checksum for {name!r}"
+    return f"{os.path.basename(path)} has a wrong checksum for {name_of(key)!r}"
+
+
+def name_of(key):
+    """Name the value that an entry of an index is of, as far as the key says it."""
+    if key.isascii() and b"\0" not in key:
+        return key.decode(errors="replace")
+    return "slice"
 
 
 def _of_strings(data, count):

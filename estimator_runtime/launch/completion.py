@@ -26,6 +26,7 @@ class Completion:
         self._console = console
         self._watches, self._trainers, self._record = watches, trainers, record
         self._leader, self._shutdown = trainers[0], shutdown
+        self._is_gang = job.is_gang
         self._timeout_secs = job.evaluation_timeout_secs
         self._seen_by: float | None = None
         self._is_wait_named = False
@@ -36,34 +37,76 @@ class Completion:
         """Whether the training has been found complete."""
         return self._gone_by is not None
 
-    @property
-    def is_led_to_end(self):
-        """Whether the one that leads is done: what comes after that nobody saves."""
-        return self._leader.has_succeeded
+    def goes_on_without(self, watch, now):
+        """Tell whether a task that has ended is not missed.
 
-    def dismiss_trainers(self, server, now):
-        """Go on without those who still train, when a ps of theirs is gone.
-
-        Without its variables they cannot, and what they train nobody would save.
+        When the one that leads is done, nobody would save what is trained after that.
+        Those who cannot train without the task are ended then, and need not come back.
 
         Args:
-            server: The `Watch` of the ps.
+            watch: The `Watch` of the task; not one that is to be started again.
             now: The time.
         """
+        is_server = watch.task.type == TaskType.PS
+        if not is_server and (watch.status == 0 or watch.is_dismissed):
+            return True
+        # A ps that leaves too early, however well, makes all the others hang.
+        if not self._leader.has_succeeded:
+            return False
+        if is_server:
+            self._dismiss(watch, self._trainers, now)
+            return True
+        # Its own error is for the user to see, also here. And where nobody says what is
+        # trained, it may have had something else to do.
+        is_let_go = (
+            watch in self._trainers
+            and self._has_trained
+            and not watch.failure.is_of_program
+        )
+        if is_let_go:
+            self._dismiss(watch, self._trainers if self._is_gang else [watch], now)
+        return is_let_go
+
+    def call_off_restart(self, watch, now):
+        """Let a gang be, if its leader was done before it could be killed.
+
+        Args:
+            watch: The `Watch` of one that has ended, and was to be started again.
+            now: The time.
+        """
+        if watch is self._leader and watch.status == 0 and self._has_trained:
+            watch.restart_at = None
+            self._dismiss(watch, self._trainers, now)
+
+    def refusal(self, watch):
+        """Say why a task is not to be started again, budget or not; None if it may be.
+
+        A gang is started again as a whole, with the one that leads.
+        """
+        is_over = self._leader.has_succeeded and self._has_trained
+        if is_over and self._is_gang and watch in self._trainers:
+            return f"{self._leader.task} is done, and would train again with it"
+        return None
+
+    @property
+    def _has_trained(self):
+        """Whether the one that leads has said that its training has ended."""
+        return "trained" in self._leader.report
+
+    def _dismiss(self, watch, trainers, now):
+        """Expect nothing more of those `trainers` that are not done."""
         left = [
-            watch
-            for watch in self._trainers
-            if not (watch.has_succeeded or watch.is_dismissed)
+            each for each in trainers if not (each.has_succeeded or each.is_dismissed)
         ]
-        for watch in left:
-            watch.restart_at, watch.is_dismissed = None, True
-            if watch.is_running:
-                self._shutdown.kill(watch, now)
+        for each in left:
+            each.restart_at, each.is_dismissed = None, True
+            if each.is_running:
+                self._shutdown.kill(each, now)
+        others = ", ".join(str(each.task) for each in left if each is not watch)
         if left:
             self._console.say(
-                f"{server.task} {server.how_it_ended()} when the last checkpoint was "
-                f"saved: {', '.join(str(watch.task) for watch in left)} cannot go on, "
-                "and need not"
+                f"{watch.task} {watch.how_it_ended()} when the last checkpoint was "
+                f"saved: {others or 'it'} cannot go on, and need not"
             )
 
     def advance(self, now):

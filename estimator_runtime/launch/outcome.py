@@ -18,6 +18,7 @@ class Outcome:
         log_dir: Folder of all logs, if it is a temporary one that was kept, or None.
         checkpoint: Path of the newest checkpoint that is whole, or None.
         unknown: Why that cannot be told here, or None.
+        spoilt: Which are newer, but no good, and why, or None.
         restarts: How many restarts there were.
     """
 
@@ -30,6 +31,7 @@ class Outcome:
     log_dir: str | None = None
     checkpoint: str | None = None
     unknown: str | None = None
+    spoilt: str | None = None
     restarts: int = 0
 
     def __str__(self):
@@ -47,7 +49,8 @@ class Outcome:
 
     def _checkpoint_line(self):
         if self.checkpoint:
-            return f"newest good checkpoint: {self.checkpoint}"
+            line = f"newest good checkpoint: {self.checkpoint}"
+            return f"{line}\n{self.spoilt}" if self.spoilt else line
         if self.unknown:
             return f"newest good checkpoint: not known here, {self.unknown}"
         return "no checkpoint was saved"

@@ -125,11 +125,24 @@ class Record:
         _, _, problem = self._look()
         return problem
 
-    def latest(self, outcome):
-        """Give an `Outcome` of before with the checkpoint that there is now."""
+    def latest(self, outcome, is_nan=False):
+        """Give an `Outcome` of before with the checkpoint that there is now.
+
+        Args:
+            outcome: The `Outcome`.
+            is_nan: Whether a loss was NaN: then all values of the checkpoint are read,
+                and one with NaN is not named as a good one.
+        """
         path, _, problem = self._look()
+        spoilt = None
+        if is_nan and path is not None:
+            path, problem, spoilt = self._look_for_nan()
         return dataclasses.replace(
-            outcome, checkpoint=path, unknown=problem, log_dir=self._kept_spool()
+            outcome,
+            checkpoint=path,
+            unknown=problem,
+            spoilt=spoilt,
+            log_dir=self._kept_spool(),
         )
 
     def _look(self):
@@ -146,6 +159,32 @@ class Record:
             why = error.strerror or error
             return None, None, f"as {self.model_dir} cannot be read: {why}"
         return (found.prefix, found.step, None) if found else (None, None, None)
+
+    def _look_for_nan(self):
+        """Give the newest path without NaN, why it is not known, and what is spoilt.
+
+        Not known, not lost: what a model has from its start may be NaN on purpose.
+        """
+        # Loads numpy, for which no other job has to wait.
+        from estimator_runtime.checkpoint import nan_values
+
+        try:
+            found, spoilt = nan_values.newest_without(self.model_dir)
+        except (OSError, ValueError) as error:
+            return None, f"as it cannot be seen which has NaN: {error}", None
+        if not spoilt:
+            return found and found.prefix, None, None
+        newest, name = next(iter(spoilt.items()))
+        if found is None:
+            return None, f"as each has NaN: {newest} in {name!r}", None
+        what = f"newer, but with NaN in {name!r}: {newest}"
+        if len(spoilt) > 1:
+            what += f", and {len(spoilt) - 1} before it"
+        return (
+            found.prefix,
+            None,
+            f"{what}; move that away, or training goes on from it",
+        )
 
     def outcome(self, exit_status, reason, watch=None):
         """Make an `Outcome`.

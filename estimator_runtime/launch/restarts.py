@@ -12,6 +12,7 @@ _OF_PEERS = frozenset(
         "UnavailableError",
     )
 )
+_NAN = "NanLossDuringTrainingError"
 # Errors that the same program would only run into again.
 _FINAL = frozenset(
     (
@@ -20,7 +21,7 @@ _FINAL = frozenset(
         "ConfigTypeError",
         "IndentationError",
         "ModuleNotFoundError",
-        "NanLossDuringTrainingError",
+        _NAN,
         "SyntaxError",
         "UsageError",
     )
@@ -54,6 +55,11 @@ class Failure:
     def stopped_by(self):
         """The name of the signal that told it to end in order, or None."""
         return _STOPPED.get(self.status)
+
+    @property
+    def is_nan(self):
+        """Whether its loss was NaN: what it shares with others is no good any more."""
+        return self.error == _NAN
 
     @property
     def is_of_program(self):

@@ -55,13 +55,15 @@ class Shutdown:
     def go_on(self, now):
         """Let those end whose turn it is: the leader, then all that are no trainers."""
         leader, *others = self._trainers
+        if leader.is_running and any(watch.failure.is_nan for watch in others):
+            self.kill(leader, now)  # what it would save has the NaN too
         if self._leader_is_first and not leader.is_running:
             for watch in others:
                 self.release(watch, now)
         if any(watch.is_running for watch in others):
             return
         if leader.is_running:
-            if leader.kill_at is None:
+            if leader.kill_at is None and leader.killed_at is None:
                 self._ask(leader, self._grace_secs, now)
             return
         for watch in self._watches:

@@ -190,18 +190,16 @@ class Supervisor:
             if self._starts.is_anew:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
-        elif watch.task.type == TaskType.PS and self._completion.is_led_to_end:
-            self._completion.dismiss_trainers(watch, self._clock())
-        elif watch.task.type == TaskType.PS or not (
-            event.status == 0 or watch.is_dismissed
-        ):
-            # A ps that leaves too early, however well, makes all the others hang.
+            else:
+                self._completion.call_off_restart(watch, self._clock())
+        elif not self._completion.goes_on_without(watch, self._clock()):
             self._restart_or_fail(watch)
         if self._ending is None:
             self._stop_for(self._completion.advance(self._clock()))
 
     def _restart_or_fail(self, watch):
         refusal = watch.budget.refusal(watch.failure)
+        refusal = refusal or self._completion.refusal(watch)
         if refusal:
             self._fail(watch, refusal)
             return
@@ -227,10 +225,10 @@ class Supervisor:
         if watch.failure.is_stop:
             for each in gang:  # they stop at the same step, and one of them saves it
                 self._shutdown.expect(each, self._clock())
-        # Only a leader that is not held up by the failure can save anything.
-        politely = self._leader.is_running and (
-            watch.failure.is_stop or (len(gang) == 1 and watch.task.type != TaskType.PS)
-        )
+        # Only a leader that is not held up by the failure can save anything of worth.
+        is_apart = len(gang) == 1 and watch.task.type != TaskType.PS
+        can_save = watch.failure.is_stop or (is_apart and not watch.failure.is_nan)
+        politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, watch), politely)
 
     def _stop_for(self, problem):
@@ -255,4 +253,5 @@ class Supervisor:
             where = f" at step {step}, in {path}" if path else ""
             return self._record.outcome(0, f"the job is done{where}")
         # What was saved while it stopped counts as well.
-        return self._record.latest(self._ending)
+        is_nan = any(watch.failure.is_nan for watch in self._watches.values())
+        return self._record.latest(self._ending, is_nan)

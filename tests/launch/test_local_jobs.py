@@ -114,6 +114,36 @@ def test_a_killed_worker_takes_all_trainers_with_it_where_there_is_no_ps(run):
     assert _pid(job, "chief", life=1) and _pid(job, "worker 0", life=1)
 
 
+@pytest.mark.parametrize("options", [("--ps", "1", "--max-restarts", "0"), ()])
+def test_a_trainer_that_is_killed_when_the_chief_is_done_starts_nobody_again(
+    run, options
+):
+    job = run(
+        """
+        from estimator_runtime import reporting
+
+        if name == "ps-0":
+            time.sleep(60)
+        if name == "chief-0":
+            pathlib.Path("chief").write_text(str(os.getpid()))
+            reporting.send(trained=20)
+        meet(2)
+        chief = pathlib.Path("chief").read_text()
+        while name == "worker-0" and os.path.exists(f"/proc/{chief}"):
+            time.sleep(0.02)
+        if name == "worker-0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        *("--workers", "1", *options),
+    )
+    assert job.end() == 0, job.text
+    assert "life 1" not in job.text
+    assert (
+        "worker 0 was killed by SIGKILL when the last checkpoint was saved: it cannot go "
+        "on, and need not\n"
+    ) in job.text
+
+
 def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_path):
     job = run(
         """

@@ -111,3 +111,54 @@ def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
     assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
     assert not spool.exists()
     assert "all logs" not in str(record.outcome(1, "stopped"))
+
+
+@pytest.fixture
+def spoil(saved, tmp_path):
+    """Give a function that saves NaN at a step, in a copy of the folder `saved`."""
+    import tensorflow as tf
+
+    shutil.copytree(saved, tmp_path / "model")
+
+    def spoil(step):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            value = tf.compat.v1.Variable(float("nan"), name="weight")
+            session.run(value.initializer)
+            saver = tf.compat.v1.train.Saver(save_relative_paths=True)
+            saver.save(session, str(tmp_path / "model" / "model.ckpt"), step)
+
+    return spoil
+
+
+def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_path):
+    record = Record(logs=[], log_dir=None)
+    record.model_dir = path = str(tmp_path / "model")
+    for is_nan in (True, False):
+        outcome = record.latest(record.outcome(1, "stopped"), is_nan)
+        assert str(outcome) == f"stopped\nnewest good checkpoint: {path}/model.ckpt-20"
+    spoil(30)
+    assert str(record.latest(outcome, is_nan=True)) == (
+        f"stopped\nnewest good checkpoint: {path}/model.ckpt-20\n"
+        f"newer, but with NaN in 'weight': {path}/model.ckpt-30; move that away, or "
+        "training goes on from it"
+    )
+    spoil(40)
+    assert str(record.latest(outcome, is_nan=True)).endswith(
+        f"newer, but with NaN in 'weight': {path}/model.ckpt-40, and 1 before it; move "
+        "that away, or training goes on from it"
+    )
+    # Nobody has said that NaN is wrong in this model.
+    assert _last_line(record) == f"newest good checkpoint: {path}/model.ckpt-40"
+
+
+def test_where_all_checkpoints_have_nan_none_is_named_as_good(spoil, tmp_path):
+    record = Record(logs=[], log_dir=None)
+    record.model_dir = path = str(tmp_path / "model")
+    for step in (10, 20):
+        spoil(step)
+    outcome = record.latest(record.outcome(1, "stopped"), is_nan=True)
+    assert (outcome.checkpoint, str(outcome)) == (
+        None,
+        "stopped\nnewest good checkpoint: not known here, as each has NaN: "
+        f"{path}/model.ckpt-20 in 'weight'",
+    )

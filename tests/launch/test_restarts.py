@@ -75,3 +75,9 @@ def test_an_evaluator_that_fails_at_another_checkpoint_has_not_failed_twice():
         watch.end(1)
         refusals.append(watch.budget.refusal(watch.failure))
     assert refusals == [None, None, "the same failure as the last time at step 200"]
+
+
+def test_a_loss_that_is_nan_is_told_from_other_failures():
+    errors = ("NanLossDuringTrainingError", "KeyError", None)
+    told = [Failure(status=1, error=error).is_nan for error in errors]
+    assert told == [True, False, False]

@@ -198,3 +198,13 @@ def test_who_stops_by_himself_takes_no_time_from_a_task_that_does_not_train():
     watches["evaluator"].end(-9)
     shutdown.clear(watches["evaluator"], gang, now=0.1)
     assert sent == [("evaluator", _KILL)]  # the chief saves yet
+
+
+def test_a_leader_does_not_save_what_the_nan_of_another_has_reached():
+    sent, shutdown, watches = _job("chief", "worker 0", "ps 0", is_gang=False)
+    shutdown.begin(now=0.0, politely=True)
+    assert sent == [("worker 0", _TERM)]
+    watches["worker 0"].hear({"error": "NanLossDuringTrainingError"}, now=1.0)
+    watches["worker 0"].end(1)
+    shutdown.go_on(now=1.0)
+    assert sent[1:] == [("chief", _KILL)]

@@ -1,5 +1,6 @@
 """What a supervisor makes of events, by a clock and a back end that the test holds."""
 
+import collections
 import io
 import re
 import shutil
@@ -16,6 +17,7 @@ from estimator_runtime.launch.supervisor import Supervisor
 from estimator_runtime.launch.task import Ended, Leaving, Reported
 
 _TASKS = ("chief", "worker 0", "ps 0")
+_GANG = {"chief": 1, "worker": 2}
 _TERM, _KILL = int(signal.SIGTERM), int(signal.SIGKILL)
 
 
@@ -28,16 +30,19 @@ class Tasks:
         stops_at_once: Whether trainers end when they get SIGTERM.
     """
 
-    def __init__(self, script):
+    def __init__(self, script, tasks):
         self._script = script
-        self.runs, self.signals = {task: [] for task in _TASKS}, []
+        self.runs, self.signals = {str(task): [] for task in tasks}, []
         self.stops_at_once = True
 
     def open(self, events, is_cancelled):
         self._events = events
 
     def place(self, addressed):
-        return Cluster({"chief": ["h:1"], "worker": ["h:2"], "ps": ["h:3"]})
+        jobs = collections.defaultdict(list)
+        for number, task in enumerate(addressed):
+            jobs[task.type].append(f"h:{number + 1}")
+        return Cluster(jobs)
 
     def start(self, run, environ):
         self.runs[str(run.task)].append(run)
@@ -68,10 +73,10 @@ class Tasks:
 def run(tmp_path):
     """Give a function that runs a job of a script; (outcome, tasks, what was said)."""
 
-    def run(script, at=None, **arguments):
+    def run(script, at=None, replicas=None, **arguments):
         job = Job(
             command=("x",),
-            replicas={"chief": 1, "worker": 1, "ps": 1},
+            replicas=replicas or {"chief": 1, "worker": 1, "ps": 1},
             log_dir=str(tmp_path / "logs"),
             **arguments,
         )
@@ -84,7 +89,7 @@ def run(tmp_path):
             return float(now)
 
         said = io.StringIO()
-        tasks = Tasks(script)
+        tasks = Tasks(script, job.tasks)
         screen = Screen(Console(said, said), Presentation(progress="none"))
         outcome = Supervisor(job, tasks, screen, clock).run()
         return outcome, tasks, said.getvalue()
@@ -97,8 +102,8 @@ def test_a_ps_that_goes_while_a_worker_comes_back_after_the_chief_is_not_missed(
     run, status
 ):
     def script(tasks, attempt):
-        tasks.end("chief", 0)
         tasks.end("worker 0", -_KILL)
+        tasks.end("chief", 0)
         tasks.end("ps 0", -status)
 
     outcome, tasks, said = run(script, max_restarts=1)
@@ -176,3 +181,71 @@ def test_who_has_to_make_way_is_told_once(run):
     told = [task for task, number in tasks.signals if number == _TERM]
     assert told == ["worker 0", "chief", "ps 0"]  # that at the end of the job
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 2, 2]
+
+
+def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
+    def script(tasks, attempt):
+        tasks.report("chief", trained=20)
+        tasks.end("chief", 0)
+        tasks.end("worker 0", -_KILL)
+
+    outcome, tasks, said = run(script, max_restarts=0)
+    assert outcome.exit_status == 0, said
+    assert tasks.signals[0] == ("ps 0", _TERM)
+    assert (
+        "worker 0 was killed by SIGKILL when the last checkpoint was saved: it cannot go "
+        "on, and need not\n"
+    ) in said
+
+
+def test_a_worker_whose_own_error_comes_when_the_chief_is_done_is_started_again(run):
+    def script(tasks, attempt):
+        tasks.report("chief", trained=20)
+        tasks.end("chief", 0)
+        tasks.report("worker 0", error="KeyError")
+        tasks.end("worker 0", 1)
+
+    outcome, tasks, said = run(script, at={30: lambda tasks: tasks.end("worker 0", 0)})
+    assert outcome.exit_status == 0, said
+    assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("first", ["chief", "worker 0"])
+def test_a_gang_whose_leader_is_done_is_not_started_again(run, first):
+    def script(tasks, attempt):
+        tasks.report("chief", trained=20)
+        ends = {"chief": 0, "worker 0": -_KILL}
+        for task in sorted(ends, key=lambda task: task != first):
+            tasks.end(task, ends[task])
+
+    outcome, tasks, said = run(script, replicas=_GANG)
+    assert outcome.exit_status == 0, said
+    assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
+    assert ("worker 1", _KILL) in tasks.signals
+    assert " when the last checkpoint was saved: " in said
+
+
+def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
+    def script(tasks, attempt):
+        tasks.report("chief", trained=20)
+        tasks.end("chief", 0)
+        tasks.report("worker 0", error="KeyError")
+        tasks.end("worker 0", 1)
+
+    outcome, tasks, _ = run(script, replicas=_GANG)
+    assert (outcome.exit_status, outcome.reason) == (
+        1,
+        "worker 0 ended with KeyError (exit status 1): chief is done, and would train "
+        "again with it",
+    )
+    assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
+
+
+def test_a_chief_does_not_save_what_the_nan_of_a_worker_has_reached(run):
+    def script(tasks, attempt):
+        tasks.report("worker 0", error="NanLossDuringTrainingError")
+        tasks.end("worker 0", 1)
+
+    outcome, tasks, _ = run(script)
+    assert outcome.exit_status == 1
+    assert [number for task, number in tasks.signals if task == "chief"] == [_KILL]

@@ -210,6 +210,70 @@ def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_p
     assert all(b > a - 2 * 20 - 2 for a, b in falls) and before < 100
 
 
+def test_a_chief_that_is_killed_in_a_second_training_adopts_the_live_ps(
+    launch, tmp_path
+):
+    """The first has left the note in the folder that a training has ended."""
+    program = tmp_path / "two_trainings.py"
+    program.write_text(_TWO_TRAININGS)
+    job = launch("--ps", "1", program)
+    job.wait_for(r"^chief *\| is at step 20$")
+    os.kill(_pid(job, "chief"), signal.SIGKILL)
+    job.wait_for(r"^launcher +\| chief was killed by SIGKILL: restarting it now")
+    (tmp_path / "go_on").touch()
+    assert job.end() == 0, job.text
+    assert "ps 0 ended" not in job.text
+    assert re.search(r"the parameter servers are alive at step 2\d;", job.text)
+    assert _saved_step(tmp_path) == 40
+
+
+_TWO_TRAININGS = """
+import os, time
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+print("pid", os.getpid(), flush=True)
+
+
+class Gate(v1.train.SessionRunHook):
+    def begin(self):
+        self.step = v1.train.get_global_step()
+
+    def after_run(self, context, values):
+        step = context.session.run(self.step)
+        if step == 20:
+            print("is at step", step, flush=True)
+        deadline = time.monotonic() + 120
+        while step >= 20 and not os.path.exists("go_on"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def model_fn(features, labels, mode):
+    weight = v1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - 1.0)
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+
+
+estimator = tf.estimator.Estimator(
+    model_fn, config=tf.estimator.RunConfig("model", save_checkpoints_steps=1000)
+)
+tf.estimator.train_and_evaluate(
+    estimator,
+    tf.estimator.TrainSpec(input_fn, max_steps=10),
+    tf.estimator.EvalSpec(input_fn, steps=1),
+)
+estimator.train(input_fn, max_steps=40, hooks=[Gate()])
+"""
+
+
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
 def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path, task):
     job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")

@@ -93,6 +93,23 @@ def test_a_chief_that_comes_back_after_a_nan_restores_its_last_good_checkpoint(
     assert second.steps[0] < 50
 
 
+def test_a_chief_that_comes_back_after_the_nan_of_a_worker_restores_its_checkpoint(
+    start, cluster_of
+):
+    cluster = cluster_of("chief", "worker", "ps")
+    start(cluster, "ps")
+    first = start(cluster, "chief", "--gate", "40:go_on")
+    first.wait_for_step(40)
+    worker = start(cluster, "worker", "--nan_at", "0")
+    assert worker.end() == 1
+    assert "NanLossDuringTrainingError" in worker.text.splitlines()[-1]
+    first.process.kill()
+    first.end()
+    second = start(cluster, "chief")
+    assert second.end() == 0, second.text
+    assert "the parameter servers are alive" not in second.text
+
+
 def test_a_second_job_on_the_ps_of_a_live_one_is_refused_and_the_other_goes_on(
     start, cluster_of, tmp_path
 ):

@@ -1,0 +1,95 @@
+"""Values in a checkpoint that are NaN, found in its files, without TensorFlow.
+
+A training may save some before it knows that its loss is NaN: of the hooks of a step
+the one that saves comes first, and a ps may have them from another trainer.
+"""
+
+import os
+
+import numpy as np
+
+from estimator_runtime.checkpoint import bundle, checksums
+from estimator_runtime.checkpoint.look import look
+from estimator_runtime.checkpoint.message import (
+    DTYPE,
+    NUM_SHARDS,
+    OFFSET,
+    SHARD_ID,
+    SIZE,
+    fields,
+)
+from estimator_runtime.checkpoint.table import read_table
+
+# Of tensorflow.DataType: float, double, half; complex numbers are two of these each.
+_FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
+_BFLOAT16 = 14  # which numpy does not know
+_BFLOAT16_INFINITY = 0x7F80
+_CHUNK_BYTES = 16 << 20
+
+
+def newest_without(folder):
+    """Find the checkpoint to go on from that has no NaN.
+
+    Args:
+        folder: Path of a local folder.
+
+    Returns:
+        (`Checkpoint` or None, path to the name of a value that is NaN, of each newer
+        one that training would go on from).
+
+    Raises:
+        OSError: If the folder, or a checkpoint, cannot be read.
+    """
+    seen = look(folder)
+    spoilt: dict[str, str] = {}
+    while True:
+        best, _ = seen.plan(spoilt)
+        name = best and first(best.prefix)
+        if name is None:
+            return best, spoilt
+        spoilt[best.prefix] = name
+
+
+def first(prefix):
+    """Name the first value of a checkpoint that is NaN, or partly; None if none is.
+
+    All of its data is read. One of the V1 format is not looked at.
+
+    Args:
+        prefix: Path, without suffix, of a checkpoint whose files are all there.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
+        return None
+    with open(f"{prefix}.index", "rb") as file:
+        header, *entries = read_table(file.read())
+    count = dict(fields(header[1])).get(NUM_SHARDS, 1)
+    for key, value in entries:
+        entry = dict(fields(value))
+        path = bundle.shard_path(prefix, entry.get(SHARD_ID, 0), count)
+        if any(map(_is_nan(entry.get(DTYPE)), _chunks(path, entry))):
+            return checksums.name_of(key)
+    return None
+
+
+def _chunks(path, entry):
+    """Give the bytes of a value of numbers, in parts."""
+    left = entry.get(SIZE, 0)
+    if not left or entry.get(DTYPE) not in (*_FLOATS, _BFLOAT16):
+        return
+    with open(path, "rb") as file:
+        file.seek(entry.get(OFFSET, 0))
+        while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+            left -= len(chunk)
+            yield chunk
+
+
+def _is_nan(dtype):
+    """Give a function that tells whether a number of some bytes is NaN."""
+    if dtype == _BFLOAT16:
+        return lambda data: bool(
+            (np.frombuffer(data, "<u2") & 0x7FFF > _BFLOAT16_INFINITY).any()
+        )
+    return lambda data: bool(np.isnan(np.frombuffer(data, _FLOATS[dtype])).any())
