@@ -127,6 +127,7 @@ class Record:
 
     def latest(self, outcome):
         """Give an `Outcome` of before with the checkpoint that there is now."""
+        self._restore_logs()
         path, _, problem = self._look()
         return dataclasses.replace(
             outcome, checkpoint=path, unknown=problem, log_dir=self._kept_spool()
@@ -155,6 +156,7 @@ class Record:
             reason: What happened.
             watch: The `Watch` of the task that failed first, or None.
         """
+        self._restore_logs()
         path, _, problem = self._look()
         return Outcome(
             exit_status=exit_status,
@@ -162,7 +164,7 @@ class Record:
             task=None if watch is None else str(watch.task),
             excerpt=() if watch is None else watch.log.excerpt(),
             log=None if watch is None else watch.log.path,
-            is_log_whole=watch is None or watch.log.problem is None,
+            is_log_whole=watch is None or watch.log.is_whole,
             log_dir=self._kept_spool(),
             checkpoint=path,
             unknown=problem,
@@ -180,6 +182,10 @@ class Record:
         if self._spool is None:
             self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
         return self._spool
+
+    def _restore_logs(self):
+        for log in self._logs:
+            log.restore()
 
     def _kept_spool(self):
         """Give the temporary folder, if the logs are still there, or None."""
