@@ -80,6 +80,30 @@ def test_under_nohup_a_job_outlives_its_terminal(run):
     assert "the job was stopped by SIGTERM\n" in job.text
 
 
+def test_a_session_that_closes_and_is_then_ended_leaves_its_tasks_the_time_to_save(run):
+    job = run(
+        """
+        def save(*_):
+            print("saving", flush=True)
+            time.sleep(1.5 if task != "ps" else 0)
+            print("saved", flush=True)
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, save)
+        print("waits", flush=True)
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1"),
+    )
+    job.wait_for(r"\| waits$", count=3)
+    job.process.send_signal(signal.SIGHUP)
+    job.wait_for(r"\| saving$")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(60) == 143
+    assert job.text.count("| saved\n") == 2 + 1, job.text
+    assert "the job was stopped by SIGHUP\n" in job.text
+
+
 @pytest.mark.parametrize(
     "options, environ",
     [
