@@ -116,6 +116,7 @@ def job_of(options):
     given = {
         "max_restarts": options.max_restarts,
         "heartbeat_timeout_secs": getattr(options, "heartbeat_timeout", None),
+        "evaluation_timeout_secs": getattr(options, "evaluation_timeout", None),
         "log_dir": getattr(options, "log_dir", None),
     }
     return Job(
