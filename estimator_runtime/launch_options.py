@@ -24,6 +24,7 @@ _NEED_CLUSTER = {
     "max_restarts": "--max-restarts",
     "private_network": "--private-network",
     "heartbeat_timeout": "--heartbeat-timeout",
+    "evaluation_timeout": "--evaluation-timeout",
     "log_dir": "--log-dir",
 }
 
@@ -37,6 +38,13 @@ def add_options(parser):
         metavar="SECS",
         type=_seconds,
         help="a task silent for so long counts as failed (default: 30)",
+    )
+    group.add_argument(
+        "--evaluation-timeout",
+        metavar="SECS",
+        type=_seconds,
+        help="fail if the evaluator takes longer than that after the training "
+        "(default: as long as it gives signs of life)",
     )
     group.add_argument(
         "--cold",

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 from estimator_runtime.dashboard import Dashboard
 from estimator_runtime.errors import LaunchError, UsageError
@@ -115,6 +116,7 @@ def job_of(options):
     given = {
         "max_restarts": options.max_restarts,
         "heartbeat_timeout_secs": getattr(options, "heartbeat_timeout", None),
+        "evaluation_timeout_secs": getattr(options, "evaluation_timeout", None),
         "log_dir": getattr(options, "log_dir", None),
     }
     return Job(
@@ -147,16 +149,14 @@ def _wait(handle, look):
         handle: The `JobHandle`.
         look: Called now and then meanwhile.
     """
-    is_stopped = False
+    from estimator_runtime.launch.stop_requests import StopRequests, exit_status_of
+
+    requests = StopRequests()
 
     def stop(number, _frame):
-        nonlocal is_stopped
-        # A terminal that closes hurries nobody: systemd sends both at once.
-        if is_stopped and number == signal.SIGHUP:
-            return
-        is_stopped = True
-        status = 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
-        handle.cancel(status, f"the job was stopped by {signal.Signals(number).name}")
+        if requests.take(number, time.monotonic()):
+            reason = f"the job was stopped by {signal.Signals(number).name}"
+            handle.cancel(exit_status_of(number), reason)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup

@@ -7,6 +7,8 @@ from estimator_runtime.role import TaskType
 _SEEN_SECS = 70.0
 # A wait for that is told of after so long.
 _NAMED_SECS = 5.0
+# An evaluator that still works is told of after so long, and whenever it is twice that.
+_LONG_SECS = 60.0
 
 
 class Completion:
@@ -30,12 +32,13 @@ class Completion:
         self._timeout_secs = job.evaluation_timeout_secs
         self._seen_by: float | None = None
         self._is_wait_named = False
-        self._gone_by: float | None = None
+        self._seen_at: float | None = None
+        self._long_secs = _LONG_SECS
 
     @property
     def is_seen(self):
         """Whether the training has been found complete."""
-        return self._gone_by is not None
+        return self._seen_at is not None
 
     def goes_on_without(self, watch, now):
         """Tell whether a task that has ended is not missed.
@@ -118,8 +121,8 @@ class Completion:
         Returns:
             What went wrong; None while nothing has.
         """
-        if self.is_seen:
-            return self._overdue() if now >= self._gone_by else None
+        if self._seen_at is not None:
+            return self._wait_for_others(now - self._seen_at)
         if not all(watch.has_succeeded or watch.has_left for watch in self._trainers):
             return None
         missing = self._missing()
@@ -132,7 +135,7 @@ class Completion:
                     f"{missing}: waiting {left:.0f} s at most until its folder shows it"
                 )
             return missing if left <= 0 else None
-        self._gone_by = now + self._timeout_secs
+        self._seen_at = now
         for watch in self._watches:
             if watch.task.type == TaskType.PS:
                 self._shutdown.release(watch, now)
@@ -149,9 +152,20 @@ class Completion:
         has = "there is no checkpoint" if step is None else f"the newest has {step}"
         return f"{self._leader.task} has saved step {expected}, but {has}"
 
-    def _overdue(self):
+    def _wait_for_others(self, secs):
+        """Say who still works so long after the training; give what is wrong, or None.
+
+        One that hangs as a whole is silent, and is ended for that.
+        """
         waited = ", ".join(str(w.task) for w in self._watches if w.is_running)
-        return (
-            f"the training is done, but {waited} did not end within "
-            f"{self._timeout_secs:g} s after it"
-        )
+        if self._timeout_secs is not None and secs >= self._timeout_secs:
+            return (
+                f"the training is done, but {waited} did not end within "
+                f"{self._timeout_secs:g} s after it; --evaluation-timeout is that limit"
+            )
+        if waited and secs >= self._long_secs:
+            self._long_secs = 2 * secs
+            self._console.say(
+                f"the training has been done for {secs:.0f} s: waiting for {waited}"
+            )
+        return None

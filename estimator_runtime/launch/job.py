@@ -35,7 +35,8 @@ class Job:
             failed; after a third of it, it is named in the log.
         grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL;
             what ESTIMATOR_RUNTIME_STOP_GRACE_SECS says by default, or 30.
-        evaluation_timeout_secs: How long the evaluator may take after the training.
+        evaluation_timeout_secs: How long the evaluator may take after the training;
+            None is as long as it gives signs of life.
         log_dir: Folder for the whole log of each task; None takes "logs" in the
             model directory.
     """
@@ -47,7 +48,7 @@ class Job:
     max_restarts: int = 3
     heartbeat_timeout_secs: float = 30.0
     grace_secs: float = dataclasses.field(default_factory=stop_grace_secs)
-    evaluation_timeout_secs: float = 3600.0
+    evaluation_timeout_secs: float | None = None
     log_dir: str | None = None
 
     def __post_init__(self):
@@ -77,7 +78,9 @@ class Job:
             )
         for name in ("heartbeat_timeout_secs", "evaluation_timeout_secs"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0 < value < math.inf):
+            is_left_out = value is None and name == "evaluation_timeout_secs"
+            is_number = isinstance(value, int | float) and 0 < value < math.inf
+            if not (is_left_out or is_number):
                 raise ConfigError(
                     f"Job: {name} is {value!r}; give a number of seconds above 0"
                 )

@@ -7,6 +7,7 @@ import sys
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.memory import available_mb
 from estimator_runtime.launch.presentation import Presentation
 from estimator_runtime.launch.processes import Processes
 from estimator_runtime.launch.screen import Screen
@@ -75,7 +76,7 @@ def _check_descriptors(tasks):
 
 
 def _check_memory(tasks, warm):
-    available = _available_mb()
+    available = available_mb()
     if warm:
         needed = tasks * _MB_PER_WARM_TASK + _MB_OF_WARM_PARENT
     else:
@@ -83,18 +84,6 @@ def _check_memory(tasks, warm):
     if available is not None and needed > available:
         raise ConfigError(
             f"{tasks} tasks need about {needed} MB of memory at the least, and "
-            f"{available} MB are free; start fewer tasks"
-            + ("" if warm else ", or leave out --cold")
+            f"{available} MB are free on this machine, or in the control group of this "
+            "process; start fewer tasks" + ("" if warm else ", or leave out --cold")
         )
-
-
-def _available_mb():
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                name, _, value = line.partition(":")
-                if name == "MemAvailable":
-                    return int(value.split()[0]) // 1024
-    except OSError:
-        pass
-    return None

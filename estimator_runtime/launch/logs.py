@@ -6,13 +6,17 @@ until then the lines are in a temporary one.
 
 import collections
 import contextlib
+import errno
 import io
 import os
 import re
+import time
 
 _CHUNK = 1 << 20
 _TAIL_LINES = 300
 _EXCERPT_LINES = 20
+# Between two looks at whether a file is still there.
+_LOOK_SECS = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
 # What TensorFlow, absl and gRPC say on the way: never the reason of a failure.
@@ -26,35 +30,61 @@ class TaskLog:
     """What one task has written, in all its runs.
 
     A file that cannot be written any more, as on a full disk, is said once; the last
-    lines are known all the same, and the job goes on.
+    lines are known all the same, and the job goes on. One that somebody removes, as a
+    script may that clears its model directory, is made again, with those lines.
 
     Attributes:
         task: The task.
         path: Where the file is, or None.
-        problem: Why the file does not have all lines, or None.
+        problem: Why it has been given up, or None.
+        is_whole: Whether the file has all lines.
         say: Called with a line for the user.
         spool: Gives the folder for lines that come before one is opened; None
             keeps only the last of them.
     """
 
-    def __init__(self, task, say=lambda line: None, spool=None):
+    def __init__(self, task, say=lambda line: None, spool=None, clock=time.monotonic):
         """Know the task."""
         self.task, self.say, self.spool = task, say, spool
+        self._clock, self._looked_at = clock, clock()
         self._is_spooled = False
         self.path: str | None = None
         self.problem: str | None = None
+        self.is_whole = True
         self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
     def write(self, line):
         """Add a line."""
+        if self._clock() - self._looked_at >= _LOOK_SECS:
+            self.restore()
         self._tail.append(line)
         try:
             if self._file is None and self.problem is None and self.spool is not None:
                 self._file, self.path = self._made(self.spool())
                 self._is_spooled = True
             if self._file is not None:
-                _write(self._file, line.encode(errors="replace") + b"\n")
+                _write_line(self._file, line)
+        except OSError as error:
+            self._stop(error)
+
+    def restore(self):
+        """Make the file again, with the last lines, if somebody has removed it."""
+        self._looked_at = self._clock()
+        if self._file is None or self.path is None or not _is_removed(self._file):
+            return
+        if self.is_whole:
+            self.is_whole = False
+            self.say(
+                f"the log of {self.task}, {self.path}, was removed: it is made again, "
+                "with the last lines only"
+            )
+        try:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file, self.path = self._made(os.path.dirname(self.path))
+            for line in self._tail:
+                _write_line(self._file, line)
         except OSError as error:
             self._stop(error)
 
@@ -66,6 +96,7 @@ class TaskLog:
         Raises:
             OSError: If it cannot be made.
         """
+        self.restore()
         if self.path is not None and not self._is_spooled:
             return
         opened, path = self._made(folder)
@@ -116,12 +147,24 @@ class TaskLog:
     def _stop(self, error):
         if self.problem is None:
             self.problem = error.strerror or str(error)
+            self.is_whole = False
             where = f", {self.path}," if self.path else ""
             self.say(
                 f"the log of {self.task}{where} stops here: {self.problem}; the job "
                 "goes on"
             )
         self.close()
+
+
+def _is_removed(file):
+    try:
+        return os.fstat(file.fileno()).st_nlink == 0
+    except OSError as error:  # as another machine has done, on NFS
+        return error.errno == errno.ESTALE
+
+
+def _write_line(file, line):
+    _write(file, line.encode(errors="replace") + b"\n")
 
 
 def _write(file, data):

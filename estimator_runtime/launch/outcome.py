@@ -39,7 +39,7 @@ class Outcome:
         lines = [self.reason]
         lines += [f"  {line}" for line in self.excerpt]
         if self.log:
-            which = "whole log" if self.is_log_whole else "log, without its end"
+            which = "whole log" if self.is_log_whole else "part of the log"
             lines.append(f"{which}: {self.log}")
         elif self.log_dir:
             lines.append(f"all logs: {self.log_dir}")

@@ -21,16 +21,15 @@ import selectors
 import signal
 import socket
 import sys
-import warnings
 
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch import descendants
+from estimator_runtime.launch.fork import fork
 from estimator_runtime.launch.network import enter_private_network
 from estimator_runtime.launch.task import STOP_SIGNALS
 
 # Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
 _MAX_MESSAGE = 131072
-_STDOUT_STDERR = (1, 2)
 
 
 def main(arguments):
@@ -87,10 +86,11 @@ class Parent:
 
     def __init__(self, connection, command):
         self.connection, self.command = connection, command
+        self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # by the number that the launcher gave
 
     def serve(self):
-        """Do what the launcher asks, until it is gone.
+        """Do what the launcher asks, until it is gone; then nothing of it is left.
 
         Returns:
             Whether this is a forked child, which has a task to do.
@@ -103,25 +103,32 @@ class Parent:
         with selectors.DefaultSelector() as selector, reader, writer:
             selector.register(self.connection, selectors.EVENT_READ)
             selector.register(reader, selectors.EVENT_READ)
-            while True:
-                for key, _ in selector.select():
-                    if key.fileobj is reader:
-                        with contextlib.suppress(BlockingIOError):
-                            reader.recv(4096)
-                        self._reap()
-                        continue
-                    is_open, is_task = self._answer()
-                    if is_task:
-                        # Before the descriptors that a task must not have are closed.
-                        signal.set_wakeup_fd(-1)
-                        return True
-                    if not is_open:
-                        self._kill_all()
-                        return False
+            try:
+                return self._serve(selector, reader)
+            finally:
+                # Before the descriptors that a task must not have are closed.
+                signal.set_wakeup_fd(-1)
+                if os.getpid() == self._pid:
+                    self._kill_all()
+
+    def _serve(self, selector, reader):
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is reader:
+                    with contextlib.suppress(BlockingIOError):
+                        reader.recv(4096)
+                    self._reap()
+                    continue
+                is_open, is_task = self._answer()
+                if is_task or not is_open:
+                    return is_task
 
     def _answer(self):
         """Give (whether the launcher is there, whether this is the child)."""
-        message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
+        try:
+            message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
+        except ConnectionResetError:  # it was killed, and had not read all we sent
+            return False, False
         if not message:
             return False, False
         request = json.loads(message)
@@ -131,46 +138,31 @@ class Parent:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._pids[number], request["signal"])
             return True, False
+        is_task = self._start(number, fds, request["environ"])
+        return True, is_task
+
+    def _start(self, number, fds, environ):
+        """Start a task, if that is possible; tell whether this is the child."""
+        program = None
+        if self.command is not None:
+            program = [sys.executable, "-m", "estimator_runtime", *self.command]
         mark = {descendants.RUN_VARIABLE: str(number)}
-        pid = self._fork(fds, {**request["environ"], **mark})
-        if pid == 0:
-            return True, True
+        try:
+            pid = fork(fds, {**environ, **mark}, program)
+        except OSError as error:
+            # No room for one more, now: the others go on, and it may be tried again.
+            os.write(fds[1], f"cannot start the task: {error}\n".encode())
+            cause = f"could not be started: {error.strerror}"
+            status = -int(signal.SIGKILL)
+            self._tell({"ended": number, "status": status, "cause": cause})
+        else:
+            if pid == 0:
+                self.connection.close()
+                return True
+            self._pids[number] = pid
         for fd in fds:
             os.close(fd)
-        self._pids[number] = pid
-        _send(self.connection, {"started": number, "pid": pid})
-        return True, False
-
-    def _fork(self, fds, environ):
-        parent = os.getpid()
-        with warnings.catch_warnings():
-            # TensorFlow's threads do not matter here: see the top of this file.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            # One that comes before the task can take it must not be lost on it.
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-            pid = os.fork()
-        if pid:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-            # Also here, whoever comes first: a signal may follow at once.
-            with contextlib.suppress(OSError):
-                os.setpgid(pid, pid)
-            return pid
-        try:
-            with contextlib.suppress(OSError):
-                os.setpgid(0, 0)
-            descendants.set_death_signal(signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
-            _become_task(fds, environ)
-            if self.command is not None:
-                program = [sys.executable, "-m", "estimator_runtime", *self.command]
-                os.execv(sys.executable, program)
-            self.connection.close()
-            _seed_afresh()
-        except BaseException as error:  # noqa: BLE001 - must not return as the parent
-            os.write(2, f"cannot start the task: {error}\n".encode())
-            os._exit(1)
-        return 0
+        return False
 
     def _reap(self):
         numbers = {pid: number for number, pid in self._pids.items()}
@@ -189,42 +181,19 @@ class Parent:
                 number = numbers[pid]
                 del self._pids[number]
                 descendants.kill_orphans(self._pids)
-                with contextlib.suppress(OSError):
-                    code = os.waitstatus_to_exitcode(status)
-                    _send(self.connection, {"ended": number, "status": code})
+                code = os.waitstatus_to_exitcode(status)
+                self._tell({"ended": number, "status": code})
+
+    def _tell(self, notice):
+        # A launcher that is gone is seen where its requests are read.
+        with contextlib.suppress(OSError):
+            _send(self.connection, notice)
 
     def _kill_all(self):
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
         descendants.kill_children()
-
-
-def _become_task(fds, environ):
-    """Take over the pipes, the variables and the signals of a task."""
-    stdout, stderr, reports = fds
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
-        os.dup2(fd, target)
-        os.close(fd)
-    os.set_inheritable(reports, True)
-    from estimator_runtime.reporting import FD_VARIABLE
-
-    os.environ.update(environ, **{FD_VARIABLE: str(reports)})
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # What is ignored here would stay so in the task. SIGHUP is to: a terminal that
-    # closes is the launcher's to hear of, who lets the task save what it has.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-
-
-def _seed_afresh():
-    """Let forked tasks draw numbers of their own; python's `random` does so itself."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
 
 
 def _warm_up():

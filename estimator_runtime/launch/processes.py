@@ -4,7 +4,6 @@ import collections
 import contextlib
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -12,26 +11,24 @@ import sys
 import threading
 import time
 import uuid
+from typing import Any
 
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
-from estimator_runtime.launch.streams import Lines, Reports
-from estimator_runtime.launch.task import STOP_SIGNALS, Ended, Lost
+from estimator_runtime.launch.reader import Reader
+from estimator_runtime.launch.task import STOP_SIGNALS, Lost
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.waits import IMPORT_SECS
 
 _HOST = "127.0.0.1"
-_CHUNK = 65536
 _MAX_MESSAGE = 65536
 _CLOSE_SECS = 10.0
 # The parent reads at once, unless it is stopped.
 _SEND_SECS = 10.0
 # Until it is asked again whether the job is cancelled.
 _ASK_SECS = 0.2
-# Until it is asked again whether there is room for lines.
-_WAIT_SECS = 0.05
 
 
 class Processes:
@@ -51,11 +48,10 @@ class Processes:
         self._hear_parent, self._listener = hear_parent, None
         self._private_network = private_network
         self._ports = HeldPorts()
-        self._parent = self._reader = None
+        self._parent = None
+        self._reader: Any = None  # from open() on
         self._family = uuid.uuid4().hex
         self._numbers = {}  # of runs, on the wire
-        self._runs = {}
-        self._streams = collections.defaultdict(list)
 
     def open(self, events, is_cancelled=lambda: False):
         """Start the parent, and wait until it can start tasks; see `Tasks.open`."""
@@ -101,15 +97,7 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        self._selector = selectors.EpollSelector()
-        self._selector.register(self._connection, selectors.EVENT_READ, None)
-        # One in the other: lines can be left where they are, all at once.
-        self._lines = selectors.EpollSelector()
-        self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
-        self._reader = threading.Thread(
-            target=self._read, name="estimator_runtime output", daemon=True
-        )
-        self._reader.start()
+        self._reader = Reader(self._connection, events)
 
     def _first_answer(self, is_cancelled):
         """Give the parent's first message, b"" at its end; None if cancelled before."""
@@ -142,16 +130,9 @@ class Processes:
         """Ask the parent for a new task."""
         pipes = [os.pipe() for _ in range(3)]
         number = len(self._numbers)
-        self._numbers[run], self._runs[number] = number, run
+        self._numbers[run] = number
+        self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
-        kinds = (Lines(run, False), Lines(run, True), Reports(run))
-        for (reader, _), stream in zip(pipes, kinds, strict=True):
-            os.set_blocking(reader, False)
-            stream.fd = reader
-            self._streams[number].append(stream)
-        for stream in self._streams[number]:
-            selector = self._selector_of(stream)
-            selector.register(stream.fd, selectors.EVENT_READ, stream)
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
             socket.send_fds(self._connection, [message], theirs)
@@ -188,7 +169,7 @@ class Processes:
         if self._parent.returncode:  # it was killed, and could not clear up
             descendants.kill_family(self._family)
         if self._reader is not None:
-            self._reader.join(_CLOSE_SECS)
+            self._reader.close(_CLOSE_SECS)
         self._connection.close()
         self._ports.close()
 
@@ -206,70 +187,3 @@ class Processes:
         with stream:
             for line in stream:
                 self._hear_parent(line.decode(errors="replace").rstrip("\r\n"))
-
-    def _read(self):
-        are_read = True
-        while True:
-            if are_read != self._events.takes_lines():
-                are_read = not are_read
-                if are_read:
-                    self._selector.register(
-                        self._lines, selectors.EVENT_READ, self._lines
-                    )
-                else:
-                    self._selector.unregister(self._lines)
-            for key, _ in self._selector.select(None if are_read else _WAIT_SECS):
-                if key.data is self._lines:
-                    self._read_lines()
-                elif key.data is not None:
-                    self._drain(key.data)
-                elif not self._hear():
-                    return
-
-    def _read_lines(self):
-        for key, _ in self._lines.select(0):
-            self._drain(key.data)
-
-    def _selector_of(self, stream):
-        return self._selector if isinstance(stream, Reports) else self._lines
-
-    def _hear(self):
-        """Take one message of the parent; False if it is gone."""
-        try:
-            message = self._connection.recv(_MAX_MESSAGE)
-        except OSError:
-            message = b""
-        if not message:
-            self._events.put(Lost(reason="the parent of the tasks is gone"))
-            return False
-        notice = json.loads(message)
-        if "ended" in notice:
-            number = notice["ended"]
-            for stream in self._streams.pop(number):
-                self._drain(stream, to_end=True)
-            self._events.put(Ended(run=self._runs[number], status=notice["status"]))
-        return True
-
-    def _drain(self, stream, to_end=False):
-        """Pass on what a stream has; all of it, and close it, if its task ended."""
-        while stream.fd is not None:
-            try:
-                data = os.read(stream.fd, _CHUNK)
-            except BlockingIOError:
-                break
-            for event in stream.feed(data):
-                self._events.put(event)
-            if not data:
-                self._close(stream)
-            if not to_end:
-                return
-        if to_end:
-            for event in stream.feed(b""):
-                self._events.put(event)
-            self._close(stream)
-
-    def _close(self, stream):
-        if stream.fd is not None:
-            self._selector_of(stream).unregister(stream.fd)
-            os.close(stream.fd)
-            stream.fd = None

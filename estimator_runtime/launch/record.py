@@ -133,6 +133,7 @@ class Record:
             is_nan: Whether a loss was NaN: then all values of the checkpoint are read,
                 and one with NaN is not named as a good one.
         """
+        self._restore_logs()
         path, _, problem = self._look()
         spoilt = None
         if is_nan and path is not None:
@@ -194,6 +195,7 @@ class Record:
             reason: What happened.
             watch: The `Watch` of the task that failed first, or None.
         """
+        self._restore_logs()
         path, _, problem = self._look()
         return Outcome(
             exit_status=exit_status,
@@ -201,7 +203,7 @@ class Record:
             task=None if watch is None else str(watch.task),
             excerpt=() if watch is None else watch.log.excerpt(),
             log=None if watch is None else watch.log.path,
-            is_log_whole=watch is None or watch.log.problem is None,
+            is_log_whole=watch is None or watch.log.is_whole,
             log_dir=self._kept_spool(),
             checkpoint=path,
             unknown=problem,
@@ -219,6 +221,10 @@ class Record:
         if self._spool is None:
             self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
         return self._spool
+
+    def _restore_logs(self):
+        for log in self._logs:
+            log.restore()
 
     def _kept_spool(self):
         """Give the temporary folder, if the logs are still there, or None."""

@@ -4,8 +4,10 @@ It knows tasks, not how they are started: see `task.Tasks`. It decides by the ev
 its queue, and by the time.
 """
 
+import collections
 import contextlib
 import queue
+import signal
 import time
 
 from estimator_runtime.errors import LaunchError
@@ -61,7 +63,8 @@ class Supervisor:
         )
         self._restart_scalars = RestartScalars(everyone, self._record, self._console)
         screen.open(everyone, Status(everyone, self._record))
-        self._cancelled: tuple[int, str] | None = None  # set by another thread
+        # Each a status and a reason; other threads add to it.
+        self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._ending: Outcome | None = None  # once it is decided
         self._last_tick = clock()
         self.state = "starting"
@@ -73,7 +76,7 @@ class Supervisor:
 
     def cancel(self, exit_status, reason):
         """Stop the job in order; a second time at once. May be called by any thread."""
-        self._cancelled = exit_status, reason
+        self._requests.append((exit_status, reason))
 
     def run(self):
         """Start all tasks, and stay until the last is gone.
@@ -85,7 +88,7 @@ class Supervisor:
             LaunchError: If no task can be started.
         """
         try:
-            self._tasks.open(self._events, lambda: self._cancelled is not None)
+            self._tasks.open(self._events, lambda: bool(self._requests))
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
             # It starts those due, unless the job was cancelled meanwhile.
@@ -117,7 +120,8 @@ class Supervisor:
             self._tick(self._clock())
             return
         if isinstance(event, Lost):
-            raise LaunchError(event.reason)
+            self._lose_all(event.reason)
+            return
         if isinstance(event, Refused):
             self._stop_for(event.reason)
             return
@@ -162,8 +166,8 @@ class Supervisor:
         self._start_those_due(now)
 
     def _heed_cancel(self, now):
-        if self._cancelled:
-            (exit_status, reason), self._cancelled = self._cancelled, None
+        while self._requests:
+            exit_status, reason = self._requests.popleft()
             if self._ending is None:
                 self._stop(self._record.outcome(exit_status, reason), politely=True)
             else:
@@ -179,6 +183,14 @@ class Supervisor:
             self.state = "running"
 
     # Failures.
+
+    def _lose_all(self, reason):
+        # Whoever ended them all may have asked this process first.
+        self._heed_cancel(self._clock())
+        self._stop_for(reason)
+        for watch in self._watches.values():
+            if watch.is_running:
+                watch.end(-int(signal.SIGKILL))
 
     def _handle_end(self, watch, event):
         watch.end(event.status, event.cause, event.is_displaced)

@@ -80,6 +80,30 @@ def test_under_nohup_a_job_outlives_its_terminal(run):
     assert "the job was stopped by SIGTERM\n" in job.text
 
 
+def test_a_session_that_closes_and_is_then_ended_leaves_its_tasks_the_time_to_save(run):
+    job = run(
+        """
+        def save(*_):
+            print("saving", flush=True)
+            time.sleep(1.5 if task != "ps" else 0)
+            print("saved", flush=True)
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, save)
+        print("waits", flush=True)
+        time.sleep(60)
+        """,
+        *("--workers", "1", "--ps", "1"),
+    )
+    job.wait_for(r"\| waits$", count=3)
+    job.process.send_signal(signal.SIGHUP)
+    job.wait_for(r"\| saving$")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end(60) == 143
+    assert job.text.count("| saved\n") == 2 + 1, job.text
+    assert "the job was stopped by SIGHUP\n" in job.text
+
+
 @pytest.mark.parametrize(
     "options, environ",
     [
@@ -196,5 +220,9 @@ def test_when_the_parent_is_killed_the_launcher_ends_all_that_tasks_have_started
     job = run(_STARTS, "--workers", "0", "--ps", "0")
     os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGKILL)
     assert job.end(30) == 1
-    assert "the parent of the tasks is gone\n" in job.text
+    assert "estimator-runtime: the parent of the tasks is gone\nall logs: " in job.text
+    assert job.text.endswith(
+        "\nnewest good checkpoint: not known here, as no task has said where it saves "
+        "them\n"
+    )
     # The rest is the fixture's: all gone.

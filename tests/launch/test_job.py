@@ -75,10 +75,11 @@ def test_more_tasks_than_file_descriptors_are_refused_with_how_many_may_be(monke
 
 def test_more_tasks_than_memory_are_refused(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
-    monkeypatch.setattr(local, "_available_mb", lambda: 8000)
+    monkeypatch.setattr(local, "available_mb", lambda: 8000)
     with pytest.raises(ConfigError) as refusal:
         get_backend("local", warm=False).submit(_JOB)
     assert str(refusal.value) == (
-        "5001 tasks need about 1750350 MB of memory at the least, and 8000 MB are "
-        "free; start fewer tasks, or leave out --cold"
+        "5001 tasks need about 1750350 MB of memory at the least, and 8000 MB are free "
+        "on this machine, or in the control group of this process; start fewer tasks, "
+        "or leave out --cold"
     )

@@ -198,7 +198,7 @@ def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):
     assert job.end() == 1
     stopped = "| the log of worker 0, logs/worker-0.log, stops here: No space left on "
     assert job.text.count(stopped) == 1
-    assert "  KeyError: 'label'\nlog, without its end: logs/worker-0.log\n" in job.text
+    assert "  KeyError: 'label'\npart of the log: logs/worker-0.log\n" in job.text
     assert "line 99\n" in (tmp_path / "logs" / "chief-0.log").read_text()
 
 

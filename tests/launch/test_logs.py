@@ -1,7 +1,13 @@
 """What of a log says why a task failed, and where the log is."""
 
+import shutil
+
+import pytest
+
 from estimator_runtime.launch.logs import TaskLog, excerpt
+from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.watch import Watch
 
 
 def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it():
@@ -95,3 +101,77 @@ def test_what_there_is_no_room_for_in_the_folder_stays_where_it_is(tmp_path):
         f"the log of worker 1 stays at {tmp_path}/worker-1.log: "
         f"{tmp_path}/logs/worker-1.log cannot have it: No space left on device"
     ]
+
+
+@pytest.fixture
+def removed(tmp_path):
+    """Give (a log whose folder was removed when it had two lines, lines said, clock)."""
+    now, said = [0.0], []
+    log = TaskLog(Task(type="worker", index=1), said.append, clock=lambda: now[0])
+    log.open(str(tmp_path / "model" / "logs"))
+    for line in ("one", "two"):
+        log.write(line)
+    shutil.rmtree(tmp_path / "model")
+    yield log, said, now
+    log.close()
+
+
+def test_a_log_that_was_removed_is_made_again_with_its_last_lines(removed, tmp_path):
+    log, said, now = removed
+    path = tmp_path / "model" / "logs" / "worker-1.log"
+    log.write("three")
+    assert not path.exists()  # it looks once in a second
+    for seconds in (1.0, 1.5):
+        now[0] = seconds
+        log.write("more")
+    assert path.read_text() == "one\ntwo\nthree\nmore\nmore\n"
+    path.unlink()
+    now[0] = 3.0
+    log.write("last")
+    assert path.read_text() == "one\ntwo\nthree\nmore\nmore\nlast\n"
+    assert said == [
+        f"the log of worker 1, {path}, was removed: it is made again, with the last "
+        "lines only"
+    ]
+    assert (log.is_whole, log.problem) == (False, None)
+
+
+def test_a_log_that_was_removed_is_there_again_when_an_outcome_names_it(
+    removed, tmp_path
+):
+    log, _, _ = removed
+    watch = Watch(log.task, max_restarts=0)
+    watch.log = log
+    outcome = Record([log], log_dir="given").outcome(1, "it failed", watch)
+    path = tmp_path / "model" / "logs" / "worker-1.log"
+    assert f"\npart of the log: {path}\n" in str(outcome)
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_removed_log_that_cannot_be_made_again_is_given_up(removed, tmp_path):
+    log, said, now = removed
+    (tmp_path / "model").touch()
+    now[0] = 1.0
+    for line in ("three", "four"):
+        log.write(line)
+    path = tmp_path / "model" / "logs" / "worker-1.log"
+    assert said[1:] == [
+        f"the log of worker 1, {path}, stops here: Not a directory; the job goes on"
+    ]
+    assert log.excerpt() == ("one", "two", "three", "four")
+
+
+def test_a_program_that_removes_its_logs_fails_with_one_that_says_why(launch, tmp_path):
+    (tmp_path / "toy.py").write_text(
+        "import shutil\n"
+        "print('clears all', flush=True)\n"
+        "shutil.rmtree('logs')\n"
+        "raise KeyError('label')\n"
+    )
+    options = ("--cold", "--workers", "0", "--ps", "0", "--max-restarts", "0")
+    job = launch(*options, "--log-dir", "logs", "toy.py")
+    assert job.end() == 1
+    assert "  KeyError: 'label'\npart of the log: logs/chief-0.log\n" in job.text
+    log = (tmp_path / "logs" / "chief-0.log").read_text()
+    assert log.startswith("clears all\nTraceback (most recent call last):\n")
+    assert log.endswith("KeyError: 'label'\n")

@@ -14,7 +14,7 @@ from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.presentation import Presentation
 from estimator_runtime.launch.screen import Screen
 from estimator_runtime.launch.supervisor import Supervisor
-from estimator_runtime.launch.task import Ended, Leaving, Reported
+from estimator_runtime.launch.task import Ended, Leaving, Lost, Reported
 
 _TASKS = ("chief", "worker 0", "ps 0")
 _GANG = {"chief": 1, "worker": 2}
@@ -28,6 +28,7 @@ class Tasks:
         runs: Name of each task to its runs; the script is called when all have one.
         signals: The name of a task and the number, of each signal.
         stops_at_once: Whether trainers end when they get SIGTERM.
+        supervisor: Who runs them.
     """
 
     def __init__(self, script, tasks):
@@ -65,6 +66,9 @@ class Tasks:
     def end(self, task, status, **how):
         self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
 
+    def lose_all(self):
+        self._events.put(Lost(reason="the parent of the tasks is gone"))
+
     def leave(self):
         self._events.put(Leaving())
 
@@ -91,7 +95,8 @@ def run(tmp_path):
         said = io.StringIO()
         tasks = Tasks(script, job.tasks)
         screen = Screen(Console(said, said), Presentation(progress="none"))
-        outcome = Supervisor(job, tasks, screen, clock).run()
+        tasks.supervisor = Supervisor(job, tasks, screen, clock)
+        outcome = tasks.supervisor.run()
         return outcome, tasks, said.getvalue()
 
     return run
@@ -249,3 +254,48 @@ def test_a_chief_does_not_save_what_the_nan_of_a_worker_has_reached(run):
     outcome, tasks, _ = run(script)
     assert outcome.exit_status == 1
     assert [number for task, number in tasks.signals if task == "chief"] == [_KILL]
+
+
+def test_when_all_tasks_are_lost_the_outcome_has_what_is_known(run, saved):
+    def script(tasks, attempt):
+        tasks.report("chief", model_dir=str(saved))
+        tasks.end("worker 0", -_KILL)
+
+    outcome, _, said = run(script, at={30: Tasks.lose_all})
+    assert outcome.exit_status == 1, said
+    assert outcome.reason == "the parent of the tasks is gone"
+    assert outcome.checkpoint == str(saved / "model.ckpt-20")
+    assert outcome.restarts == 1
+
+
+@pytest.mark.parametrize("is_heeded", [True, False], ids=["heeded", "not yet"])
+def test_a_job_that_was_told_to_stop_when_all_is_lost_was_stopped(run, is_heeded):
+    def stop(tasks):
+        tasks.supervisor.cancel(130, "the job was stopped by SIGINT")
+        if not is_heeded:
+            tasks.lose_all()
+
+    def script(tasks, attempt):
+        tasks.stops_at_once = False
+
+    outcome, _, said = run(script, at={10: stop, 20: Tasks.lose_all})
+    assert outcome.exit_status == 130, said
+    assert outcome.reason == "the job was stopped by SIGINT"
+
+
+def test_who_asks_twice_at_once_waits_for_nobody(run):
+    def stop(tasks):
+        for _ in range(2):
+            tasks.supervisor.cancel(130, "the job was stopped by SIGINT")
+
+    def script(tasks, attempt):
+        tasks.stops_at_once = False
+
+    outcome, tasks, said = run(script, at={10: stop}, grace_secs=900)
+    assert outcome.exit_status == 130, said
+    assert tasks.signals == [
+        ("worker 0", _TERM),
+        ("ps 0", _KILL),
+        ("chief", _KILL),
+        ("worker 0", _KILL),
+    ]

@@ -1,0 +1,52 @@
+"""What follows the training, by a clock that the test holds."""
+
+import io
+
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.completion import Completion
+from estimator_runtime.launch.console import Console
+from estimator_runtime.launch.record import Record
+from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.watch import Watch
+
+
+class _Tasks:
+    def signal(self, run, number):
+        pass
+
+
+def _trained(**arguments):
+    """Give (the completion of a job that has trained and evaluates yet, what it says)."""
+    job = Job(command=("train.py",), replicas={"chief": 1, "evaluator": 1}, **arguments)
+    said = io.StringIO()
+    console = Console(said, said)
+    chief, _ = watches = [Watch(task, 0) for task in job.tasks]
+    for watch in watches:
+        watch.start(now=0.0)
+    chief.end(0)
+    record = Record([], log_dir=None)
+    shutdown = Shutdown(_Tasks(), watches, [chief], 30.0, console)
+    return Completion(job, watches, [chief], record, shutdown, console), said
+
+
+def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of():
+    completion, said = _trained()
+    for now in range(0, 24 * 3600, 10):
+        assert completion.advance(float(now)) is None
+    assert completion.is_seen
+    lines = said.getvalue().splitlines()
+    assert lines[:2] == [
+        f"launcher | the training has been done for {secs} s: waiting for evaluator"
+        for secs in (60, 120)
+    ]
+    assert len(lines) == 11  # from one minute to half a day
+
+
+def test_a_last_evaluation_that_takes_longer_than_the_user_lets_it_is_named():
+    completion, _ = _trained(evaluation_timeout_secs=100.0)
+    assert completion.advance(7.0) is None
+    assert completion.advance(106.9) is None
+    assert completion.advance(107.0) == (
+        "the training is done, but evaluator did not end within 100 s after it; "
+        "--evaluation-timeout is that limit"
+    )

@@ -1,0 +1,167 @@
+"""The parent of tasks, alone with a test as its launcher."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+# A task of it forks, and both say who they are; the second is in a session of its own.
+_SERVE = r"""
+import os, resource, signal, socket, sys
+from estimator_runtime.launch import descendants
+from estimator_runtime.launch.parent import Parent
+
+connection = socket.socket(fileno=int(sys.argv[1]))
+connection.set_inheritable(False)
+descendants.adopt_orphans()
+if os.getuid() == 0:
+    os.setuid(65534)  # a limit of processes is none for root
+_, most = resource.getrlimit(resource.RLIMIT_NPROC)
+
+
+def limit(number, _):
+    count = 0 if number == signal.SIGUSR1 else most
+    resource.setrlimit(resource.RLIMIT_NPROC, (count, most))
+
+
+signal.signal(signal.SIGUSR1, limit)
+signal.signal(signal.SIGUSR2, limit)
+if Parent(connection, None).serve():
+    name = "task"
+    if os.fork() == 0:
+        os.setsid()
+        name = "other"
+    os.write(1, f"{name} {os.getpid()}\n".encode())
+    signal.pause()
+"""
+_WITHIN_SECS = 30
+
+
+class _Launcher:
+    """The other end of a parent's connection."""
+
+    def __init__(self):
+        self.connection, theirs = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        )
+        self.connection.settimeout(_WITHIN_SECS)
+        with theirs:
+            self.parent = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stderr=subprocess.PIPE,
+            )
+
+    def start(self, number):
+        """Ask for a task; give the file of its standard output and error."""
+        ours, theirs = os.pipe()
+        message = json.dumps({"task": number, "environ": {}}).encode()
+        socket.send_fds(self.connection, [message], [theirs, theirs, theirs])
+        os.close(theirs)
+        return os.fdopen(ours)
+
+    def hear(self):
+        return json.loads(self.connection.recv(65536))
+
+    def end(self):
+        """Wait for the end of the parent; give its status and what it wrote."""
+        _, written = self.parent.communicate(timeout=_WITHIN_SECS)
+        return self.parent.returncode, written.decode()
+
+
+@pytest.fixture
+def launcher():
+    """Give a function that gives a launcher; at the end none of its parents is left."""
+    started = []
+
+    def start():
+        started.append(_Launcher())
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.connection.close()
+        each.parent.kill()
+        each.parent.communicate()
+
+
+def _pids(file):
+    """Give the pids of a task and of the process that it has forked."""
+    written = b""
+    while written.count(b"\n") < 2:
+        assert select.select([file], [], [], _WITHIN_SECS)[0], written
+        data = os.read(file.fileno(), 4096)
+        assert data, written
+        written += data
+    pids = dict(line.split() for line in written.splitlines())
+    return [int(pids[name]) for name in (b"task", b"other")]
+
+
+def _wait_until_gone(file):
+    """Wait until nobody is left who has the other end of a task's pipe."""
+    while True:
+        assert select.select([file], [], [], _WITHIN_SECS)[0]
+        if not os.read(file.fileno(), 4096):
+            return
+
+
+def _is_there(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_task_for_which_there_is_no_process_fails_and_the_others_go_on(launcher):
+    launched = launcher()
+    with launched.start(0) as first:
+        pids = _pids(first)
+        launched.parent.send_signal(signal.SIGUSR1)  # no more processes
+        with launched.start(1) as refused:
+            assert launched.hear() == {
+                "ended": 1,
+                "status": -signal.SIGKILL,
+                "cause": "could not be started: Resource temporarily unavailable",
+            }
+            assert refused.read() == (
+                "cannot start the task: [Errno 11] Resource temporarily unavailable\n"
+            )
+        assert all(map(_is_there, pids))
+        with open(f"/proc/{launched.parent.pid}/status") as status:
+            [blocked] = [line for line in status if line.startswith("SigBlk")]
+        assert int(blocked.split()[1], 16) == 0  # the next task can be asked to end
+        launched.parent.send_signal(signal.SIGUSR2)
+        with launched.start(2) as second:
+            assert len(_pids(second)) == 2
+            launched.connection.close()
+            assert launched.end() == (0, "")
+            for each in (first, second):
+                _wait_until_gone(each)
+
+
+def test_a_launcher_that_is_gone_before_it_is_answered_leaves_nobody(launcher):
+    launched = launcher()
+    with launched.start(0) as first:
+        _pids(first)
+        launched.parent.send_signal(signal.SIGSTOP)
+        with launched.start(1) as second:
+            launched.connection.close()
+            launched.parent.send_signal(signal.SIGCONT)
+            assert launched.end() == (0, "")
+            for each in (first, second):
+                _wait_until_gone(each)
+
+
+def test_a_launcher_that_is_gone_with_messages_unread_leaves_nobody(launcher):
+    launched = launcher()
+    with launched.start(0) as first, launched.start(1) as second:
+        _pids(first)
+        os.kill(_pids(second)[0], signal.SIGKILL)
+        assert select.select([launched.connection], [], [], _WITHIN_SECS)[0]
+        launched.connection.close()
+        assert launched.end() == (0, "")
+        for each in (first, second):
+            _wait_until_gone(each)

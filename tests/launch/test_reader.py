@@ -1,0 +1,71 @@
+"""What becomes of the pipes of tasks, with a test as their parent."""
+
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from estimator_runtime.launch.events import Events
+from estimator_runtime.launch.reader import Reader
+from estimator_runtime.launch.task import Ended, Lost, Output, Reported, Run, Task
+
+_RUN = Run(task=Task(type="chief", index=0), attempt=0)
+_WITHIN_SECS = 30.0
+
+
+@pytest.fixture
+def reading():
+    """Give (the events, the socket of the parent, the pipes of a task to write to)."""
+    events = Events()
+    ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader = Reader(ours, events)
+    pipes = [os.pipe() for _ in range(3)]
+    reader.add(7, _RUN, [read for read, _ in pipes])
+    writers = [os.fdopen(write, "wb", buffering=0) for _, write in pipes]
+    yield events, parent, writers
+    parent.close()
+    reader.close(_WITHIN_SECS)
+    ours.close()
+    for writer in writers:
+        writer.close()
+    for read, _ in pipes:
+        assert not os.path.exists(f"/proc/self/fd/{read}")
+
+
+def _until(events, kind):
+    found = [events.get(_WITHIN_SECS)]
+    while not isinstance(found[-1], kind):
+        found.append(events.get(_WITHIN_SECS))
+    return found
+
+
+def test_the_last_lines_of_all_come_before_the_loss_of_the_parent(reading):
+    events, parent, (stdout, stderr, reports) = reading
+    stdout.write(b"one\nhalf a li")
+    stderr.write(b"two\n")
+    reports.write(b'{"step": 3}\n')
+    parent.close()
+    *told, lost = _until(events, Lost)
+    assert lost == Lost(reason="the parent of the tasks is gone")
+    assert {
+        (each.line, each.is_error) for each in told if isinstance(each, Output)
+    } == {
+        ("one", False),
+        ("half a li", False),
+        ("two", True),
+    }
+    assert {"step": 3} in [e.report for e in told if isinstance(e, Reported)]
+
+
+def test_an_end_has_its_status_and_cause_and_waits_for_nobody_who_writes_on(reading):
+    events, parent, (stdout, *_) = reading
+    with subprocess.Popen(
+        ["yes", 1000 * "y"], stdout=stdout
+    ):  # until nobody reads any more
+        notice = {"ended": 7, "status": -9, "cause": "could not be started"}
+        parent.send(json.dumps(notice).encode())
+        assert _until(events, Ended)[-1] == Ended(
+            run=_RUN, status=-9, cause="could not be started"
+        )
