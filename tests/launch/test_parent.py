@@ -85,9 +85,12 @@ def launcher():
 
     yield start
     for each in started:
-        each.connection.close()
-        each.parent.kill()
-        each.parent.communicate()
+        each.connection.close()  # it ends, and all it has started, if it is as it should
+        try:
+            each.parent.wait(_WITHIN_SECS)
+        finally:
+            each.parent.kill()
+            each.parent.communicate()
 
 
 def _pids(file):
