@@ -20,8 +20,8 @@ tf1 = tf.compat.v1
 _MEGABYTES = (1, 100, 1000)
 _QUICK_MEGABYTES = (1, 2)
 _ROUNDS = 5
-_SAVES = 3
-_STEPS_BETWEEN = 20  # a write has ended when the next one begins
+_SAVES = 4
+_STEPS_BETWEEN = 5  # the writes of large ones are still under way at the next
 _TIMEOUT_SECS = 300
 _WAYS = ("stock", "ours")
 
