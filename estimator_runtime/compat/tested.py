@@ -22,7 +22,7 @@ class PackageSet:
     tf_keras: str
     numpy: tuple[str, ...]
     protobuf: str
-    pythons: tuple[str, ...] = ("3.11",)
+    pythons: tuple[str, ...] = ("3.11", "3.12")
 
     @property
     def constraints(self):
@@ -58,7 +58,11 @@ class PackageSet:
 # TensorFlow's (major, minor) to what was tested with it.
 TESTED = {
     (2, 15): PackageSet(
-        tensorflow="2.15.1", tf_keras="2.15.1", numpy=("1.26.4",), protobuf="4.25.9"
+        tensorflow="2.15.1",
+        tf_keras="2.15.1",
+        numpy=("1.26.4",),
+        protobuf="4.25.9",
+        pythons=("3.10", "3.11"),
     ),
     (2, 16): PackageSet(
         tensorflow="2.16.2", tf_keras="2.16.0", numpy=("1.26.4",), protobuf="4.25.9"
@@ -80,6 +84,6 @@ TESTED = {
         tf_keras="2.21.0",
         numpy=("2.4.6", "2.2.6"),
         protobuf="7.36.2",
-        pythons=("3.11", "3.12", "3.13"),
+        pythons=("3.10", "3.11", "3.12", "3.13"),
     ),
 }
