@@ -6,6 +6,7 @@ here, and becomes an exit status.
 """
 
 import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -13,6 +14,7 @@ import traceback
 from estimator_runtime import folding, preemption, reporting
 from estimator_runtime.checkpoint import writer
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.loop import closing
 
 _PYTHONS_HOOK = sys.__excepthook__
 
@@ -33,18 +35,24 @@ def execute(code, module, at_end=lambda: None):
         SystemExit, KeyboardInterrupt: As `report` does; SystemExit also when the
             program raises it.
     """
+    stopped = None
     try:
         exec(code, vars(module))
         return 0
     except SystemExit as error:
         folding.tell()  # before the last lines, which say how to go on
-        _tell_stop(error)
+        if _tell_stop(error):
+            stopped = error.code
         raise
     except BaseException as error:  # noqa: BLE001 - all that python reports
         failure = _without_our_frame(error)
     finally:
         at_end()
         folding.tell()
+        if stopped is not None and closing.are_left():
+            closing.run_exit_handlers()
+            flush()
+            os._exit(int(stopped))
     # Not in the except block: the hook must not find an exception being handled.
     return report(failure)
 
@@ -98,8 +106,12 @@ def report(failure):
         _print(failure)
     # A subclass of it is an exception like any other, as in python.
     if type(failure) is KeyboardInterrupt:
-        if preemption.is_hurried() and writer.is_any_under_way():
-            # Python would wait for its thread, before any exit handler.
+        is_hurried = preemption.is_hurried() and writer.is_any_under_way()
+        are_left = closing.are_left()
+        if are_left and not is_hurried:
+            closing.run_exit_handlers()
+        if is_hurried or are_left:
+            # Python would wait for their threads.
             flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)

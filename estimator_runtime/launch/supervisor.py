@@ -169,6 +169,10 @@ class Supervisor:
         while self._requests:
             exit_status, reason = self._requests.popleft()
             if self._ending is None:
+                self._console.say(
+                    f"{reason}: its tasks end one after the other, each within "
+                    f"{self._job.grace_secs:g} s; asked once more, all end at once"
+                )
                 self._stop(self._record.outcome(exit_status, reason), politely=True)
             else:
                 self._shutdown.hurry(now)

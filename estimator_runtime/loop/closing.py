@@ -1,10 +1,15 @@
-"""Closes sessions of a cluster that has lost a task.
+"""Closes sessions of a cluster that may not come back from it in time.
 
 TensorFlow tells every task that a session ends, and waits for its answer: where one is
-gone for good, for ever. Other sessions are not for this: should the answer come while
-the process ends, python ends the thread in the middle of TensorFlow, which aborts.
+gone for good, for ever. And it waits for the threads of the input: the one that tunes a
+tf.data pipeline often misses that it is cancelled, and sleeps on, up to a minute. A
+program that was told to stop has its checkpoint by then, and no minute.
+
+Other sessions are not for this: should the answer come while python ends the process,
+it ends the thread in the middle of TensorFlow, which aborts. See `run_exit_handlers`.
 """
 
+import atexit
 import logging
 import threading
 
@@ -12,11 +17,25 @@ _logger = logging.getLogger(__name__)
 
 # With all tasks alive, it takes a few milliseconds.
 _TIMEOUT_SECS = 5.0
+_STOP_TIMEOUT_SECS = 1.0
+# The longest sleep of the thread that tunes the input, and some.
+_EXIT_TIMEOUT_SECS = 70.0
+
+_left: list[threading.Thread] = []  # those that a stopped program has left behind
 
 
-def closable(session):
-    """Give what to close in place of a session: itself, if no other task has a part."""
-    return BoundedClose(session) if getattr(session, "sess_str", "") else session
+def closable(session, is_stop=False):
+    """Give what to close in place of a session: itself, if no other task has a part.
+
+    Args:
+        session: A `tf.compat.v1.Session`.
+        is_stop: Whether the program was told to stop, and not a task was lost.
+    """
+    if not getattr(session, "sess_str", ""):
+        return session
+    if is_stop:
+        return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
+    return BoundedClose(session)
 
 
 class BoundedClose:
@@ -25,10 +44,12 @@ class BoundedClose:
     Args:
         session: A `tf.compat.v1.Session`.
         timeout_secs: After which it is left to close alone.
+        is_stop: As that of `closable`.
     """
 
-    def __init__(self, session, timeout_secs=_TIMEOUT_SECS):
+    def __init__(self, session, timeout_secs=_TIMEOUT_SECS, is_stop=False):
         self._session, self._timeout_secs = session, timeout_secs
+        self._is_stop = is_stop
         self._error = None
 
     def close(self):
@@ -42,17 +63,42 @@ class BoundedClose:
         )
         thread.start()
         thread.join(self._timeout_secs)
-        if thread.is_alive():
+        if not thread.is_alive():
+            if self._error is not None:
+                raise self._error
+        elif self._is_stop:
+            _left.append(thread)
+            atexit.register(_wait_for, thread)
+        else:
             _logger.warning(
                 "a task of the cluster does not answer that the session is closed; "
                 "going on without its answer after %g s",
                 self._timeout_secs,
             )
-        elif self._error is not None:
-            raise self._error
 
     def _close(self):
         try:
             self._session.close()
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
+
+
+def are_left():
+    """Tell whether a session that a stopped program has left is still being closed."""
+    return any(thread.is_alive() for thread in _left)
+
+
+def run_exit_handlers():
+    """Do what python does at an exit before it takes itself apart.
+
+    The process has to end right after that, by itself.
+    """
+    _left.clear()  # `_wait_for` waits for them no more
+    threading._shutdown()  # type: ignore[attr-defined] # waits for the other threads
+    atexit._run_exitfuncs()
+
+
+def _wait_for(thread):
+    """Let a close come back before python ends, where it takes itself apart."""
+    if thread in _left:
+        thread.join(_EXIT_TIMEOUT_SECS)

@@ -11,6 +11,7 @@ from tensorflow.python.training import (
     session_run_hook,
 )
 
+from estimator_runtime import preemption
 from estimator_runtime.loop import kernels
 from estimator_runtime.loop.closing import closable
 from estimator_runtime.loop.flushing import DenormalFlush
@@ -98,9 +99,11 @@ class PlannedSession(monitored_session._HookedSession):
         """Close the session, when the hooks have counted all steps."""
         self.rest()
         # TensorFlow closes a session that it has lost while it handles that error.
-        if isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS):
+        is_lost = isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS)
+        is_stop = preemption.is_requested()
+        if is_lost or is_stop:
             session = self._sess  # type: ignore[has-type]
-            self._sess = session and closable(session)
+            self._sess = session and closable(session, is_stop and not is_lost)
         super().close()
 
     def rest(self):

@@ -283,6 +283,17 @@ def test_a_job_that_was_told_to_stop_when_all_is_lost_was_stopped(run, is_heeded
     assert outcome.reason == "the job was stopped by SIGINT"
 
 
+def test_a_job_that_is_told_to_stop_says_what_it_waits_for(run):
+    def stop(tasks):
+        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
+
+    _, _, said = run(lambda *_: None, at={10: stop}, grace_secs=40)
+    assert (
+        "the job was stopped by SIGTERM: its tasks end one after the other, each within "
+        "40 s; asked once more, all end at once\n"
+    ) in said
+
+
 def test_who_asks_twice_at_once_waits_for_nobody(run):
     def stop(tasks):
         for _ in range(2):

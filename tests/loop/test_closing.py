@@ -1,11 +1,14 @@
 """Sessions of a cluster are closed within a bounded time."""
 
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
 import tensorflow as tf
 
+from estimator_runtime.loop import closing
 from estimator_runtime.loop.closing import BoundedClose, closable
 
 
@@ -52,3 +55,58 @@ def test_a_session_on_a_server_is_closed_for_good():
         closable(session).close()
         with pytest.raises(RuntimeError, match="closed"):
             session.run(tf.constant(1))
+
+
+STOPPED = """
+import atexit, os, signal, sys, threading
+import tensorflow as tf
+import estimator_runtime as er
+
+atexit.register(print, "an exit handler")
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+server = v1.train.Server.create_local_server()
+step = v1.train.get_or_create_global_step().assign_add(1)
+close, is_stopping = v1.Session.close, threading.Event()
+
+
+def close_late(session):
+    # As TensorFlow's, while a thread of the input sleeps; but for ever.
+    threading.Event().wait() if is_stopping.is_set() else close(session)
+
+
+v1.Session.close = close_late
+with er.MonitoredTrainingSession(server.target, checkpoint_dir="model") as session:
+    while not session.should_stop():
+        session.run(step)
+        is_stopping.set()
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+print("not reached")
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", -2)])
+def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
+    tmp_path, name, status
+):
+    (tmp_path / "program.py").write_text(STOPPED)
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stderr
+    assert done.stdout == "an exit handler\n"
+    assert f"stopped by {name} at step 1; it is saved in " in done.stderr
+
+
+def test_a_stopped_program_waits_no_longer_than_a_second_for_its_session():
+    never = threading.Event()
+    closable(Session(never.wait), is_stop=True).close()
+    assert closing.are_left()
+    never.set()
+    for thread in closing._left:
+        thread.join(10)
+    assert not closing.are_left()
