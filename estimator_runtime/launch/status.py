@@ -79,15 +79,17 @@ class Status:
         _, saved_step = self._record.checkpoint()
         return JobStatus(
             elapsed_secs=now - self._first,
-            step=step,
+            step=step or 0,
             last_step=next((each for each in last_steps if each is not None), None),
-            rate=self._total.after(step, now),
+            # Not from 0 on: the first step that is heard of may be a restored one.
+            rate=None if step is None else self._total.after(step, now),
             saved_step=saved_step,
             restarts=self._record.restarts,
             tasks=tuple(self._status_of(watch, now) for watch in self._watches),
         )
 
     def _step(self):
+        """Give the global step; None as long as nobody has told it."""
         # A restored checkpoint may be older: the newest of those who run now counts,
         # and at the end that of those who did.
         reporting = [watch for watch in self._watches if "step" in watch.report]
@@ -96,7 +98,7 @@ class Status:
             max(watch.report["step"], watch.report.get("trained") or 0)
             for watch in running or reporting
         ]
-        return max(steps, default=0)
+        return max(steps, default=None)
 
     def _status_of(self, watch, now):
         report = watch.report

@@ -115,6 +115,16 @@ def test_a_rate_is_of_the_last_ten_seconds_and_begins_with_the_steps(record):
     assert _rates(record, *looks) == [None, None, 50, 75, 100, 100, 60]
 
 
+def test_the_steps_of_a_restored_checkpoint_are_not_counted_as_taken(record):
+    chief = _watch("chief")
+    status = Status([chief], record)
+    assert status.look(now=0.0).rate is None
+    chief.hear({"step": 17_533}, now=5.0)
+    assert (status.look(now=5.0).step, status.look(now=6.0).rate) == (17_533, None)
+    chief.hear({"step": 17_633}, now=7.0)
+    assert status.look(now=7.0).rate == 100.0
+
+
 def test_the_rate_of_a_job_that_stands_still_falls(record):
     looks = [(0, 0), (1, 100), (101, 100), (201, 100), (202, 200)]
     assert _rates(record, *looks) == [None, 100, 100 / 101, 100 / 201, 100 / 201]
