@@ -57,7 +57,7 @@ class TaskLog:
     def write(self, line):
         """Add a line."""
         if self._clock() - self._looked_at >= _LOOK_SECS:
-            self._look()
+            self._look(is_hurried=False)
         self._tail.append(line)
         try:
             if self._file is None and self.problem is None and self.spool is not None:
@@ -72,46 +72,44 @@ class TaskLog:
 
     def restore(self):
         """Make the file again, with the last lines, if somebody has removed it."""
-        self._looked_at = self._clock()
-        self._is_gone = self._is_removed()
-        if self._is_gone:
-            self._make_again()
+        self._look(is_hurried=True)
 
-    def _look(self):
-        """Make it again once it has been gone for a while.
+    def _look(self, is_hurried):
+        """Make it again, if not in a hurry once it has been gone for a while.
 
         Whoever clears its folder just now would find it not empty, and fail.
         """
         self._looked_at = self._clock()
-        was_gone, self._is_gone = self._is_gone, self._is_removed()
-        if was_gone and self._is_gone:
-            self._make_again()
-
-    def _is_removed(self):
         if self._file is None or self.path is None:
-            return False
+            return
+        was_gone = self._is_gone
+        self._is_gone = self._is_removed(self._file, self.path)
+        if self._is_gone and (was_gone or is_hurried):
+            self._make_again(self._file, self.path)
+
+    def _is_removed(self, file, path):
         if not self._is_stale:
             try:
-                has_name = os.fstat(self._file.fileno()).st_nlink > 0
+                has_name = os.fstat(file.fileno()).st_nlink > 0
             except OSError as error:
                 self._is_stale = error.errno == errno.ESTALE
             else:
                 # Some file systems in user space count no names of any file.
-                return not has_name and not os.path.exists(self.path)
+                return not has_name and not os.path.exists(path)
         return self._is_stale  # as another machine has removed it, on NFS
 
-    def _make_again(self):
+    def _make_again(self, file, path):
         if self.is_whole:
             self.is_whole = False
             self.say(
-                f"the log of {self.task}, {self.path}, was removed: it is made again, "
+                f"the log of {self.task}, {path}, was removed: it is made again, "
                 "with the last lines only"
             )
         try:
             with contextlib.suppress(OSError):
-                self._file.close()
+                file.close()
             self._is_gone = self._is_stale = False
-            self._file, self.path = self._made(os.path.dirname(self.path))
+            self._file, self.path = self._made(os.path.dirname(path))
             for line in self._tail:
                 _write_line(self._file, line)
         except OSError as error:
