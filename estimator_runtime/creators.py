@@ -187,12 +187,12 @@ class _Owner:
 
 
 def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
-    """Let a chief that comes back restore its checkpoint: the ps hold no good values.
+    """Let whoever comes back restore a checkpoint: the ps hold no good values.
 
     Where that fails, the log says so: an error is on its way, which is not to be lost.
 
     Args:
-        config: The RunConfig of the chief, whose server still runs.
+        config: The RunConfig of a trainer, whose server still runs.
         timeout_secs: How long the ps may take to answer.
     """
     servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))

@@ -79,7 +79,7 @@ class Presence:
                 raise PeerTimeoutError(
                     f"there has been no sign of {self._names} for "
                     f"{self._timeout_secs:g} s (session_creation_timeout_secs), and "
-                    f"the training has not ended; {self._who} gives up"
+                    f"none of the training's end; {self._who} gives up"
                 )
             self._seen_at = now
         absent_secs = now - self._absent_since

@@ -36,7 +36,7 @@ def test_a_wait_for_nobody_ends_and_names_those_who_did_not_come(caplog):
     assert training.now == 60
     assert str(raised.value) == (
         "there has been no sign of chief 0, worker 0 for 60 s "
-        "(session_creation_timeout_secs), and the training has not ended; this ps gives "
+        "(session_creation_timeout_secs), and none of the training's end; this ps gives "
         "up"
     )
     assert caplog.messages == [

@@ -18,6 +18,9 @@ _RUNTIME_MODULES = (
     "estimator_runtime.training",
 )
 _FROZEN_PACKAGE = "tensorflow_estimator"
+# Gives the names of a module, and asks the module itself for nothing: many a lazy one
+# loads for any attribute, also for __dict__, and may fail to.
+_names_of = vars(types.ModuleType)["__dict__"].__get__
 
 
 def connect(_module):
@@ -72,9 +75,9 @@ def _used_loaders():
     from tensorflow.python.util.lazy_loader import LazyLoader
 
     for module in list(sys.modules.values()):
-        # By their types: to be asked anything else, some lazy modules load.
+        # By their types: to be asked for __class__, some lazy modules load.
         if not issubclass(type(module), types.ModuleType):
             continue
-        for value in list(vars(module).values()):
+        for value in list((_names_of(module) or {}).values()):
             if issubclass(type(value), LazyLoader) and "RunConfig" in vars(value):
                 yield value

@@ -41,14 +41,17 @@ class Completion:
         return self._seen_at is not None
 
     def goes_on_without(self, watch, now):
-        """Tell whether a task that has ended is not missed.
+        """End those who cannot train without a task that has ended, and need not.
 
-        When the one that leads is done, nobody would save what is trained after that.
-        Those who cannot train without the task are ended then, and need not come back.
+        When the one that leads is done, nobody would save what is trained after that:
+        the others that the task leaves behind are killed, and do not come back.
 
         Args:
             watch: The `Watch` of the task; not one that is to be started again.
             now: The time.
+
+        Returns:
+            Whether the task is not missed.
         """
         is_server = watch.task.type == TaskType.PS
         if not is_server and (watch.status == 0 or watch.is_dismissed):
@@ -157,7 +160,11 @@ class Completion:
 
         One that hangs as a whole is silent, and is ended for that.
         """
-        waited = ", ".join(str(w.task) for w in self._watches if w.is_running)
+        waited = ", ".join(
+            str(watch.task)
+            for watch in self._watches
+            if watch.is_running or watch.restart_at is not None
+        )
         if self._timeout_secs is not None and secs >= self._timeout_secs:
             return (
                 f"the training is done, but {waited} did not end within "

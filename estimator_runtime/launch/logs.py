@@ -19,9 +19,9 @@ _EXCERPT_LINES = 20
 _LOOK_SECS = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
-# What TensorFlow, absl and gRPC say on the way: never the reason of a failure.
+# What TensorFlow, absl, gRPC and we say on the way: never the reason of a failure.
 _NOISE = re.compile(
-    r"\s*$|(INFO|WARNING|DEBUG):tensorflow:|[IW]\d{4} |\d{4}-\d\d-\d\d .*: [IW] "
+    r"\s*$|(INFO|WARNING|DEBUG):tensorflow[.\w]*:|[IW]\d{4} |\d{4}-\d\d-\d\d .*: [IW] "
     r"|To enable the following instructions|WARNING: All log messages before absl"
 )
 
@@ -47,7 +47,7 @@ class TaskLog:
         """Know the task."""
         self.task, self.say, self.spool = task, say, spool
         self._clock, self._looked_at = clock, clock()
-        self._is_spooled = False
+        self._is_spooled = self._is_gone = self._is_stale = False
         self.path: str | None = None
         self.problem: str | None = None
         self.is_whole = True
@@ -57,7 +57,7 @@ class TaskLog:
     def write(self, line):
         """Add a line."""
         if self._clock() - self._looked_at >= _LOOK_SECS:
-            self.restore()
+            self._look(is_hurried=False)
         self._tail.append(line)
         try:
             if self._file is None and self.problem is None and self.spool is not None:
@@ -66,23 +66,50 @@ class TaskLog:
             if self._file is not None:
                 _write_line(self._file, line)
         except OSError as error:
-            self._stop(error)
+            self._is_stale = self._file is not None and error.errno == errno.ESTALE
+            if not self._is_stale:
+                self._stop(error)
 
     def restore(self):
         """Make the file again, with the last lines, if somebody has removed it."""
+        self._look(is_hurried=True)
+
+    def _look(self, is_hurried):
+        """Make it again, if not in a hurry once it has been gone for a while.
+
+        Whoever clears its folder just now would find it not empty, and fail.
+        """
         self._looked_at = self._clock()
-        if self._file is None or self.path is None or not _is_removed(self._file):
+        if self._file is None or self.path is None:
             return
+        was_gone = self._is_gone
+        self._is_gone = self._is_removed(self._file, self.path)
+        if self._is_gone and (was_gone or is_hurried):
+            self._make_again(self._file, self.path)
+
+    def _is_removed(self, file, path):
+        if not self._is_stale:
+            try:
+                has_name = os.fstat(file.fileno()).st_nlink > 0
+            except OSError as error:
+                self._is_stale = error.errno == errno.ESTALE
+            else:
+                # Some file systems in user space count no names of any file.
+                return not has_name and not os.path.exists(path)
+        return self._is_stale  # as another machine has removed it, on NFS
+
+    def _make_again(self, file, path):
         if self.is_whole:
             self.is_whole = False
             self.say(
-                f"the log of {self.task}, {self.path}, was removed: it is made again, "
+                f"the log of {self.task}, {path}, was removed: it is made again, "
                 "with the last lines only"
             )
         try:
             with contextlib.suppress(OSError):
-                self._file.close()
-            self._file, self.path = self._made(os.path.dirname(self.path))
+                file.close()
+            self._is_gone = self._is_stale = False
+            self._file, self.path = self._made(os.path.dirname(path))
             for line in self._tail:
                 _write_line(self._file, line)
         except OSError as error:
@@ -96,9 +123,9 @@ class TaskLog:
         Raises:
             OSError: If it cannot be made.
         """
-        self.restore()
         if self.path is not None and not self._is_spooled:
             return
+        self.restore()
         opened, path = self._made(folder)
         if self.path is not None:
             try:
@@ -154,13 +181,6 @@ class TaskLog:
                 "goes on"
             )
         self.close()
-
-
-def _is_removed(file):
-    try:
-        return os.fstat(file.fileno()).st_nlink == 0
-    except OSError as error:  # as another machine has done, on NFS
-        return error.errno == errno.ESTALE
 
 
 def _write_line(file, line):

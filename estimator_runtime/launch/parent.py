@@ -151,7 +151,8 @@ class Parent:
             pid = fork(fds, {**environ, **mark}, program)
         except OSError as error:
             # No room for one more, now: the others go on, and it may be tried again.
-            os.write(fds[1], f"cannot start the task: {error}\n".encode())
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                os.write(fds[1], f"cannot start the task: {error}\n".encode())
             cause = f"could not be started: {error.strerror}"
             status = -int(signal.SIGKILL)
             self._tell({"ended": number, "status": status, "cause": cause})

@@ -146,9 +146,10 @@ class Processes:
     def signal(self, run, number):
         """Ask the parent to signal the run's group of processes."""
         message = {"task": self._numbers[run], "signal": int(number)}
-        # One that does not read is given up, and so are its tasks: do not wait for it.
+        # One that does not read is given up, and so are its tasks. It is waited for
+        # until then only if its socket is full, for `_SEND_SECS`.
         with contextlib.suppress(OSError):
-            self._connection.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
+            self._connection.send(json.dumps(message).encode())
 
     def close(self):
         """Let the parent kill all that is left, and wait for its end."""

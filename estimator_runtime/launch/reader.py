@@ -52,12 +52,14 @@ class Reader:
             fds: Its standard output, standard error and reports.
         """
         streams = (Lines(run, False), Lines(run, True), Reports(run))
-        self._runs[number], self._streams[number] = run, streams
+        self._runs[number] = run
         for fd, stream in zip(fds, streams, strict=True):
             os.set_blocking(fd, False)
             stream.fd = fd
             selector = self._selector_of(stream)
             selector.register(fd, selectors.EVENT_READ, stream)
+        # Now all of them can be closed, which the loss of the parent may do at once.
+        self._streams[number] = streams
 
     def close(self, timeout_secs):
         """Wait for the end of the connection, and close all pipes."""

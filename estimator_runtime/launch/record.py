@@ -32,6 +32,7 @@ class Record:
         self._model_dirs = []  # in the order of the trainings
         self._training = {}  # of each run, as a place among those
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
+        self._say = say
         self._spool: str | None = None
         for log in logs:
             log.say, log.spool = say, self._spool_folder
@@ -166,6 +167,8 @@ class Record:
 
         Not known, not lost: what a model has from its start may be NaN on purpose.
         """
+        # All of their bytes are read, which may take minutes.
+        self._say(f"a loss was NaN: looking for NaN in what {self.model_dir} has saved")
         # Loads numpy, for which no other job has to wait.
         from estimator_runtime.checkpoint import nan_values
 
@@ -179,13 +182,12 @@ class Record:
         if found is None:
             return None, f"as each has NaN: {newest} in {name!r}", None
         what = f"newer, but with NaN in {name!r}: {newest}"
+        which, it = "that", "it"
         if len(spoilt) > 1:
             what += f", and {len(spoilt) - 1} before it"
-        return (
-            found.prefix,
-            None,
-            f"{what}; move that away, or training goes on from it",
-        )
+            which, it = "those", "them"
+        then = f"move {which} away, or training goes on from {it}"
+        return found.prefix, None, f"{what}; {then}"
 
     def outcome(self, exit_status, reason, watch=None):
         """Make an `Outcome`.

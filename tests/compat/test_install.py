@@ -90,6 +90,26 @@ assert tf.estimator.Estimator(lambda features: None, config=config).config
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
 
 
+@pytest.mark.skipif(
+    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
+)
+def test_a_lazy_module_of_others_that_cannot_load_is_left_alone(tmp_path):
+    (tmp_path / "unloadable.py").write_text("raise OSError('its library is missing')")
+    program = """
+import importlib.util, sys, tensorflow, estimator_runtime
+tensorflow.estimator.RunConfig
+spec = importlib.util.find_spec("unloadable")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+sys.modules["unloadable"] = lazy = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lazy)
+"""
+    result = _run(
+        program + "estimator_runtime.install()" + _SAME_OBJECTS,
+        PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path[1:]]),
+    )
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
 def test_install_alone_imports_no_tensorflow():
     program = """
 import sys, estimator_runtime

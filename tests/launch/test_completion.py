@@ -50,3 +50,15 @@ def test_a_last_evaluation_that_takes_longer_than_the_user_lets_it_is_named():
         "the training is done, but evaluator did not end within 100 s after it; "
         "--evaluation-timeout is that limit"
     )
+
+
+def test_an_evaluator_that_waits_for_its_restart_is_named_too():
+    completion, _ = _trained(evaluation_timeout_secs=100.0)
+    assert completion.advance(7.0) is None
+    _, evaluator = completion._watches
+    evaluator.end(1)
+    evaluator.restart_at = 110.0
+    assert completion.advance(107.0) == (
+        "the training is done, but evaluator did not end within 100 s after it; "
+        "--evaluation-timeout is that limit"
+    )

@@ -1,9 +1,13 @@
 """What of a log says why a task failed, and where the log is."""
 
+import errno
+import io
+import os
 import shutil
 
 import pytest
 
+from estimator_runtime.launch import logs
 from estimator_runtime.launch.logs import TaskLog, excerpt
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.task import Task
@@ -18,6 +22,7 @@ def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it
         "    main()",
         "KeyError: 'label'",
         "the key has two lines",
+        "INFO:tensorflow.estimator_runtime:Checkpoint of step 30: 12 MB in 0.1 s",
         "2026-11-20 14:00:00.123456: W tensorflow/core/x.cc:1] cancelled",
     ]
     assert excerpt(lines) == tuple(lines[1:6])
@@ -40,6 +45,7 @@ def test_without_an_error_the_last_lines_that_are_no_chatter_are_the_excerpt():
         "e",
         "f",
         "WARNING:tensorflow:slow",
+        "INFO:tensorflow.estimator_runtime:Checkpoint of step 30: 12 MB in 0.1 s",
         "I1120 00 x.cc] y",
         "",
     ]
@@ -124,11 +130,17 @@ def test_a_log_that_was_removed_is_made_again_with_its_last_lines(removed, tmp_p
     for seconds in (1.0, 1.5):
         now[0] = seconds
         log.write("more")
-    assert path.read_text() == "one\ntwo\nthree\nmore\nmore\n"
+    assert not path.exists()  # somebody may be clearing the folder yet
+    for seconds in (2.0, 2.5):
+        now[0] = seconds
+        log.write("most")
+    before = "one\ntwo\nthree\nmore\nmore\nmost\nmost\n"
+    assert path.read_text() == before
     path.unlink()
-    now[0] = 3.0
-    log.write("last")
-    assert path.read_text() == "one\ntwo\nthree\nmore\nmore\nlast\n"
+    for seconds in (3.5, 4.5):
+        now[0] = seconds
+        log.write("last")
+    assert path.read_text() == f"{before}last\nlast\n"
     assert said == [
         f"the log of worker 1, {path}, was removed: it is made again, with the last "
         "lines only"
@@ -151,14 +163,52 @@ def test_a_log_that_was_removed_is_there_again_when_an_outcome_names_it(
 def test_a_removed_log_that_cannot_be_made_again_is_given_up(removed, tmp_path):
     log, said, now = removed
     (tmp_path / "model").touch()
-    now[0] = 1.0
     for line in ("three", "four"):
+        now[0] += 1.0
         log.write(line)
     path = tmp_path / "model" / "logs" / "worker-1.log"
     assert said[1:] == [
         f"the log of worker 1, {path}, stops here: Not a directory; the job goes on"
     ]
     assert log.excerpt() == ("one", "two", "three", "four")
+
+
+class _Stale(io.FileIO):
+    """A file that another machine has removed, on NFS."""
+
+    def write(self, _):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
+def test_a_log_whose_handle_has_got_stale_is_made_again_and_not_given_up(tmp_path):
+    now, said = [0.0], []
+    log = TaskLog(Task(type="worker", index=1), said.append, clock=lambda: now[0])
+    log.open(str(tmp_path))
+    log.close()
+    log._file = _Stale(log.path, "ab")
+    for line in ("one", "two", "three"):
+        log.write(line)
+        now[0] += 1.0
+    assert (tmp_path / "worker-1.log").read_text() == "one\ntwo\nthree\n"
+    assert said == [
+        f"the log of worker 1, {log.path}, was removed: it is made again, with the "
+        "last lines only"
+    ]
+    log.close()
+
+
+def test_a_file_system_that_counts_no_names_has_not_lost_the_log(tmp_path, monkeypatch):
+    now, said = [0.0], []
+    log = TaskLog(Task(type="worker", index=1), said.append, clock=lambda: now[0])
+    log.open(str(tmp_path))
+    none = os.stat_result([0] * 10)
+    monkeypatch.setattr(logs.os, "fstat", lambda fd: none)
+    for line in ("one", "two", "three"):
+        log.write(line)
+        now[0] += 1.0
+    log.close()
+    assert (log.is_whole, said) == (True, [])
+    assert (tmp_path / "worker-1.log").read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_program_that_removes_its_logs_fails_with_one_that_says_why(launch, tmp_path):

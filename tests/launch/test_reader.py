@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -69,3 +70,27 @@ def test_an_end_has_its_status_and_cause_and_waits_for_nobody_who_writes_on(read
         assert _until(events, Ended)[-1] == Ended(
             run=_RUN, status=-9, cause="could not be started"
         )
+
+
+def test_a_parent_that_dies_while_a_run_is_added_is_told_of(monkeypatch):
+    events = Events()
+    ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader = Reader(ours, events)
+    selector_of = reader._selector_of
+
+    def lose_the_parent(stream):
+        if threading.current_thread() is threading.main_thread():
+            parent.close()
+            reader._thread.join(_WITHIN_SECS)
+        return selector_of(stream)
+
+    monkeypatch.setattr(reader, "_selector_of", lose_the_parent)
+    pipes = [os.pipe() for _ in range(3)]
+    reader.add(7, _RUN, [read for read, _ in pipes])
+    assert events.get(_WITHIN_SECS) == Lost(reason="the parent of the tasks is gone")
+    monkeypatch.undo()
+    reader.close(_WITHIN_SECS)
+    ours.close()
+    for read, write in pipes:
+        os.close(write)
+        assert not os.path.exists(f"/proc/self/fd/{read}")

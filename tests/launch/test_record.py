@@ -131,11 +131,14 @@ def spoil(saved, tmp_path):
 
 
 def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_path):
-    record = Record(logs=[], log_dir=None)
+    said = []
+    record = Record(logs=[], log_dir=None, say=said.append)
     record.model_dir = path = str(tmp_path / "model")
-    for is_nan in (True, False):
+    for is_nan in (False, True):
+        assert said == []
         outcome = record.latest(record.outcome(1, "stopped"), is_nan)
         assert str(outcome) == f"stopped\nnewest good checkpoint: {path}/model.ckpt-20"
+    assert said == [f"a loss was NaN: looking for NaN in what {path} has saved"]
     spoil(30)
     assert str(record.latest(outcome, is_nan=True)) == (
         f"stopped\nnewest good checkpoint: {path}/model.ckpt-20\n"
@@ -145,7 +148,7 @@ def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_
     spoil(40)
     assert str(record.latest(outcome, is_nan=True)).endswith(
         f"newer, but with NaN in 'weight': {path}/model.ckpt-40, and 1 before it; move "
-        "that away, or training goes on from it"
+        "those away, or training goes on from them"
     )
     # Nobody has said that NaN is wrong in this model.
     assert _last_line(record) == f"newest good checkpoint: {path}/model.ckpt-40"

@@ -202,7 +202,7 @@ def test_a_chief_that_is_gone_for_good_is_waited_for_by_nobody_for_ever(
     for task, secs, who in ((evaluator, 10, "evaluator"), (ps, 25, "ps")):
         assert task.text.splitlines()[-1].endswith(
             f"there has been no sign of chief 0, worker 0 for {secs} s "
-            "(session_creation_timeout_secs), and the training has not ended; this "
+            "(session_creation_timeout_secs), and none of the training's end; this "
             f"{who} gives up"
         )
 
@@ -266,7 +266,7 @@ def test_a_ps_without_any_trainer_gives_up_at_the_deadline(start, cluster_of):
     assert ps.end() == 1
     assert ps.text.splitlines()[-1].endswith(
         "there has been no sign of chief 0 for 2 s (session_creation_timeout_secs), and "
-        "the training has not ended; this ps gives up"
+        "none of the training's end; this ps gives up"
     )
 
 
