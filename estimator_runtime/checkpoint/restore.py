@@ -48,6 +48,7 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
             try:
                 session = super().create_session()
                 if checkpoint is not None and self.saver is not None:
+                    self._check_shapes(session, checkpoint.prefix)
                     self.restored_prefix = checkpoint.prefix
                 return session
             except tf.errors.DataLossError as error:
@@ -60,11 +61,46 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                 )
                 if not found:
                     raise
-                raise CheckpointError(
-                    f"{checkpoint.prefix} is a checkpoint of another model: "
-                    f"{_listed(found)}; give the model that it was saved from, or "
-                    "another folder (all files are as they were)"
-                ) from error
+                raise _of_another_model(checkpoint.prefix, found) from error
+
+    def _check_shapes(self, session, prefix):
+        """Refuse values of other shapes; TensorFlow gives them to variables too."""
+        # One that reshapes, or a class of the program's, may know what it does.
+        if type(self.saver) is tf.compat.v1.train.Saver and not self.saver._reshape:
+            found = other_shapes(self.saver, prefix)
+            if found:
+                session.close()
+                raise _of_another_model(prefix, found)
+
+
+def other_shapes(saver, prefix):
+    """Say which variables a checkpoint has in another shape than a model.
+
+    Args:
+        saver: The Saver that has restored it, in the default graph.
+        prefix: Path of the checkpoint, without suffix.
+
+    Returns:
+        List of texts, one for each variable, sorted. Parts of variables, and those that
+        may have any shape, are left out.
+    """
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
+    return sorted(
+        f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
+        for each in wanted
+        if not each.slice_spec
+        and each.shape is not None
+        and each.name in shapes
+        and each.shape != shapes[each.name]
+    )
+
+
+def _of_another_model(prefix, found):
+    return CheckpointError(
+        f"{prefix} is a checkpoint of another model: {_listed(found)}; give the model "
+        "that it was saved from, or another folder (all files are as they were)"
+    )
 
 
 def differences(saver, prefix):

@@ -199,6 +199,30 @@ def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
     assert {name: (ckpt / name).read_bytes() for name in names(ckpt)} == before
 
 
+def test_values_of_another_shape_are_not_given_to_a_variable(ckpt):
+    with tf.Graph().as_default():
+        tf.compat.v1.get_variable("weight", initializer=[0.0] * 7)
+        tf.compat.v1.train.get_or_create_global_step()
+        with pytest.raises(
+            CheckpointError,
+            match=r"of another model: 'weight' has shape \[100\] there, \[7\] here; give",
+        ):
+            er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
+
+
+def test_a_saver_that_reshapes_may_restore_values_of_another_shape(ckpt):
+    with tf.Graph().as_default():
+        weight = tf.compat.v1.get_variable("weight", initializer=[[0.0] * 10] * 10)
+        tf.compat.v1.train.get_or_create_global_step()
+        saver = tf.compat.v1.train.Saver(reshape=True)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(ckpt),
+            scaffold=tf.compat.v1.train.Scaffold(saver=saver),
+            save_checkpoint_secs=None,
+        ) as session:
+            assert session.run(weight).shape == (10, 10)
+
+
 def test_an_estimator_that_is_done_stays_done_without_a_state_file(tmp_path):
     def model_fn(features, labels, mode):
         weight = tf.compat.v1.get_variable("weight", initializer=1.0)
