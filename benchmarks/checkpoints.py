@@ -25,7 +25,7 @@ _SAVES = 4
 _ROUNDS = 5
 _VARIABLES = 10
 _WARM_UP = 60  # the runtime chooses its threads in the first 56 steps
-MAKERS = {
+_MAKERS = {
     "stock": monitored_session.MonitoredTrainingSession,
     "ours": er.MonitoredTrainingSession,
 }
@@ -83,7 +83,7 @@ def measure(quick, announce):
         ways = {
             _name(way, every): functools.partial(train, way, megabytes, every)
             for every in cadences
-            for way in (BASELINE, *MAKERS)
+            for way in (BASELINE, *_MAKERS)
         }
         trainings = harness.interleave(ways, 1 if quick else _ROUNDS, announce)
         report["sizes"][str(megabytes)] = {
@@ -98,7 +98,6 @@ def train(way, megabytes, every):
 
     The measured steps begin with one that saves, and end right before one.
     """
-    make = MAKERS.get(way, er.MonitoredTrainingSession)
     first = -(-_WARM_UP // every) * every  # a multiple of `every`
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -107,17 +106,7 @@ def train(way, megabytes, every):
         contextlib.ExitStack() as stack,
     ):
         step = build(megabytes)
-        saver = tf1.train.Saver(max_to_keep=2, sharded=True)
-        session = stack.enter_context(
-            make(
-                checkpoint_dir=folder,
-                scaffold=tf1.train.Scaffold(saver=saver),
-                save_checkpoint_steps=None if way == BASELINE else every,
-                save_checkpoint_secs=None,
-                save_summaries_steps=None,
-                log_step_count_steps=None,
-            )
-        )
+        session = stack.enter_context(make_session(way, folder, every))
         for _ in range(first - 1):
             session.run(step)
         start, times = Stamp.now(), []
@@ -128,6 +117,24 @@ def train(way, megabytes, every):
         end = Stamp.now()
     return Training(
         steps_secs=tuple(times), every=every, cpu_secs=end.cpu_secs - start.cpu_secs
+    )
+
+
+def make_session(way, folder, every):
+    """Make a session on `folder` that does nothing but restore, and save if it is to.
+
+    Args:
+        way: One of the ways to save, or not to.
+        folder: Path of the folder of its checkpoints.
+        every: Steps from save to save, or None.
+    """
+    return _MAKERS.get(way, er.MonitoredTrainingSession)(
+        checkpoint_dir=folder,
+        scaffold=tf1.train.Scaffold(saver=tf1.train.Saver(max_to_keep=2, sharded=True)),
+        save_checkpoint_steps=None if way == BASELINE else every,
+        save_checkpoint_secs=None,
+        save_summaries_steps=None,
+        log_step_count_steps=None,
     )
 
 
@@ -150,7 +157,7 @@ def _name(way, every):
 def _figures(trainings, every):
     reference = trainings[_name(BASELINE, every)]
     found = {}
-    for way in (BASELINE, *MAKERS):
+    for way in (BASELINE, *_MAKERS):
         own = trainings[_name(way, every)]
         pairs = list(zip(own, reference, strict=True))
         found[way] = {

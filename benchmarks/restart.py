@@ -6,7 +6,6 @@ import multiprocessing
 import pathlib
 import re
 import tempfile
-from concurrent import futures
 
 import tensorflow as tf
 
@@ -76,7 +75,7 @@ def restore(way, megabytes, folder):
         with tf.Graph().as_default(), tf1.Session() as session:
             session.run(tf1.constant(0))
         start = Stamp.now()
-        session = stack.enter_context(_session(way, folder, None))
+        session = stack.enter_context(checkpoints.make_session(way, folder, None))
         end = Stamp.now()
         if session.run(step) == 0:
             raise RuntimeError(f"nothing has been restored from {folder}")
@@ -93,7 +92,7 @@ def train(way, megabytes, folder=None):
         folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
         _enter_graph(stack)
         step = checkpoints.build(megabytes)
-        with _session(way, folder, _STEPS_BETWEEN) as session:
+        with checkpoints.make_session(way, folder, _STEPS_BETWEEN) as session:
             for _ in range(_SAVES * _STEPS_BETWEEN):
                 session.run(step)
         return {"peak_mb": _peak_mb()}
@@ -104,22 +103,14 @@ def _enter_graph(stack):
     stack.enter_context(tf.Graph().as_default())
 
 
-def _session(way, folder, every):
-    return checkpoints.MAKERS.get(way, checkpoints.MAKERS["ours"])(
-        checkpoint_dir=folder,
-        scaffold=tf1.train.Scaffold(saver=tf1.train.Saver(max_to_keep=2, sharded=True)),
-        save_checkpoint_steps=None if way == BASELINE else every,
-        save_checkpoint_secs=None,
-        save_summaries_steps=None,
-        log_step_count_steps=None,
-    )
-
-
 def _apart(function, *arguments):
-    """Call a function of this module in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    with futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(function, *arguments).result(_TIMEOUT_SECS)
+    """Call a function of this module in a process of its own.
+
+    Raises:
+        multiprocessing.TimeoutError: If it does not return in time; its process ends.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply_async(function, arguments).get(_TIMEOUT_SECS)
 
 
 def _peak_mb():

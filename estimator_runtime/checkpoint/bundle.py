@@ -17,6 +17,7 @@ from estimator_runtime.checkpoint.table import TableError, read_table
 # In the path of a checkpoint of the V1 format, for the number of a shard.
 V1_SHARDS = "-?????-of-"
 _MOST_SHARDS = 100_000  # five digits in a file's name
+_CHUNK_BYTES = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,33 @@ def read_bundle(prefix):
 def shard_path(prefix, shard, count):
     """Name the `.data` file number `shard` of `count`."""
     return f"{prefix}.data-{shard:05d}-of-{count:05d}"
+
+
+def values(prefix):
+    """Read the index of a checkpoint that is good, value by value.
+
+    Yields:
+        (key, the fields of the entry, path of the `.data` file) of each.
+
+    Raises:
+        OSError, TableError, IndexError: If it cannot be read.
+    """
+    with open(f"{prefix}.index", "rb") as file:
+        header, *entries = read_table(file.read())
+    count = dict(fields(header[1])).get(NUM_SHARDS, 1)
+    for key, value in entries:
+        entry = dict(fields(value))
+        yield key, entry, shard_path(prefix, entry.get(SHARD_ID, 0), count)
+
+
+def chunks(path, entry):
+    """Give the bytes of a value, in parts; fewer than it has, if the file ends."""
+    left = entry.get(SIZE, 0)
+    with open(path, "rb") as file:
+        file.seek(entry.get(OFFSET, 0))
+        while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+            left -= len(chunk)
+            yield chunk
 
 
 def v1_files(prefix):

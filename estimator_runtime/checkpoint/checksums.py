@@ -12,18 +12,14 @@ from estimator_runtime.checkpoint import bundle
 from estimator_runtime.checkpoint.message import (
     CRC32C,
     DTYPE,
-    NUM_SHARDS,
-    OFFSET,
     SHAPE,
-    SHARD_ID,
     SIZE,
     fields,
 )
-from estimator_runtime.checkpoint.table import TableError, masked, read_table, varint
+from estimator_runtime.checkpoint.table import TableError, masked, varint
 
 _DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
 _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
-_CHUNK_BYTES = 16 << 20
 
 
 def problem(prefix):
@@ -41,11 +37,8 @@ def problem(prefix):
     if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
         return None
     try:
-        with open(f"{prefix}.index", "rb") as file:
-            header, *entries = read_table(file.read())
-        count = dict(fields(header[1])).get(NUM_SHARDS, 1)
-        for key, value in entries:
-            reason = _problem(prefix, count, key, dict(fields(value)))
+        for key, entry, path in bundle.values(prefix):
+            reason = _problem(key, entry, path)
             if reason is not None:
                 return reason
     except (OSError, TableError, IndexError) as error:
@@ -53,24 +46,21 @@ def problem(prefix):
     return None
 
 
-def _problem(prefix, count, key, entry):
+def _problem(key, entry, path):
     size = entry.get(SIZE, 0)
     dtype = entry.get(DTYPE, 0)
     if not size or dtype == _VARIANT:
         return None
-    path = bundle.shard_path(prefix, entry.get(SHARD_ID, 0), count)
     checksum = 0
-    with open(path, "rb") as file:
-        file.seek(entry.get(OFFSET, 0))
-        if dtype == _STRING:
-            checksum = _of_strings(file.read(size), _elements(entry.get(SHAPE, b"")))
-        else:
-            while size:
-                chunk = file.read(min(size, _CHUNK_BYTES))
-                if not chunk:
-                    return f"{os.path.basename(path)} ends too early"
-                size -= len(chunk)
-                checksum = crc32c(chunk, checksum)
+    if dtype == _STRING:
+        data = b"".join(bundle.chunks(path, entry))
+        checksum = _of_strings(data, _elements(entry.get(SHAPE, b"")))
+    else:
+        for chunk in bundle.chunks(path, entry):
+            size -= len(chunk)
+            checksum = crc32c(chunk, checksum)
+        if size:
+            return f"{os.path.basename(path)} ends too early"
     if masked(checksum) == entry.get(CRC32C, 0):
         return None
     return f"{os.path.basename(path)} has a wrong checksum for {name_of(key)!r}"

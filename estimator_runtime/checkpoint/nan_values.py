@@ -10,21 +10,12 @@ import numpy as np
 
 from estimator_runtime.checkpoint import bundle, checksums
 from estimator_runtime.checkpoint.look import look
-from estimator_runtime.checkpoint.message import (
-    DTYPE,
-    NUM_SHARDS,
-    OFFSET,
-    SHARD_ID,
-    SIZE,
-    fields,
-)
-from estimator_runtime.checkpoint.table import read_table
+from estimator_runtime.checkpoint.message import DTYPE, SIZE
 
 # Of tensorflow.DataType: float, double, half; complex numbers are two of these each.
 _FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
 _BFLOAT16 = 14  # which numpy does not know
 _BFLOAT16_INFINITY = 0x7F80
-_CHUNK_BYTES = 16 << 20
 
 
 def newest_without(folder):
@@ -63,27 +54,13 @@ def first(prefix):
     """
     if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
         return None
-    with open(f"{prefix}.index", "rb") as file:
-        header, *entries = read_table(file.read())
-    count = dict(fields(header[1])).get(NUM_SHARDS, 1)
-    for key, value in entries:
-        entry = dict(fields(value))
-        path = bundle.shard_path(prefix, entry.get(SHARD_ID, 0), count)
-        if any(map(_is_nan(entry.get(DTYPE)), _chunks(path, entry))):
+    for key, entry, path in bundle.values(prefix):
+        dtype = entry.get(DTYPE)
+        if not entry.get(SIZE) or dtype not in (*_FLOATS, _BFLOAT16):
+            continue
+        if any(map(_is_nan(dtype), bundle.chunks(path, entry))):
             return checksums.name_of(key)
     return None
-
-
-def _chunks(path, entry):
-    """Give the bytes of a value of numbers, in parts."""
-    left = entry.get(SIZE, 0)
-    if not left or entry.get(DTYPE) not in (*_FLOATS, _BFLOAT16):
-        return
-    with open(path, "rb") as file:
-        file.seek(entry.get(OFFSET, 0))
-        while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
-            left -= len(chunk)
-            yield chunk
 
 
 def _is_nan(dtype):

@@ -67,40 +67,10 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         """Refuse values of other shapes; TensorFlow gives them to variables too."""
         # One that reshapes, or a class of the program's, may know what it does.
         if type(self.saver) is tf.compat.v1.train.Saver and not self.saver._reshape:
-            found = other_shapes(self.saver, prefix)
+            found = differences(self.saver, prefix)
             if found:
                 session.close()
                 raise _of_another_model(prefix, found)
-
-
-def other_shapes(saver, prefix):
-    """Say which variables a checkpoint has in another shape than a model.
-
-    Args:
-        saver: The Saver that has restored it, in the default graph.
-        prefix: Path of the checkpoint, without suffix.
-
-    Returns:
-        List of texts, one for each variable, sorted. Parts of variables, and those that
-        may have any shape, are left out.
-    """
-    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
-    return sorted(
-        f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
-        for each in wanted
-        if not each.slice_spec
-        and each.shape is not None
-        and each.name in shapes
-        and each.shape != shapes[each.name]
-    )
-
-
-def _of_another_model(prefix, found):
-    return CheckpointError(
-        f"{prefix} is a checkpoint of another model: {_listed(found)}; give the model "
-        "that it was saved from, or another folder (all files are as they were)"
-    )
 
 
 def differences(saver, prefix):
@@ -111,7 +81,8 @@ def differences(saver, prefix):
         prefix: Path of the checkpoint, without suffix.
 
     Returns:
-        List of texts, one for each variable, sorted.
+        List of texts, one for each variable, sorted. The shapes of parts of variables,
+        and of those that may have any, are left out.
     """
     shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
@@ -119,11 +90,20 @@ def differences(saver, prefix):
     for each in wanted:
         if each.name not in shapes:
             found.add(f"it has no {each.name!r}")
-        elif each.shape is not None and each.shape != shapes[each.name]:
+        elif each.slice_spec or each.shape is None:
+            continue
+        elif each.shape != shapes[each.name]:
             found.add(
                 f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
             )
     return sorted(found)
+
+
+def _of_another_model(prefix, found):
+    return CheckpointError(
+        f"{prefix} is a checkpoint of another model: {_listed(found)}; give the model "
+        "that it was saved from, or another folder (all files are as they were)"
+    )
 
 
 def _damage(prefix, error):

@@ -83,6 +83,7 @@ class Job:
             if not (is_left_out or is_number):
                 raise ConfigError(
                     f"Job: {name} is {value!r}; give a number of seconds above 0"
+                    + (", or None" if name == "evaluation_timeout_secs" else "")
                 )
         grace = self.grace_secs
         if not (isinstance(grace, int | float) and 0 <= grace < math.inf):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import files, nan_values
+from estimator_runtime.checkpoint import bundle, files, nan_values
 
 tf1 = tf.compat.v1
 
@@ -34,7 +34,7 @@ def save(tmp_path):
 )
 @pytest.mark.parametrize("place", [0, 50, 99])
 def test_one_value_of_many_that_is_nan_is_found(save, monkeypatch, dtype, place):
-    monkeypatch.setattr(nan_values, "_CHUNK_BYTES", 64)  # of several reads
+    monkeypatch.setattr(bundle, "_CHUNK_BYTES", 64)  # of several reads
     values = np.full(100, -math.inf)
     good = save(1, all=tf.cast(values, dtype).numpy())
     values[place] = -math.nan
