@@ -140,7 +140,22 @@ for name in ("first", "second"):
 """
 
 
-_LATE_STEP = """
+_MODEL = """
+def model_fn(features, labels, mode):
+    weight = v1.get_variable("weight", initializer=0.0)
+    loss = tf.square(weight - 1.0)
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+"""
+
+
+_LATE_STEP = (
+    """
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -156,16 +171,9 @@ class OneMoreStep(v1.train.CheckpointSaverListener):
             session.run(self.add)
 
 
-def model_fn(features, labels, mode):
-    weight = v1.get_variable("weight", initializer=0.0)
-    loss = tf.square(weight - 1.0)
-    optimizer = v1.train.GradientDescentOptimizer(0.1)
-    train_op = optimizer.minimize(loss, v1.train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def input_fn():
-    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+"""
+    + _MODEL
+    + """
 
 
 tf.estimator.train_and_evaluate(
@@ -174,6 +182,7 @@ tf.estimator.train_and_evaluate(
     tf.estimator.EvalSpec(input_fn, steps=1),
 )
 """
+)
 
 
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
@@ -227,7 +236,8 @@ def test_a_chief_that_is_killed_in_a_second_training_adopts_the_live_ps(
     assert _saved_step(tmp_path) == 40
 
 
-_TWO_TRAININGS = """
+_TWO_TRAININGS = (
+    """
 import os, time
 
 import tensorflow as tf
@@ -250,16 +260,9 @@ class Gate(v1.train.SessionRunHook):
             time.sleep(0.02)
 
 
-def model_fn(features, labels, mode):
-    weight = v1.get_variable("weight", initializer=0.0)
-    loss = tf.square(weight - 1.0)
-    optimizer = v1.train.GradientDescentOptimizer(0.1)
-    train_op = optimizer.minimize(loss, v1.train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def input_fn():
-    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+"""
+    + _MODEL
+    + """
 
 
 estimator = tf.estimator.Estimator(
@@ -272,6 +275,7 @@ tf.estimator.train_and_evaluate(
 )
 estimator.train(input_fn, max_steps=40, hooks=[Gate()])
 """
+)
 
 
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
