@@ -45,8 +45,14 @@ class Program:
         return self.output.read_text(errors="replace")
 
     def wait_for(self, pattern):
+        self._wait_until(lambda: re.search(pattern, self.text, re.MULTILINE))
+
+    def wait_for_first_checkpoint(self):
+        self._wait_until(lambda: list(self.folder.glob("model/checkpoint")))
+
+    def _wait_until(self, is_so):
         deadline = time.monotonic() + 90
-        while not re.search(pattern, self.text, re.MULTILINE):
+        while not is_so():
             assert self.process.poll() is None, self.text
             assert time.monotonic() < deadline, self.text
             time.sleep(0.02)
@@ -166,6 +172,7 @@ def test_a_signal_in_the_evaluation_after_the_last_step_still_says_so(program):
 def test_a_second_sigterm_ends_a_step_that_hangs(program):
     run = program("--hang", "tensorflow", "--only_train")
     run.wait_for("^hangs$")
+    run.wait_for_first_checkpoint()
     run.send(signal.SIGTERM)
     run.wait_for(_STOPPING.format("SIGTERM"))
     run.send(signal.SIGTERM)
@@ -216,6 +223,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
         *("--hang", "python", "--only_train"), ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0"
     )
     run.wait_for("^step 5$")
+    run.wait_for_first_checkpoint()
     run.send(signal.SIGINT)
     run.wait_for(_STOPPING.format("SIGINT"))
     run.send(signal.SIGINT)
