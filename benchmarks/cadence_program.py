@@ -19,7 +19,7 @@ from estimator_runtime import script
 from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.state import State, read_state, write_state
 
-_WARM_UP_STEPS = 60  # the runtime chooses its threads in the first 56
+_WARM_UP_STEPS = 240  # the runtime chooses its threads in the first 238 at most
 _LEAST_STEPS = 5
 _MOST_RUNS = 4  # times the seconds to measure, evaluations and all else included
 

@@ -19,12 +19,14 @@ from benchmarks.harness import Stamp
 tf1 = tf.compat.v1
 
 # Megabytes of variables to the steps from one checkpoint to the next.
-_CADENCES = {1: (20, 100), 100: (20, 100), 300: (10, 40), 1000: (5, 20)}
+_CADENCES = {1: (20, 100), 100: (20, 100), 300: (10, 40), 1000: (5, 20, 120)}
 _QUICK_CADENCES = {1: (5,), 2: (5, 10)}
 _SAVES = 4
 _ROUNDS = 5
 _VARIABLES = 10
-_WARM_UP = 60  # the runtime chooses its threads in the first 56 steps
+# The runtime chooses its threads in the first 56 steps, in more where they are short.
+_WARM_UP, _WARM_UP_SHORT = 60, 240
+_SHORT_MEGABYTES = 10
 _MAKERS = {
     "stock": monitored_session.MonitoredTrainingSession,
     "ours": er.MonitoredTrainingSession,
@@ -98,7 +100,8 @@ def train(way, megabytes, every):
 
     The measured steps begin with one that saves, and end right before one.
     """
-    first = -(-_WARM_UP // every) * every  # a multiple of `every`
+    warm_up = _WARM_UP_SHORT if megabytes < _SHORT_MEGABYTES else _WARM_UP
+    first = -(-warm_up // every) * every  # a multiple of `every`
     with (
         tempfile.TemporaryDirectory() as folder,
         tf.Graph().as_default(),

@@ -20,7 +20,7 @@ _MEGABYTES = (1, 100, 1000)
 _QUICK_MEGABYTES = (1,)
 _ROUNDS = 5
 _SAVES = 4
-_STEPS_BETWEEN = 5  # the writes of large ones are still under way at the next
+_STEPS_BETWEEN = 30  # the writes of 1000 MB are over at the next
 _TIMEOUT_SECS = 300
 _WAYS = ("stock", "ours")
 

@@ -46,9 +46,12 @@ def decision(choice, pool, caller, runs, steps=1):
     return found[1:]
 
 
-# Of each way, in turn: a block to warm up, and three that count.
+# Of each way, in turn: a block to warm up, and those that count, less where they are
+# longer.
 BLOCK = 7
-ALL = 2 * 4 * BLOCK
+ALL = 2 * 17 * BLOCK
+FEWEST = 2 * 4 * BLOCK
+MANY = 2 * ALL
 
 
 @pytest.mark.parametrize(
@@ -59,16 +62,40 @@ def test_the_faster_way_is_chosen(pool_secs, caller_secs, is_caller):
     clock = Clock()
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", pool_secs), clock.run("caller", caller_secs)
-    assert decision(choice, pool, caller, 100) == [(ALL, is_caller)]
-    assert clock.ways[:ALL] == (["pool"] * BLOCK + ["caller"] * BLOCK) * 4
+    assert decision(choice, pool, caller, MANY) == [(ALL, is_caller)]
+    assert clock.ways[:ALL] == (["pool"] * BLOCK + ["caller"] * BLOCK) * 17
     assert set(clock.ways[ALL:]) == {"caller" if is_caller else "pool"}
+
+
+@pytest.mark.parametrize(
+    ("secs", "blocks"), [(2e-4, 17), (7e-4, 16), (1.1e-3, 11), (2.4e-3, 6), (3e-3, 5), (0.019, 4)]
+)
+def test_longer_runs_are_timed_less_often(secs, blocks):
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", secs * 1.1), clock.run("caller", secs)
+    ((runs, is_caller),) = decision(choice, pool, caller, MANY)
+    assert is_caller
+    assert 2 * (blocks - 1) * BLOCK < runs <= 2 * blocks * BLOCK
+
+
+def test_a_slow_stretch_of_one_way_decides_nothing():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    slow = clock.run("caller", 5e-4)
+    # Blocks four to seven of the caller's: of the fewest that count, all but one.
+    ways = {True: (pool, slow), False: (pool, caller)}
+    for i in range(ALL):
+        choice.run(*ways[3 <= i // (2 * BLOCK) < 7])
+    assert choice.is_caller is True
 
 
 def test_a_run_gets_its_arguments_and_gives_its_values():
     clock = Clock()
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 2.0), clock.run("caller", 1.0)
-    found = {choice.run(pool, caller, 7, 8) for _ in range(100)}
+    found = {choice.run(pool, caller, 7, 8) for _ in range(FEWEST)}
     assert found == {("pool", 7, 8), ("caller", 7, 8)}
 
 
@@ -87,7 +114,7 @@ def test_a_run_that_is_long_stays_on_the_pool():
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 0.03), clock.run("caller", 0.021)
     # Told by the caller's first block that counts.
-    assert decision(choice, pool, caller, 100) == [(4 * BLOCK, False)]
+    assert decision(choice, pool, caller, MANY) == [(4 * BLOCK, False)]
 
 
 @pytest.mark.parametrize("late", [3 * BLOCK + 3, 4 * BLOCK + 3, 5 * BLOCK + 3])
@@ -150,7 +177,7 @@ def test_slow_runs_at_the_start_decide_nothing():
     slow_pool, slow_caller = clock.run("pool", 5.0), clock.run("caller", 5.0)
     for _ in range(2 * BLOCK):
         choice.run(slow_pool, slow_caller)
-    assert decision(choice, pool, caller, 100) == [(ALL - 2 * BLOCK, True)]
+    assert decision(choice, pool, caller, MANY) == [(ALL - 2 * BLOCK, True)]
 
 
 def test_runs_that_wake_the_threads_of_a_pool_decide_nothing():
@@ -207,7 +234,7 @@ def test_a_run_that_fails_counts_for_nothing():
     for _ in range(ALL):
         with pytest.raises(KeyError, match="of a step"):
             choice.run(fail, fail)
-    assert decision(choice, pool, caller, 100) == [(ALL, True)]
+    assert decision(choice, pool, caller, MANY) == [(ALL, True)]
 
 
 def threads_of(session):
