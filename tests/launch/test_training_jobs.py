@@ -374,7 +374,9 @@ def test_a_loss_that_is_nan_ends_the_job_without_a_restart(train, tmp_path):
         re.M,
     )
     assert "restarting" not in job.text
-    assert _saved_step(tmp_path) <= 51
+    # One step may be under way at 49 when the other task reaches 50; then each takes one
+    # whose loss is NaN.
+    assert _saved_step(tmp_path) <= 53
 
 
 def test_tasks_with_different_model_dirs_are_refused(launch, tmp_path):
