@@ -16,6 +16,7 @@ import tensorflow as tf
 from estimator_runtime import peers
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.live_values import NanSearch
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class ChiefCreator(VerifiedSessionCreator):
         ConfigError: If the ps is in use by another training that is alive.
     """
 
+    _nan_search: NanSearch
+
     def __init__(self, scaffold, *, master, config, checkpoint_dir, max_wait_secs):
         super().__init__(
             scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
@@ -53,7 +56,7 @@ class ChiefCreator(VerifiedSessionCreator):
         self._owner = None
 
     def create_session(self):
-        """Make a session, on variables that are never older than they were."""
+        """Make a session, on variables no older than they were, unless they are NaN."""
         self.restored_prefix = None
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers or not self._checkpoint_dir:
@@ -61,12 +64,14 @@ class ChiefCreator(VerifiedSessionCreator):
         peers.wait_for(servers, self._max_wait_secs)
         if self._owner is None:
             self._owner = _Owner(self._checkpoint_dir, self._cluster)
+            self._nan_search = NanSearch(tf.compat.v1.trainable_variables())
         self._scaffold.finalize()
         with self._in_time():
             is_ours = self._owner.check(self._config, self._max_wait_secs)
             live_step = self._live_step() if is_ours else None
         saved = _train.get_checkpoint_state(self._checkpoint_dir)
-        if live_step is not None and saved and live_step >= _saved_step(saved):
+        is_ahead = live_step is not None and saved and live_step >= _saved_step(saved)
+        if is_ahead and not self._has_nan(live_step, saved):
             _logger.warning(
                 "the parameter servers are alive at step %d; going on from there, not "
                 "from the checkpoint %s",
@@ -106,6 +111,28 @@ class ChiefCreator(VerifiedSessionCreator):
             if missing.size or step is None:
                 return None
             return int(session.run(step))
+
+    def _has_nan(self, live_step, saved):
+        """Tell whether nobody can go on from the live variables, and log it.
+
+        Not each error that a NaN ends a training with says so.
+        """
+        config = _brief(self._config, self._max_wait_secs)
+        graph = self._nan_search.graph
+        with (
+            self._in_time(),
+            tf.compat.v1.Session(self._master, graph=graph, config=config) as session,
+        ):
+            name = self._nan_search.first(session)
+        if name is not None:
+            _logger.warning(
+                "the parameter servers are alive at step %d, but have NaN in %r; going "
+                "on from the checkpoint %s",
+                live_step,
+                name,
+                saved.model_checkpoint_path,
+            )
+        return name is not None
 
 
 class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
