@@ -90,6 +90,10 @@ class ChiefCreator(VerifiedSessionCreator):
         self._owner.sign(session)
         return session
 
+    def disown_values(self):
+        """Let nobody adopt the values of the ps: the training ended with a NaN."""
+        disown(self._cluster, self._config)
+
     @contextlib.contextmanager
     def _in_time(self):
         """Say who has not answered, where a look at the ps takes too long."""
@@ -142,9 +146,13 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         PeerTimeoutError: If a ps, or the chief, is not ready within `max_wait_secs`.
     """
 
+    @property
+    def _cluster(self):
+        return peers.this_task().cluster if self._master else {}
+
     def create_session(self):
         """Wait for the parameter servers, then for their variables."""
-        cluster = peers.this_task().cluster if self._master else {}
+        cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
         try:
@@ -157,6 +165,10 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
                 f"within {self._max_wait_secs:g} s (session_creation_timeout_secs); is "
                 "it running?"
             ) from error
+
+    def disown_values(self):
+        """Let no chief adopt the values of the ps: the training ended with a NaN."""
+        disown(self._cluster, self._config)
 
 
 class _Owner:
@@ -213,18 +225,21 @@ class _Owner:
         session.run(self._sign)
 
 
-def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
+def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
     """Let whoever comes back restore a checkpoint: the ps hold no good values.
 
     Where that fails, the log says so: an error is on its way, which is not to be lost.
 
     Args:
-        config: The RunConfig of a trainer, whose server still runs.
+        cluster: Job name to addresses; nothing is done if there is no ps.
+        config: The ConfigProto of the training's session, or None.
         timeout_secs: How long the ps may take to answer.
     """
-    servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))
+    servers = peers.tasks(cluster, (TaskType.PS,))
+    if not servers:
+        return
     name, address = next(iter(servers.items()))
-    look = _at_first_ps(address, config.session_config, timeout_secs)
+    look = _at_first_ps(address, config, timeout_secs)
     try:
         peers.wait_for({name: address}, timeout_secs)
         with look as (session, note):

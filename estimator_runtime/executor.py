@@ -7,7 +7,7 @@ import time
 
 import tensorflow as tf
 
-from estimator_runtime import creators, peers, reporting, waits
+from estimator_runtime import peers, reporting, waits
 from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
@@ -72,17 +72,12 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             if delay > 0:
                 TRAINING_LOG.info("waiting %g s before the training starts", delay)
                 time.sleep(delay)
-        try:
-            self._estimator.train(
-                input_fn=self._train_spec.input_fn,
-                max_steps=self._train_spec.max_steps,
-                hooks=[*self._train_spec.hooks, *self._train_hooks],
-                saving_listeners=saving_listeners,
-            )
-        except tf.estimator.NanLossDuringTrainingError:
-            if config.num_ps_replicas:
-                creators.disown(config)
-            raise
+        self._estimator.train(
+            input_fn=self._train_spec.input_fn,
+            max_steps=self._train_spec.max_steps,
+            hooks=[*self._train_spec.hooks, *self._train_hooks],
+            saving_listeners=saving_listeners,
+        )
 
     def _start_continuous_evaluation(self):
         """Evaluate each new checkpoint until the last one has been evaluated.
