@@ -16,6 +16,7 @@ import tensorflow as tf
 from estimator_runtime import peers
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.live_values import NanSearch
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class ChiefCreator(VerifiedSessionCreator):
         ConfigError: If the ps is in use by another training that is alive.
     """
 
+    _nan_search: NanSearch
+
     def __init__(self, scaffold, *, master, config, checkpoint_dir, max_wait_secs):
         super().__init__(
             scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
@@ -53,7 +56,7 @@ class ChiefCreator(VerifiedSessionCreator):
         self._owner = None
 
     def create_session(self):
-        """Make a session, on variables that are never older than they were."""
+        """Make a session, on variables no older than they were, unless they are NaN."""
         self.restored_prefix = None
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers or not self._checkpoint_dir:
@@ -61,12 +64,14 @@ class ChiefCreator(VerifiedSessionCreator):
         peers.wait_for(servers, self._max_wait_secs)
         if self._owner is None:
             self._owner = _Owner(self._checkpoint_dir, self._cluster)
+            self._nan_search = NanSearch(tf.compat.v1.trainable_variables())
         self._scaffold.finalize()
         with self._in_time():
             is_ours = self._owner.check(self._config, self._max_wait_secs)
             live_step = self._live_step() if is_ours else None
         saved = _train.get_checkpoint_state(self._checkpoint_dir)
-        if live_step is not None and saved and live_step >= _saved_step(saved):
+        is_ahead = live_step is not None and saved and live_step >= _saved_step(saved)
+        if is_ahead and not self._has_nan(live_step, saved):
             _logger.warning(
                 "the parameter servers are alive at step %d; going on from there, not "
                 "from the checkpoint %s",
@@ -84,6 +89,10 @@ class ChiefCreator(VerifiedSessionCreator):
             session = super().create_session()
         self._owner.sign(session)
         return session
+
+    def disown_values(self):
+        """Let nobody adopt the values of the ps: the training ended with a NaN."""
+        disown(self._cluster, self._config)
 
     @contextlib.contextmanager
     def _in_time(self):
@@ -107,6 +116,28 @@ class ChiefCreator(VerifiedSessionCreator):
                 return None
             return int(session.run(step))
 
+    def _has_nan(self, live_step, saved):
+        """Tell whether nobody can go on from the live variables, and log it.
+
+        Not each error that a NaN ends a training with says so.
+        """
+        config = _brief(self._config, self._max_wait_secs)
+        graph = self._nan_search.graph
+        with (
+            self._in_time(),
+            tf.compat.v1.Session(self._master, graph=graph, config=config) as session,
+        ):
+            name = self._nan_search.first(session)
+        if name is not None:
+            _logger.warning(
+                "the parameter servers are alive at step %d, but have NaN in %r; going "
+                "on from the checkpoint %s",
+                live_step,
+                name,
+                saved.model_checkpoint_path,
+            )
+        return name is not None
+
 
 class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
     """Waits for the chief, and says for whom it waited when it took too long.
@@ -115,9 +146,13 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         PeerTimeoutError: If a ps, or the chief, is not ready within `max_wait_secs`.
     """
 
+    @property
+    def _cluster(self):
+        return peers.this_task().cluster if self._master else {}
+
     def create_session(self):
         """Wait for the parameter servers, then for their variables."""
-        cluster = peers.this_task().cluster if self._master else {}
+        cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
         try:
@@ -130,6 +165,10 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
                 f"within {self._max_wait_secs:g} s (session_creation_timeout_secs); is "
                 "it running?"
             ) from error
+
+    def disown_values(self):
+        """Let no chief adopt the values of the ps: the training ended with a NaN."""
+        disown(self._cluster, self._config)
 
 
 class _Owner:
@@ -186,18 +225,21 @@ class _Owner:
         session.run(self._sign)
 
 
-def disown(config, timeout_secs=_DISOWN_TIMEOUT_SECS):
+def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
     """Let whoever comes back restore a checkpoint: the ps hold no good values.
 
     Where that fails, the log says so: an error is on its way, which is not to be lost.
 
     Args:
-        config: The RunConfig of a trainer, whose server still runs.
+        cluster: Job name to addresses; nothing is done if there is no ps.
+        config: The ConfigProto of the training's session, or None.
         timeout_secs: How long the ps may take to answer.
     """
-    servers = peers.tasks(config.cluster_spec.as_dict(), (TaskType.PS,))
+    servers = peers.tasks(cluster, (TaskType.PS,))
+    if not servers:
+        return
     name, address = next(iter(servers.items()))
-    look = _at_first_ps(address, config.session_config, timeout_secs)
+    look = _at_first_ps(address, config, timeout_secs)
     try:
         peers.wait_for({name: address}, timeout_secs)
         with look as (session, note):

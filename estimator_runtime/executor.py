@@ -7,7 +7,7 @@ import time
 
 import tensorflow as tf
 
-from estimator_runtime import creators, peers, reporting, waits
+from estimator_runtime import peers, reporting, waits
 from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
@@ -72,17 +72,12 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             if delay > 0:
                 TRAINING_LOG.info("waiting %g s before the training starts", delay)
                 time.sleep(delay)
-        try:
-            self._estimator.train(
-                input_fn=self._train_spec.input_fn,
-                max_steps=self._train_spec.max_steps,
-                hooks=[*self._train_spec.hooks, *self._train_hooks],
-                saving_listeners=saving_listeners,
-            )
-        except tf.estimator.NanLossDuringTrainingError:
-            if config.num_ps_replicas:
-                creators.disown(config)
-            raise
+        self._estimator.train(
+            input_fn=self._train_spec.input_fn,
+            max_steps=self._train_spec.max_steps,
+            hooks=[*self._train_spec.hooks, *self._train_hooks],
+            saving_listeners=saving_listeners,
+        )
 
     def _start_continuous_evaluation(self):
         """Evaluate each new checkpoint until the last one has been evaluated.
@@ -90,12 +85,13 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         Raises:
             PeerTimeoutError: If no trainer is there, and nothing is written to the
                 model directory, for as long as a session may take to be made
-                (`session_creation_timeout_secs`).
+                (`session_creation_timeout_secs`); not before the newest checkpoint has
+                been evaluated, which may be the last.
         """
         frozen.assert_eval_spec(self._eval_spec)
         finish = Finish(self._estimator.model_dir)
         presence = presence_for(self._estimator)
-        _pause(self._eval_spec.start_delay_secs, finish, presence)
+        absence = _pause(self._eval_spec.start_delay_secs, finish, presence)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )
@@ -115,9 +111,12 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             if self._is_last(result, last_step):
                 TRAINING_LOG.info("the last checkpoint has been evaluated")
                 return
+            # An evaluation takes its time: they, or the note, may be there by now.
+            if absence and finish.step() is None and not presence.look():
+                raise absence
             elapsed = time.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
-            _pause(throttle, finish, presence)
+            absence = _pause(throttle, finish, presence)
 
     def _is_last(self, result, last_step):
         if last_step is not None:
@@ -243,11 +242,15 @@ def _expect_the_end(evaluator, last_step, exporters):
 
 
 def _pause(secs, finish, presence):
-    """Wait, but not beyond the end of the training."""
+    """Wait, but not beyond the end of the training; give the error of giving it up."""
     until = time.monotonic() + secs
     while time.monotonic() < until and finish.step() is None:
-        presence.check()
+        try:
+            presence.check()
+        except PeerTimeoutError as error:
+            return error
         time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))
+    return None
 
 
 def _sizes(folder):

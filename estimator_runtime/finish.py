@@ -2,7 +2,7 @@
 
 The task that leads leaves a note in the model directory, which every task can read,
 with or without a launcher. A note that was there before, of an earlier training in the
-same directory, means nothing.
+same directory, means nothing, and neither does a late one of the same program's.
 """
 
 import json
@@ -77,12 +77,12 @@ class Finish:
     def step(self):
         """Give the global step at which the training ended; None if it goes on."""
         content = self._read()
+        # The leader notes the end of a training when its session has closed, which may
+        # take a minute: an evaluator may be in the next one by then.
+        if content.get("training", 0) < self._training:
+            return None
         # Of this job it counts even if it was there before: this task came late.
-        is_known = (
-            self._job is not None
-            and content.get("job") == self._job
-            and content.get("training", 0) >= self._training
-        )
+        is_known = self._job is not None and content.get("job") == self._job
         if content.get("id") != self._old or is_known:
             return content.get("step")
         return None

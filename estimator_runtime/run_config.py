@@ -64,8 +64,9 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             instead of the two arguments above.
         experimental_max_worker_delay_secs: Longest start delay of a worker, in
             seconds (int); None for TensorFlow's own, up to 60.
-        session_creation_timeout_secs: Longest wait of a task that is not chief for
-            its session, in seconds.
+        session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
+            chief for a ps, of a worker for its session and for a chief that is gone, of
+            a ps and an evaluator for those who train. None for no limit.
         checkpoint_save_graph_def: Whether the graph is written beside checkpoints.
         steps_per_run: Training steps in one call of the session, with the results of
             single steps: 1 or more, or "auto"; hooks act at the same steps, but a

@@ -1,5 +1,6 @@
-"""A chief says good-bye to its parameter server in bounded time."""
+"""What a chief does with the values of its parameter server, and in which time."""
 
+import math
 import socket
 
 import pytest
@@ -7,6 +8,10 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime import creators
+
+er.install()
+
+tf1 = tf.compat.v1
 
 
 @pytest.fixture
@@ -26,9 +31,106 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     config = er.RunConfig()
     server = tf.distribute.Server(config.cluster_spec, "chief", 0)
     assert server.target == config.master
-    creators.disown(config, timeout_secs=1)
+    creators.disown(cluster, config.session_config, timeout_secs=1)
     told = [r.getMessage() for r in caplog.records if r.name == creators.__name__]
     assert told == [
         "ps 0 did not take note within 1 s that its values are no good "
         "(PeerTimeoutError); a chief that comes back while it is alive goes on with them"
     ]
+
+
+@pytest.fixture
+def chief_target(free_addresses, set_tf_config):
+    """Give what a chief's sessions connect to, beside a ps that is alive."""
+    chief, ps = free_addresses(2)
+    cluster = {"chief": [chief], "ps": [ps]}
+    set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+    servers = [tf.distribute.Server(cluster, name, 0) for name in ("ps", "chief")]
+    yield servers[1].target
+    del servers
+
+
+@pytest.fixture
+def train(chief_target, tmp_path):
+    """Give a function that trains, as a chief that comes back to its live ps does.
+
+    It saves what it begins with, adds a number to the weight in each step, and ends with
+    an error. The function gives the step and the weight that it began with.
+    """
+
+    def train(*added):
+        on_ps = tf1.train.replica_device_setter(1, worker_device="/job:chief/task:0")
+        with tf.Graph().as_default(), tf1.device(on_ps):
+            weight = tf1.get_variable("weight", initializer=1.0)
+            step = tf1.train.create_global_step()
+            number = tf1.placeholder(tf.float32)
+            both = weight.assign_add(number), step.assign_add(1)
+            with (
+                pytest.raises(RuntimeError, match="as of a program"),
+                er.MonitoredTrainingSession(
+                    chief_target,
+                    checkpoint_dir=str(tmp_path),
+                    save_summaries_steps=None,
+                ) as session,
+            ):
+                began_with = session.run((step, weight))
+                for each in added:
+                    session.run(both, {number: each})
+                raise RuntimeError("as of a program")
+        return tuple(map(float, began_with))
+
+    return train
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_goes_on_with_live_values_unless_there_is_a_nan(
+    train, caplog, tmp_path
+):
+    assert train(2.0, 3.0) == (0, 1.0)
+    assert train(math.nan) == (2, 6.0)
+    assert train() == (2, 6.0)
+    told = [r.getMessage() for r in caplog.records if r.name == creators.__name__]
+    assert told == [
+        "the parameter servers are alive at step 2; going on from there, not from the "
+        f"checkpoint {tmp_path}/model.ckpt-0",
+        "the parameter servers are alive at step 3, but have NaN in 'weight'; going on "
+        f"from the checkpoint {tmp_path}/model.ckpt-2",
+    ]
+
+
+class FirstStep(tf1.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+        self.value = session.run(tf1.train.get_global_step())
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_does_not_go_on_with_live_values_whose_loss_was_nan(
+    chief_target, tmp_path
+):
+    """Here none of them is; and the Estimator trains without train_and_evaluate."""
+
+    def model_fn(features, labels, mode, params):
+        weight = tf1.get_variable("weight", initializer=1.0)
+        step = tf1.train.get_global_step()
+        is_spoilt = tf.equal(step, params["nan_at"])
+        loss = tf.square(weight) + tf.where(is_spoilt, math.nan, 0.0)
+        optimizer = tf1.train.GradientDescentOptimizer(0.1)
+        train_op = optimizer.minimize(loss, global_step=step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def train(nan_at):
+        first = FirstStep()
+        config = er.RunConfig(str(tmp_path))
+        assert config.master == chief_target
+        tf.estimator.Estimator(
+            model_fn, config=config, params={"nan_at": nan_at}
+        ).train(
+            lambda: tf.data.Dataset.from_tensors(0.0).repeat(),
+            hooks=[first],
+            max_steps=10,
+        )
+        return first.value
+
+    with pytest.raises(tf.estimator.NanLossDuringTrainingError):
+        train(nan_at=5)
+    assert train(nan_at=-1) == 0

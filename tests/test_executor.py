@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import socket
 
 import pytest
 import tensorflow as tf
@@ -108,6 +109,100 @@ def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
         f"the training has ended at step 2, but '{tmp_path}' shows no checkpoint of it "
         "after 0.01 s; the newest there, of step 1, is taken for the last"
     ) in caplog.messages
+
+
+@pytest.fixture
+def evaluate_alone(tmp_path, monkeypatch, set_tf_config, free_addresses):
+    """Give a function that evaluates step 2 of a training in which nobody is left."""
+    monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
+    finish.begin()
+    tf.estimator.Estimator(model_fn, str(tmp_path)).train(input_fn)
+    chief, worker = free_addresses(2)
+    set_tf_config(
+        {
+            "cluster": {"chief": [chief], "worker": [worker]},
+            "task": {"type": "evaluator", "index": 0},
+        }
+    )
+    config = er.RunConfig(str(tmp_path), session_creation_timeout_secs=0.01)
+
+    def evaluate_alone(max_steps, exporter, listener=None):
+        executor._TrainingExecutor(
+            tf.estimator.Estimator(model_fn, config=config),
+            tf.estimator.TrainSpec(input_fn, max_steps),
+            # It gives up long before it would have begun.
+            tf.estimator.EvalSpec(
+                input_fn, exporters=exporter, start_delay_secs=600, throttle_secs=0
+            ),
+            continuous_eval_listener=listener,
+        )._start_continuous_evaluation()
+
+    evaluate_alone.chief = chief
+    return evaluate_alone
+
+
+@pytest.mark.timeout(120)
+def test_an_evaluator_that_comes_after_the_end_evaluates_the_last_checkpoint(
+    evaluate_alone,
+):
+    exporter = Exporter()
+    evaluate_alone(max_steps=2, exporter=exporter)
+    assert exporter.exported == [("model.ckpt-2", True)]
+
+
+@pytest.mark.timeout(120)
+def test_an_evaluator_gives_up_after_it_has_evaluated_the_newest_checkpoint(
+    evaluate_alone,
+):
+    exporter = Exporter()
+    with pytest.raises(PeerTimeoutError, match="this evaluator gives up"):
+        evaluate_alone(max_steps=3, exporter=exporter)
+    assert exporter.exported == [("model.ckpt-2", False)]
+
+
+@pytest.mark.timeout(120)
+def test_an_evaluator_does_not_give_up_when_the_end_comes_while_it_evaluates(
+    evaluate_alone, tmp_path
+):
+    exporter = Exporter()
+    evaluate_alone(
+        max_steps=3, exporter=exporter, listener=EndsAfterTheFirst(str(tmp_path))
+    )
+    assert exporter.exported == [("model.ckpt-2", False), ("model.ckpt-2", True)]
+
+
+class ChiefComes(Exporter):
+    """While the first evaluation is exported, a chief begins to listen."""
+
+    def __init__(self, server):
+        super().__init__()
+        self.server = server
+
+    def export(self, *args, **kwargs):
+        super().export(*args, **kwargs)
+        self.server.listen()
+
+
+class EndsAfterTheSecond(training._ContinuousEvalListener):
+    """Lets the evaluator look for checkpoints twice."""
+
+    evaluations = 0
+
+    def after_eval(self, result):
+        self.evaluations += 1
+        return self.evaluations < 2
+
+
+@pytest.mark.timeout(120)
+def test_an_evaluator_does_not_give_up_on_a_chief_that_comes_while_it_evaluates(
+    evaluate_alone,
+):
+    listener = EndsAfterTheSecond()
+    host, port = evaluate_alone.chief.split(":")
+    with socket.socket() as server:
+        server.bind((host, int(port)))
+        evaluate_alone(max_steps=3, exporter=ChiefComes(server), listener=listener)
+    assert listener.evaluations == 2
 
 
 @pytest.fixture

@@ -69,3 +69,20 @@ def test_the_end_of_a_programs_first_training_is_not_that_of_its_second(
     assert end.step() is None
     finish.note(model_dir, 90)
     assert end.step() == 90
+
+
+@pytest.mark.parametrize("job", ["a", None])
+def test_a_late_note_of_a_programs_first_training_does_not_end_its_second(
+    model_dir, monkeypatch, job
+):
+    """Its leader closes its session while the evaluator begins the next training."""
+    if job:
+        monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB", job)
+    finish.begin()
+    end = finish.Finish(model_dir)
+    with monkeypatch.context() as leader:
+        leader.setattr(finish, "_trainings", 1)
+        finish.note(model_dir, 70)
+    assert end.step() is None
+    finish.note(model_dir, 90)
+    assert end.step() == 90

@@ -70,8 +70,9 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             property stays None, an Estimator's copy of the config gets TensorFlow's
             usual one with `tf_config` added, and with parameter servers the device
             filters. (Exactly that usual one, given to `replace`, counts as None.)
-        session_creation_timeout_secs: Longest wait of a task that is not chief for
-            its session, in seconds.
+        session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
+            chief for a ps, of a worker for its session and for a chief that is gone, of
+            a ps and an evaluator for those who train. None for no limit.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.

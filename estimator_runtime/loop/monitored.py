@@ -1,10 +1,14 @@
 """TensorFlow's MonitoredSession with this package's step loop inside."""
 
+import tensorflow as tf
+
 from estimator_runtime import options
 from estimator_runtime.loop.fused import FusedSession
 from estimator_runtime.loop.hooked import PlannedSession
 from estimator_runtime.loop.preemptible import PreemptibleSession
 from estimator_runtime.loop.run_length import RunLength
+
+_NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 
 
 class LoopSession(PreemptibleSession):
@@ -12,7 +16,8 @@ class LoopSession(PreemptibleSession):
 
     A hook that still works when its session ends may have `settle_checkpoints()`: it is
     called before another session is made, and when this one is closed, also after an
-    error.
+    error. What makes its sessions may have `disown_values()`: it is called when the
+    training has ended because its loss is NaN.
     """
 
     class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
@@ -44,6 +49,15 @@ class LoopSession(PreemptibleSession):
         if isinstance(creator.hooked, FusedSession):
             creator.hooked.forget_end_of_data()  # the function may start the data again
         return super().run_step_fn(step_fn)
+
+    def __exit__(self, exception_type, exception_value, traceback):
+        """Close the session; see TensorFlow's `MonitoredSession`."""
+        try:
+            return super().__exit__(exception_type, exception_value, traceback)
+        finally:
+            if isinstance(exception_value, _NanLossError):
+                creator = self._coordinated_creator._session_creator
+                getattr(creator, "disown_values", lambda: None)()
 
     def _close_internal(self, exception_type=None):
         if self._coordinated_creator.hooked is not None:
