@@ -237,6 +237,14 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
 
     training_session_kwargs = session_arguments.training_session_kwargs
 
+    def _init_distributed_setting_from_environment_var(self, tf_config):
+        # A job without tasks is absent: the frozen class fails on it in other tasks.
+        jobs = tf_config.get("cluster") or {}
+        cluster = {job: tasks for job, tasks in jobs.items() if tasks}
+        super()._init_distributed_setting_from_environment_var(
+            {**tf_config, "cluster": cluster}
+        )
+
     def _maybe_overwrite_session_config_for_distributed_training(self):
         """Give the session config of a cluster task its device filters.
 
