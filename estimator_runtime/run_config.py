@@ -211,7 +211,10 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             overhead = kwargs.pop("checkpoint_overhead")
             if overhead is not None:
                 kwargs.update(interval.of_run_config(kwargs, overhead))
-            elif getattr(self, "checkpoint_overhead", None) is not None:
+            elif (
+                getattr(self, "checkpoint_overhead", None) is not None
+                and kwargs.get("save_checkpoints_steps") is None
+            ):
                 kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
         options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
