@@ -15,6 +15,7 @@ from typing import Any
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 _EXAMPLE = '{"chief": ["host0:2222"], "worker": ["host1:2222"]}'
+_LEADERS = ("chief", "master")
 
 
 class Cluster(Mapping[str, tuple[str, ...]]):
@@ -31,18 +32,26 @@ class Cluster(Mapping[str, tuple[str, ...]]):
 
         Args:
             jobs: Task type to a list of addresses, or to a mapping from every
-                index (0 to n-1, as int or string) to its address.
+                index (0 to n-1, as int or string) to its address. One without
+                tasks is as good as absent: what remains of one host's list.
 
         Raises:
             ConfigTypeError: If `jobs`, a job or an address has the wrong type.
-            ConfigError: If a job has no name or no tasks, or leaves out an index.
+            ConfigError: If a job has no name, or leaves out an index; if a chief's
+                job, or every job, has no tasks.
         """
         if not isinstance(jobs, Mapping):
             raise ConfigTypeError(
                 f"TF_CONFIG: cluster is {shown(jobs)}, not an object; "
                 f"use one such as {_EXAMPLE}"
             )
-        self._jobs = {job: _addresses(job, tasks) for job, tasks in jobs.items()}
+        every = {job: _addresses(job, tasks) for job, tasks in jobs.items()}
+        self._jobs = {job: addresses for job, addresses in every.items() if addresses}
+        if jobs and not self._jobs:
+            raise ConfigError(
+                f"TF_CONFIG: cluster is {shown(dict(jobs))}, jobs without tasks only; "
+                "list their addresses, or leave the cluster out"
+            )
 
     def __getitem__(self, job: str) -> tuple[str, ...]:
         return self._jobs[job]
@@ -129,10 +138,11 @@ def _addresses(job: object, tasks: object) -> tuple[str, ...]:
             f"TF_CONFIG: {field} is {shown(tasks)}, not a list; "
             'use a list of addresses such as ["host:2222"]'
         )
-    if not tasks:
+    if not tasks and job in _LEADERS:
+        # Who looks for its name only would take it for there, and nobody would lead.
         raise ConfigError(
             f"TF_CONFIG: {field} is {shown(tasks)}, a job without tasks; "
-            "list its addresses, or leave the job out"
+            "list its address, or leave the job out"
         )
     if isinstance(tasks, Mapping):
         tasks = _in_index_order(field, tasks)

@@ -66,9 +66,10 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         if not frozen.is_google_env():
             self._start_std_server(config)
         if config.task_type == TaskType.WORKER:
-            delay = waits.start_delay_secs() * (config.task_id + 1)
-            longest = config.experimental_max_worker_delay_secs
-            delay = min(delay, 60 if longest is None else int(longest))
+            each, longest = frozen.start_delays()
+            delay = waits.start_delay_secs(each) * (config.task_id + 1)
+            own_longest = config.experimental_max_worker_delay_secs
+            delay = min(delay, longest if own_longest is None else int(own_longest))
             if delay > 0:
                 TRAINING_LOG.info("waiting %g s before the training starts", delay)
                 time.sleep(delay)

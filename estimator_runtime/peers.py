@@ -1,5 +1,6 @@
 """Whether the other tasks of a cluster are there; every wait for them has an end."""
 
+import dataclasses
 import enum
 import logging
 import os
@@ -7,8 +8,10 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.role import read_task
+from estimator_runtime.tf_config import parse
 
 _logger = logging.getLogger(__name__)
 
@@ -22,10 +25,39 @@ _NAMED_AFTER_SECS = 10.0
 _NAMED_EVERY_SECS = 60.0
 
 
-def this_task():
-    """Give TF_CONFIG as it is, in a process where others have checked it."""
-    return TFConfig.from_environ(
-        os.environ, check_addresses=False, chief_required=False, task_required=False
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """What TF_CONFIG says of this task.
+
+    Attributes:
+        cluster: Task type to addresses; empty without a cluster.
+        task_type: Type of this task, or None.
+        task_index: Its index among those of its type; 0 if TF_CONFIG has none.
+    """
+
+    cluster: Cluster
+    task_type: str | None
+    task_index: int
+
+
+def this_task(environ=os.environ):
+    """Give TF_CONFIG as it is, in a process where a RunConfig has checked it.
+
+    That of `tf.contrib.learn` takes an empty text, a task that is null in part, and one
+    that is alone or not listed, which are mistakes for that of `tf.estimator`.
+
+    Args:
+        environ: The environment; that of this process by default.
+
+    Raises:
+        ConfigError: If it is no JSON object, or its cluster or task has the wrong form.
+    """
+    document = parse(environ.get("TF_CONFIG") or "{}")
+    task = read_task(document.get("task", {}))
+    return Task(
+        cluster=Cluster(document.get("cluster", {})),
+        task_type=task.get("type"),
+        task_index=task.get("index") or 0,
     )
 
 

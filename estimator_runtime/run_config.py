@@ -212,7 +212,10 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             overhead = kwargs.pop("checkpoint_overhead")
             if overhead is not None:
                 kwargs.update(interval.of_run_config(kwargs, overhead))
-            elif getattr(self, "checkpoint_overhead", None) is not None:
+            elif (
+                getattr(self, "checkpoint_overhead", None) is not None
+                and kwargs.get("save_checkpoints_steps") is None
+            ):
                 kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
         options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
@@ -237,6 +240,14 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         return NotImplemented
 
     training_session_kwargs = session_arguments.training_session_kwargs
+
+    def _init_distributed_setting_from_environment_var(self, tf_config):
+        # A job without tasks is absent: the frozen class fails on it in other tasks.
+        jobs = tf_config.get("cluster") or {}
+        cluster = {job: tasks for job, tasks in jobs.items() if tasks}
+        super()._init_distributed_setting_from_environment_var(
+            {**tf_config, "cluster": cluster}
+        )
 
     def _maybe_overwrite_session_config_for_distributed_training(self):
         """Give the session config of a cluster task its device filters.

@@ -84,7 +84,7 @@ def MonitoredTrainingSession(
     Raises:
         CheckpointError: If the folder's checkpoints cannot be used, or are another
             model's; by `run` and at the end, if one cannot be written.
-        ConfigError: If the chief cannot write `checkpoint_dir` or `summary_dir`.
+        ConfigError: If the chief cannot write a folder that it is to write to.
         ConfigTypeError: If an interval is no number.
         RuntimeError: If called in eager mode, outside of any graph.
         ValueError: If both intervals of checkpoints, or of summaries, are given.
@@ -121,7 +121,7 @@ def MonitoredTrainingSession(
     }
     session_checks.check_intervals(common)
     if is_chief:
-        session_checks.check_folders(common)
+        session_checks.check_folders(common, [*hooks, *chief_only_hooks])
         dashboard.show(summary_dir or checkpoint_dir)
     batches_per_step = 1
     for hook in hooks:

@@ -3,6 +3,8 @@
 import logging
 import os
 
+import tensorflow as tf
+
 from estimator_runtime import settings
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.training_log import TRAINING_LOG
@@ -15,6 +17,12 @@ _INTERVAL_UNITS = {
     "save_summaries_steps": "steps",
     "log_step_count_steps": "steps",
 }
+_CHECKPOINT_INTERVALS = ("save_checkpoint_secs", "save_checkpoint_steps")
+_SUMMARY_INTERVALS = (
+    "log_step_count_steps",
+    "save_summaries_steps",
+    "save_summaries_secs",
+)
 
 
 def is_on(interval):
@@ -40,23 +48,38 @@ def check_intervals(arguments):
             )
 
 
-def check_folders(arguments):
+def check_folders(arguments, hooks):
     """Refuse folders that the chief cannot write, before the model is initialized.
+
+    One that it only restores from, or writes nothing to, is left alone.
 
     Args:
         arguments: Of MonitoredTrainingSession, by name.
+        hooks: All hooks that the program gives it.
 
     Raises:
         ConfigError: If there is such a folder.
     """
-    if arguments["checkpoint_dir"]:
-        _check_writable(
-            "checkpoint_dir (an Estimator's model_dir)", arguments["checkpoint_dir"]
-        )
-    # Made only where something will be written to it, as TensorFlow does.
-    writers = ("log_step_count_steps", "save_summaries_steps", "save_summaries_secs")
-    if arguments["summary_dir"] and any(is_on(arguments[name]) for name in writers):
-        _check_writable("summary_dir", arguments["summary_dir"])
+    folder, summary_dir = arguments["checkpoint_dir"], arguments["summary_dir"]
+
+    def any_is_on(names):
+        return any(is_on(arguments[name]) for name in names)
+
+    writes_summaries = any_is_on(_SUMMARY_INTERVALS)
+    if folder and (
+        any_is_on(_CHECKPOINT_INTERVALS)
+        or (writes_summaries and not summary_dir)
+        or any(_saves_to(folder, hook) for hook in hooks)
+    ):
+        _check_writable("checkpoint_dir (an Estimator's model_dir)", folder)
+    if summary_dir and writes_summaries:
+        _check_writable("summary_dir", summary_dir)
+
+
+def _saves_to(folder, hook):
+    if not isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
+        return False
+    return os.fsdecode(hook._checkpoint_dir) == os.fsdecode(folder)
 
 
 def _check_writable(argument, folder):

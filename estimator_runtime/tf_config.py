@@ -88,7 +88,7 @@ class TFConfig:
         as everywhere else in TensorFlow. Unknown keys are ignored (platforms add
         their own), but no object may have a key twice. A setting other than cluster
         and task may be null, which is as good as absent. `{"cluster": {}}` is no
-        cluster.
+        cluster, and `{"worker": []}` beside other jobs is no job.
 
         Args:
             environ: The environment, such as `os.environ`.

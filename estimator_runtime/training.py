@@ -51,7 +51,9 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     # Beside the training: a look-up may take its time, and the host may come up yet.
     threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
     task = peers.this_task()
-    if not task.cluster:
+    # What is none is refused by TensorFlow as well.
+    is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
+    if not task.cluster or not is_estimator:
         return stock_train_and_evaluate(estimator, train_spec, eval_spec)
     finish.begin()
     # A ps has no use for the folder: it may be one of its own.

@@ -24,13 +24,13 @@ PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
 
 
-def start_delay_secs(environ=os.environ):
-    """Give the start delay by which workers differ: 5 s, as TensorFlow's, if unset.
+def start_delay_secs(default_secs, environ=os.environ):
+    """Give the start delay by which workers differ: TensorFlow's, given, if unset.
 
     Raises:
         ConfigError: If the variable is no number of seconds.
     """
-    return _seconds(environ, START_DELAY_VARIABLE, 5.0)
+    return _seconds(environ, START_DELAY_VARIABLE, default_secs)
 
 
 def recovery_wait_secs(environ=os.environ):

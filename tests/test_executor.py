@@ -304,3 +304,46 @@ def test_an_evaluator_of_a_launcher_asks_nobody_at_addresses_that_may_be_old(
     """A gang that is started again has new ones, and does not tell the evaluator."""
     wait_for_training()
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("patched", "variable", "config", "delays"),
+    [
+        ({}, None, {}, [10]),
+        ({"_DELAY_SECS_PER_WORKER": 0}, None, {}, []),
+        ({"_DELAY_SECS_PER_WORKER": 2}, None, {}, [4]),
+        ({"_MAX_DELAY_SECS": 7}, None, {}, [7]),
+        ({"_MAX_DELAY_SECS": 0}, None, {}, []),
+        ({"_DELAY_SECS_PER_WORKER": 2}, "3", {}, [6]),
+        ({"_MAX_DELAY_SECS": 7}, "3", {}, [6]),
+        (
+            {"_MAX_DELAY_SECS": 7},
+            None,
+            {"experimental_max_worker_delay_secs": 8},
+            [8],
+        ),
+    ],
+)
+def test_a_worker_starts_after_the_delay_that_a_program_patches(
+    patched, variable, config, delays, monkeypatch, set_tf_config, tmp_path
+):
+    slept: list = []
+    # In this environment a task starts no server.
+    set_tf_config(
+        {
+            "cluster": {"chief": ["h:1"], "worker": ["h:2", "h:3"]},
+            "task": {"type": "worker", "index": 1},
+            "environment": "google",
+        }
+    )
+    config = er.RunConfig(str(tmp_path), **config)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    estimator.train = lambda **arguments: slept.append("then it trains")
+    for name, value in patched.items():
+        monkeypatch.setattr(training, name, value)
+    if variable is not None:
+        monkeypatch.setenv("ESTIMATOR_RUNTIME_START_DELAY_SECS", variable)
+    monkeypatch.setattr(executor.time, "sleep", slept.append)
+    specs = tf.estimator.TrainSpec(input_fn), tf.estimator.EvalSpec(input_fn)
+    training._TrainingExecutor(estimator, *specs).run_worker()
+    assert slept == [*delays, "then it trains"]

@@ -130,6 +130,24 @@ def test_the_matrix_has_configs_and_errors_in_good_number(set_tf_config):
     assert len({(c["task_type"], c["task_id"], c["master"]) for c in configs}) > 20
 
 
+@pytest.mark.parametrize(
+    "jobs", [cluster(chief=1), cluster(chief=1, ps=2), cluster(master=1, worker=2)]
+)
+@pytest.mark.parametrize("empty", [[], {}])
+def test_a_job_without_tasks_changes_no_property_of_any_task(
+    jobs, empty, set_tf_config
+):
+    with_empty, without = {}, {}
+    for task in tasks(jobs):
+        set_tf_config({"cluster": jobs, "task": task})
+        without[str(task)] = outcome(er.RunConfig)
+        jobs_and_empty = {**dict.fromkeys(("a", "ps", "worker"), empty), **jobs}
+        set_tf_config({"cluster": jobs_and_empty, "task": task})
+        with_empty[str(task)] = outcome(er.RunConfig)
+    assert with_empty == without
+    assert sum(isinstance(found, dict) for found in without.values()) >= 3
+
+
 def test_a_worker_in_plain_words(set_tf_config):
     set_tf_config(
         {
@@ -237,7 +255,6 @@ def test_what_the_frozen_class_refuses_is_refused_in_its_words_on_one_line(
         ({"cluster": {"chief": [":1"]}}, "cluster['chief'][0]"),
         ({"cluster": {"chief": ["h :1"]}}, "cluster['chief'][0]"),
         ({"cluster": {"chief": ["grpc://h:1"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["h:1"], "ps": []}}, "cluster['ps']"),
         ({"cluster": {"chief": ["h:1"], "": ["h:2"]}}, "cluster"),
         ({"cluster": {"chief": ["h:1"], "ps": {"1": "h:2"}}}, "cluster['ps']"),
         ({"cluster": _CHIEF, "task": {"type": "worker", "index": 1.7}}, "task.index"),

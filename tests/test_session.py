@@ -351,6 +351,59 @@ def test_a_checkpoint_dir_that_cannot_be_written_is_named(tmp_path):
         er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path))
 
 
+_NOTHING_WRITTEN = {
+    "save_checkpoint_secs": None,
+    "save_summaries_steps": None,
+    "log_step_count_steps": None,
+}
+
+
+def test_a_checkpoint_dir_that_nothing_is_written_to_is_left_alone(tmp_path):
+    assert hook_types(checkpoint_dir=tmp_path / "new", **_NOTHING_WRITTEN) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"save_checkpoint_secs": 600},
+        {"save_checkpoint_steps": 5},
+        {"save_summaries_steps": 5},
+        {"save_summaries_secs": 5},
+        {"log_step_count_steps": 5},
+        {"hooks": "saves"},
+        {"chief_only_hooks": "saves"},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_dir_that_anything_is_written_to_is_checked(written, tmp_path):
+    folder = str(tmp_path / "file" / "model")
+    (tmp_path / "file").touch()
+    if "saves" in written.values():
+        hook = tf.compat.v1.train.CheckpointSaverHook(folder, save_steps=5)
+        written = {name: [hook] for name in written}
+    with tf.Graph().as_default(), pytest.raises(ConfigError, match="cannot be made"):
+        er.MonitoredTrainingSession(
+            checkpoint_dir=folder, **{**_NOTHING_WRITTEN, **written}
+        )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_checkpoint_dir_that_cannot_be_written_may_be_restored_from(tmp_path):
+    def value(**arguments):
+        with tf.Graph().as_default():
+            step = tf.compat.v1.train.get_or_create_global_step()
+            add = step.assign_add(1)
+            with er.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), **arguments
+            ) as session:
+                return session.run(add)
+
+    assert value() == 1
+    tmp_path.chmod(0o555)
+    assert value(**_NOTHING_WRITTEN) == 2
+
+
 def test_folders_that_are_missing_are_made_and_may_be_path_objects(tmp_path):
     folder, summary_dir = tmp_path / "a" / "b", tmp_path / "c" / "d"
     hook_types(checkpoint_dir=folder, summary_dir=summary_dir)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
@@ -187,6 +188,37 @@ def test_a_lost_session_is_made_again_as_in_tensorflows_session(tmp_path):
         0,
         4,
     ]
+
+
+@pytest.mark.parametrize("where", ["outside of the graph", "in another thread"])
+def test_a_lost_session_is_made_again_wherever_its_steps_are_run(where, tmp_path):
+    failures = [tf.errors.AbortedError(None, None, "lost")]
+
+    def act(event):
+        if event[:2] == ("after_run", {"batch": 4}) and failures:
+            raise failures.pop()
+
+    log: list = []
+    with tf.Graph().as_default():
+        fetches = build_model()
+        session = er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=2,
+            hooks=[Recorder("hook", log, act), stop_at(6)],
+        )
+
+    def train_to_the_end():
+        with session:
+            while not session.should_stop():
+                session.run(fetches)
+
+    if where == "in another thread":
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(train_to_the_end).result(timeout=60)
+    else:
+        train_to_the_end()
+    assert [event[2] for event in log if event[1] == "after_create_session"] == [0, 4]
+    assert checkpoint_steps(tmp_path) == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize(

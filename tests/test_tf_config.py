@@ -147,6 +147,16 @@ def test_a_job_may_map_every_index_to_its_address():
     )
 
 
+@pytest.mark.parametrize("empty", [[], {}])
+def test_a_job_without_tasks_is_as_good_as_absent(empty):
+    hosts = ["h:1"]
+    document = {"cluster": {"chief": hosts, "worker": hosts[1:], "ps": empty}}
+    task = {"task": {"type": "chief", "index": 0}}
+    config = read({**document, **task})
+    assert config == read({"cluster": {"chief": hosts}, **task})
+    assert json.loads(config.to_json()) == {"cluster": {"chief": hosts}, **task}
+
+
 def test_an_index_may_be_a_numeral_in_a_string():
     config = read({"cluster": CLUSTER, "task": {"type": "worker", "index": "1"}})
     assert config == read({"cluster": CLUSTER, "task": WORKER_1})

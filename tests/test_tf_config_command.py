@@ -45,7 +45,9 @@ _BAD = [
     ({"cluster": None, "task": _WORKER}, "cluster is null, not an object"),
     (_workers("h:2"), "cluster['worker'] is 'h:2'"),
     (_workers(None), "cluster['worker'] is null"),
-    (_workers([]), "cluster['worker'] is []"),
+    (_workers([]), "task.type is 'worker', which is not a valid task_type"),
+    ({"cluster": {"chief": []}, "task": _WORKER}, "cluster['chief'] is []"),
+    ({"cluster": {"worker": []}, "task": _WORKER}, "cluster is {'worker': []}, jobs"),
     (_workers([2]), "cluster['worker'][0] is 2"),
     (_workers([["h:2"]]), "cluster['worker'][0] is ['h:2']"),
     (_workers({"first": "h:2"}), "cluster['worker']"),
@@ -105,5 +107,5 @@ def test_a_bad_tf_config_is_one_line_before_anything_runs(content, named, tmp_pa
     assert done.stderr.count("\n") == 1
 
 
-def test_there_are_43_kinds():
-    assert len(_BAD) == 43
+def test_there_are_45_kinds():
+    assert len(_BAD) == 45

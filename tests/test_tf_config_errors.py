@@ -157,13 +157,21 @@ BAD_FORMS = [
     ),
     bad_cluster(
         {"chief": ["h:1"], "worker": []},
-        "TF_CONFIG: cluster['worker'] is [], a job without tasks; "
-        "list its addresses, or leave the job out",
+        "TF_CONFIG: task.type is 'worker', which is not a valid task_type in this "
+        "cluster; use one of ['chief', 'evaluator']",
     ),
     bad_cluster(
-        {"chief": {}},
-        "TF_CONFIG: cluster['chief'] is {}, a job without tasks; "
-        "list its addresses, or leave the job out",
+        {"ps": {}, "worker": []},
+        "TF_CONFIG: cluster is {'ps': {}, 'worker': []}, jobs without tasks only; "
+        "list their addresses, or leave the cluster out",
+    ),
+    *(
+        bad_cluster(
+            {chief: [], "worker": ["h:1", "h:2"]},
+            f"TF_CONFIG: cluster['{chief}'] is [], a job without tasks; "
+            "list its address, or leave the job out",
+        )
+        for chief in ("chief", "master")
     ),
     *(
         bad_cluster(

@@ -169,9 +169,14 @@ def test_the_names_of_train_and_evaluate_stand_for_one_function():
 @pytest.mark.parametrize(
     ("position", "name"), [(0, "estimator"), (1, "train_spec"), (2, "eval_spec")]
 )
+@pytest.mark.parametrize(
+    "jobs", [{}, {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}]
+)
 def test_an_argument_of_the_wrong_type_gives_tensorflows_error(
-    position, name, tmp_path
+    position, name, jobs, set_tf_config, tmp_path
 ):
+    if jobs:
+        set_tf_config({"cluster": jobs, "task": {"type": "chief", "index": 0}})
     arguments = list(job(tmp_path, no_input))
     arguments[position] = "wrong"
     with pytest.raises(TypeError) as stock:

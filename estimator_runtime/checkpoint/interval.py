@@ -50,6 +50,15 @@ def for_overhead(overhead):
     return _FIXED_SECS if overhead is None else CostInterval(overhead)
 
 
+def of_environ():
+    """Give the seconds between checkpoints where only the environment has a say.
+
+    Raises:
+        ConfigError: If its overhead cannot be used.
+    """
+    return for_overhead(options.in_environ("checkpoint_overhead"))
+
+
 def of_run_config(arguments, overhead):
     """Give the interval, as an argument of RunConfig's, that stands for an overhead.
 

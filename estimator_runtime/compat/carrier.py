@@ -2,14 +2,18 @@
 
 The frozen Estimator hands its session TensorFlow's arguments only; what this runtime's
 RunConfig offers beyond them goes beside the call (see `estimator_runtime.options`).
+An overhead of checkpoints is in a config's interval, also where the config is TPU's.
 From here on signals stop the training in order, also in sessions of TensorFlow's.
 """
 
 import functools
+import inspect
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime import options, preemption
+from estimator_runtime.checkpoint import interval
+from estimator_runtime.compat.frozen import StockRunConfig
 
 
 def patch_estimator(_module):
@@ -27,3 +31,16 @@ def patch_estimator(_module):
             return original(self, *args, **kwargs)
 
     estimator.Estimator._train_model = train_model
+
+
+def patch_run_config(_module):
+    """Let configs that are not ours, as TPU's, follow the environment's overhead."""
+    original = StockRunConfig.__init__
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def init(self, *args, **kwargs):
+        given = signature.bind(self, *args, **kwargs).arguments
+        original(self, *args, **kwargs, **interval.of_run_config(given, None))
+
+    StockRunConfig.__init__ = init

@@ -53,7 +53,7 @@ def _take_task(config, context):
         config._num_worker_replicas = 0
         config._global_id_in_cluster = None
         return
-    sizes = {job: len(cluster.job_tasks(job)) for job in cluster.jobs}
+    sizes = {job: cluster.num_tasks(job) for job in cluster.jobs}
     config._num_ps_replicas = sizes.get("ps", 0)
     config._num_worker_replicas = sizes.get("worker", 0) + sizes.get("chief", 0)
     if context.task_type:

@@ -20,6 +20,15 @@ _OBJECTS = {
 }
 
 
+def start_delays():
+    """Give the start delay by which workers differ, and the longest, in seconds.
+
+    Not kept: a program may patch them, through whichever road, at any time.
+    """
+    training = importlib.import_module(f"{_PACKAGE}.training")
+    return training._DELAY_SECS_PER_WORKER, training._MAX_DELAY_SECS
+
+
 def __getattr__(name):
     if name not in _OBJECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -118,6 +118,12 @@ PATCHES = (
         apply=_late("carrier:patch_estimator"),
     ),
     Patch(
+        name="checkpoint overhead",
+        reason="a config of the frozen class, as TPU's, has a fixed interval",
+        after="tensorflow_estimator",
+        apply=_late("carrier:patch_run_config"),
+    ),
+    Patch(
         name="evaluations that a stop cuts short",
         reason="a training that is told to end would first evaluate to the end",
         after="tensorflow_estimator",

@@ -10,6 +10,7 @@ from operator import attrgetter
 import tensorflow as tf
 
 from estimator_runtime import run_config, settings
+from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat.frozen import default_session_config
 from estimator_runtime.contrib.cluster_config import ClusterConfig
 from estimator_runtime.contrib.fingerprint import describe
@@ -54,8 +55,10 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         gpu_memory_fraction: Part of each GPU's memory to take at the start, 0 to 1.
         tf_random_seed: Seed of random ops and initializers, or None.
         save_summary_steps: Steps between summaries; 0 for none.
-        save_checkpoints_secs: Seconds between checkpoints. 0 is 600 s if no steps
-            are given and else None; None for no checkpoints by time.
+        save_checkpoints_secs: Seconds between checkpoints. 0 is None if steps are
+            given, else what the command's `--checkpoint-overhead` or
+            ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD makes of it, else 600; None for no
+            checkpoints by time.
         save_checkpoints_steps: Steps between checkpoints, or None. With seconds as
             well, no chief can train.
         keep_checkpoint_max: Newest checkpoints to keep; None or 0 keeps all.
@@ -114,7 +117,8 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             num_cores, log_device_placement, gpu_memory_fraction
         )
         if save_checkpoints_secs == 0:
-            save_checkpoints_secs = 600 if save_checkpoints_steps is None else None
+            is_by_time = save_checkpoints_steps is None
+            save_checkpoints_secs = interval.of_environ() if is_by_time else None
         for name, value in {
             "tf_random_seed": tf_random_seed,
             "save_summary_steps": save_summary_steps,

@@ -27,13 +27,17 @@ class LoopSession(PreemptibleSession):
             # then it may be known that steps must be run one by one.
             self.run_length = RunLength(options.current().steps_per_run)
             self.hooked = None
+            self._graph = tf.compat.v1.get_default_graph()
 
         def create_session(self):
             if self.hooked is not None:
                 self.hooked.rest()
             self.hooked = None  # lets go of the memory of a session that was lost
             _settle(self._hooks)  # the new one may be restored from what they write
-            session = super().create_session()
+            # A lost session may be made again outside of its graph's `with`, or in
+            # another thread.
+            with self._graph.as_default():
+                session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
             if self.run_length.is_single:
                 self.hooked = PlannedSession(self.tf_sess, self._hooks)

@@ -14,9 +14,13 @@ from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.snapshot import Snapshot
+from estimator_runtime.compat.frozen import StockRunConfig
+from estimator_runtime.contrib import learn
 from estimator_runtime.errors import ConfigError
 
 er.install()
+
+from tensorflow_estimator.python.estimator.tpu import tpu_config  # noqa: E402
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -66,6 +70,23 @@ def test_a_config_has_an_overhead_in_place_of_an_interval(monkeypatch):
     assert overhead_of(changed) == (0.1, 10, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"save_checkpoints_steps": 100}, (None, None, 100)),
+        ({"save_checkpoints_secs": 60}, (None, 60, None)),
+        ({"save_checkpoints_steps": None}, (None, 600, None)),
+        (
+            dict.fromkeys(["save_checkpoints_steps", "save_checkpoints_secs"]),
+            (None,) * 3,
+        ),
+    ],
+)
+def test_an_interval_may_take_the_place_of_an_overhead(given, found):
+    config = er.RunConfig(checkpoint_overhead=0.02)
+    assert overhead_of(config.replace(checkpoint_overhead=None, **given)) == found
+
+
 def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.05")
     assert overhead_of(er.RunConfig()) == (0.05, 10, None)
@@ -73,6 +94,41 @@ def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     assert overhead_of(er.RunConfig(save_checkpoints_secs=60)) == (None, 60, None)
     off = er.RunConfig(save_checkpoints_secs=None, save_checkpoints_steps=None)
     assert overhead_of(off) == (None, None, None)
+
+
+@pytest.mark.filterwarnings("ignore:.*learn.RunConfig is:DeprecationWarning")
+@pytest.mark.parametrize(
+    "kind", [tpu_config.RunConfig, StockRunConfig, learn.RunConfig]
+)
+def test_configs_of_other_classes_follow_the_environment_too(
+    kind, monkeypatch, tmp_path
+):
+    assert kind().save_checkpoints_secs == 600
+    monkeypatch.setenv(VARIABLE, "0.05")
+    found = kind().save_checkpoints_secs
+    assert (type(found), found, found.overhead) == (CostInterval, 10, 0.05)
+    assert kind(save_checkpoints_steps=5).save_checkpoints_secs is None
+    assert kind(save_checkpoints_secs=60).save_checkpoints_secs == 60
+    assert kind(save_checkpoints_secs=None).save_checkpoints_secs is None
+    # Each step takes 11 s. A save that waits is the same in each run.
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    class TakesLong(train.SessionRunHook):
+        def before_run(self, run_context):
+            now[0] += 11
+
+    def model_fn(features, labels, mode):
+        with tf.control_dependencies([features]):
+            train_op = train.get_global_step().assign_add(1).op
+        return tf.estimator.EstimatorSpec(mode, loss=features, train_op=train_op)
+
+    config = kind(model_dir=str(tmp_path))
+    tf.estimator.Estimator(model_fn, config=config).train(
+        lambda: tf.data.Dataset.from_tensors(0.0).repeat(4), [TakesLong()]
+    )
+    assert saved_steps(tmp_path) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])

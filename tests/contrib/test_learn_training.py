@@ -11,7 +11,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
+from estimator_runtime import peers
+from estimator_runtime.cluster import Cluster
 from estimator_runtime.contrib.learn import RunConfig
+from estimator_runtime.errors import ConfigError
 
 estimator_runtime.install()
 
@@ -52,6 +55,39 @@ def _model_fn(features, labels, mode):
         loss, global_step=tf.compat.v1.train.get_global_step()
     )
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+@pytest.mark.parametrize(
+    "tf_config",
+    [
+        "",
+        {"task": {"type": "worker", "index": None}},
+        {"task": {"type": None, "index": 0}},
+        {"task": {"type": "master", "index": 0}, "environment": "cloud"},
+    ],
+)
+def test_what_only_this_config_takes_for_no_cluster_trains_and_evaluates_here(
+    tf_config, set_tf_config, tmp_path
+):
+    set_tf_config(tf_config)
+    with pytest.raises(ConfigError, match=r"^TF_CONFIG: "):
+        estimator_runtime.RunConfig()
+    config = RunConfig(model_dir=str(tmp_path))
+    metrics, _ = tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(_model_fn, config=config),
+        tf.estimator.TrainSpec(_input_fn, max_steps=5),
+        tf.estimator.EvalSpec(_input_fn, steps=1),
+    )
+    assert metrics["global_step"] == 5
+
+
+def test_a_task_without_an_index_is_the_first_of_its_type(set_tf_config):
+    cluster = _PS_AND_WORKERS["cluster"]
+    set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": None}})
+    assert RunConfig().is_chief
+    assert peers.this_task() == peers.Task(
+        cluster=Cluster(cluster), task_type="worker", task_index=0
+    )
 
 
 def _config_of(estimator):
@@ -124,7 +160,10 @@ _TASK = """
 import sys
 import tensorflow as tf
 import estimator_runtime
+from estimator_runtime import peers
+from estimator_runtime.cluster import Cluster
 from estimator_runtime.contrib.learn import RunConfig
+from estimator_runtime.errors import ConfigError
 
 estimator_runtime.install()
 
@@ -150,7 +189,7 @@ tf.estimator.train_and_evaluate(
 """
 
 
-def test_worker_0_leads_a_cluster_with_a_ps_and_does_not_wait_for_worker_1(
+def test_worker_0_leads_a_cluster_whose_ps_ends_and_does_not_wait_for_worker_1(
     tmp_path, free_addresses
 ):
     ps, *workers = free_addresses(3)
@@ -161,7 +200,8 @@ def test_worker_0_leads_a_cluster_with_a_ps_and_does_not_wait_for_worker_1(
     ):
         out, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, err
-        assert ps.poll() is None  # it serves until it is stopped
+        _, ps_err = ps.communicate(timeout=60)  # it ends with the training
+        assert ps.returncode == 0, ps_err
     assert out == "worker 0 True\n"
     checkpoint = tf.train.latest_checkpoint(tmp_path)
     assert tf.train.load_variable(checkpoint, "global_step") == 200

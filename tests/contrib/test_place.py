@@ -148,7 +148,7 @@ def test_an_index_that_is_no_scalar_is_a_type_error_as_in_1_15(index):
         ),
         (
             '{"cluster": {"worker": []}}',
-            "TF_CONFIG: cluster['worker'] is [], a job without tasks",
+            "TF_CONFIG: cluster is {'worker': []}, jobs without tasks only",
         ),
         (
             '{"cluster": {"worker": ["w"]}}',
