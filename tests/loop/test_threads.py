@@ -68,7 +68,8 @@ def test_the_faster_way_is_chosen(pool_secs, caller_secs, is_caller):
 
 
 @pytest.mark.parametrize(
-    ("secs", "blocks"), [(2e-4, 17), (7e-4, 16), (1.1e-3, 11), (2.4e-3, 6), (3e-3, 5), (0.019, 4)]
+    ("secs", "blocks"),
+    [(2e-4, 17), (7e-4, 16), (1.1e-3, 11), (2.4e-3, 6), (3e-3, 5), (0.019, 4)],
 )
 def test_longer_runs_are_timed_less_often(secs, blocks):
     clock = Clock()
