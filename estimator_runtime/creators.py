@@ -2,30 +2,24 @@
 
 TensorFlow's chief, when it comes back, restores the newest checkpoint into parameter
 servers that are alive and ahead of it, and everyone loses steps without a word. This
-one looks first. To know that what lives there is its own training, it leaves its name
-with the first ps: the model directory and its address.
+one looks first, also whose training it is that lives there (see `ownership`).
 """
 
 import contextlib
 import logging
 import math
-import os
 
 import tensorflow as tf
 
 from estimator_runtime import peers
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
-from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.live_values import NanSearch
+from estimator_runtime.ownership import Owner, brief, disown
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
-_OWNER = "estimator_runtime_owner"
-_OWNER_TASK = "/job:ps/task:0"
-_OWNER_DEVICE = f"{_OWNER_TASK}/device:CPU:0"
-# A ps that is alive answers in milliseconds.
-_DISOWN_TIMEOUT_SECS = 30
 
 
 def chief_creator(scaffold, *, master, config, checkpoint_dir, max_wait_secs):
@@ -63,7 +57,7 @@ class ChiefCreator(VerifiedSessionCreator):
             return super().create_session()
         peers.wait_for(servers, self._max_wait_secs)
         if self._owner is None:
-            self._owner = _Owner(self._checkpoint_dir, self._cluster)
+            self._owner = Owner(self._checkpoint_dir, self._cluster)
             self._nan_search = NanSearch(tf.compat.v1.trainable_variables())
         self._scaffold.finalize()
         with self._in_time():
@@ -108,7 +102,7 @@ class ChiefCreator(VerifiedSessionCreator):
 
     def _live_step(self):
         """Give the global step of variables that are all there, or None."""
-        config = _brief(self._config, self._max_wait_secs)
+        config = brief(self._config, self._max_wait_secs)
         with tf.compat.v1.Session(self._master, config=config) as session:
             missing = session.run(self._scaffold.ready_for_local_init_op)
             step = _train.get_global_step()
@@ -121,7 +115,7 @@ class ChiefCreator(VerifiedSessionCreator):
 
         Not each error that a NaN ends a training with says so.
         """
-        config = _brief(self._config, self._max_wait_secs)
+        config = brief(self._config, self._max_wait_secs)
         graph = self._nan_search.graph
         with (
             self._in_time(),
@@ -169,123 +163,6 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
     def disown_values(self):
         """Let no chief adopt the values of the ps: the training ended with a NaN."""
         disown(self._cluster, self._config)
-
-
-class _Owner:
-    """A note on the first ps that says whose variables it holds; in no checkpoint."""
-
-    def __init__(self, checkpoint_dir, cluster):
-        chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
-        address = next(iter(chief.values()), "")
-        self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
-        self._server = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
-        with (
-            tf.compat.v1.get_default_graph().control_dependencies(None),
-            tf.compat.v1.name_scope(None),
-            tf.device(_OWNER_DEVICE),
-        ):
-            note = tf.compat.v1.Variable(
-                self._name,
-                trainable=False,
-                collections=[],
-                use_resource=True,
-                name=_OWNER,
-            )
-            self._sign = note.initializer
-
-    def check(self, config, timeout_secs):
-        """Tell whether the variables, if there are any, are of this training.
-
-        Args:
-            config: The ConfigProto of the training's session, or None.
-            timeout_secs: How long the ps may take to answer.
-
-        Raises:
-            ConfigError: If they are of another, whose chief is there.
-            tf.errors.DeadlineExceededError: If the ps does not answer in time.
-        """
-        with _at_first_ps(self._server, config, timeout_secs) as (session, note):
-            if not session.run(tf.raw_ops.VarIsInitializedOp(resource=note)):
-                return False
-            read = tf.raw_ops.ReadVariableOp(resource=note, dtype=tf.string)
-            found = session.run(read).decode()
-        if found == self._name:
-            return True
-        address, _, model_dir = found.partition(" ")
-        if address != self._name.partition(" ")[0] and peers.is_listening(address):
-            raise ConfigError(
-                f"TF_CONFIG: cluster['ps'] is in use by another training, of the chief "
-                f"at {address!r} with the model_dir {model_dir!r}; start parameter "
-                "servers of your own, or end that training first"
-            )
-        return False
-
-    def sign(self, session):
-        """Leave the name of this training."""
-        session.run(self._sign)
-
-
-def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
-    """Let whoever comes back restore a checkpoint: the ps hold no good values.
-
-    Where that fails, the log says so: an error is on its way, which is not to be lost.
-
-    Args:
-        cluster: Job name to addresses; nothing is done if there is no ps.
-        config: The ConfigProto of the training's session, or None.
-        timeout_secs: How long the ps may take to answer.
-    """
-    servers = peers.tasks(cluster, (TaskType.PS,))
-    if not servers:
-        return
-    name, address = next(iter(servers.items()))
-    look = _at_first_ps(address, config, timeout_secs)
-    try:
-        peers.wait_for({name: address}, timeout_secs)
-        with look as (session, note):
-            session.run(
-                tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
-            )
-    except (PeerTimeoutError, tf.errors.OpError) as error:
-        _logger.error(
-            "%s did not take note within %g s that its values are no good (%s); a "
-            "chief that comes back while it is alive goes on with them",
-            name,
-            timeout_secs,
-            type(error).__name__,
-        )
-
-
-@contextlib.contextmanager
-def _at_first_ps(address, config, timeout_secs):
-    """Give a session of the first ps itself, and the handle of the note there.
-
-    Not one of this task's server: a ps ends the sessions of a task that comes back (see
-    SessionMgr in TensorFlow's distributed_runtime), and knows it by its name, which the
-    chief of another training has too. That one's step would fail, or hang.
-
-    Args:
-        address: Of the first ps.
-        config: The ConfigProto of the training's session, or None.
-        timeout_secs: How long a call may take.
-    """
-    brief = _brief(config, timeout_secs)
-    # No session begins before all tasks have answered that it may see.
-    brief.device_filters[:] = [_OWNER_TASK]
-    with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
-        note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
-        with tf.compat.v1.Session(f"grpc://{address}", config=brief) as session:
-            yield session, note
-
-
-def _brief(config, timeout_secs):
-    """Give the ConfigProto of a session in which no call takes longer."""
-    brief = tf.compat.v1.ConfigProto()
-    if config is not None:
-        brief.CopyFrom(config)
-    if timeout_secs < math.inf:
-        brief.operation_timeout_in_ms = int(timeout_secs * 1000)
-    return brief
 
 
 def _limit(max_wait_secs):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import creators
+from estimator_runtime import creators, ownership
 
 er.install()
 
@@ -31,8 +31,8 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     config = er.RunConfig()
     server = tf.distribute.Server(config.cluster_spec, "chief", 0)
     assert server.target == config.master
-    creators.disown(cluster, config.session_config, timeout_secs=1)
-    told = [r.getMessage() for r in caplog.records if r.name == creators.__name__]
+    ownership.disown(cluster, config.session_config, timeout_secs=1)
+    told = [r.getMessage() for r in caplog.records if r.name == ownership.__name__]
     assert told == [
         "ps 0 did not take note within 1 s that its values are no good "
         "(PeerTimeoutError); a chief that comes back while it is alive goes on with them"
