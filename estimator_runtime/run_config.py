@@ -213,6 +213,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 kwargs.update(interval.of_run_config(kwargs, overhead))
             elif getattr(self, "checkpoint_overhead", None) is not None:
                 kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
+        else:
+            interval.name_unused(kwargs)
         options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
