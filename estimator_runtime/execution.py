@@ -5,6 +5,7 @@ passed on its way out. So it is stopped at the program's outermost frame, report
 here, and becomes an exit status.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -120,7 +121,9 @@ def _tell_stop(failure):
     lines = preemption.summary(failure)
     if lines and not reporting.is_on():
         last_words.flush()
-        sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
+        # The terminal may be what has gone.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
     return bool(lines)
 
 
