@@ -226,17 +226,32 @@ def test_a_second_sigterm_ends_a_step_that_hangs(program):
     assert run.saved_step == 0
 
 
-def test_a_step_that_hangs_ends_with_the_grace(program):
+def test_a_step_that_hangs_after_sighup_is_ended_by_the_second_sigterm(program):
+    run = program("--hang", "tensorflow", "--only_train", options=("--grace", "60"))
+    run.wait_for("^hangs$")
+    run.wait_for_first_checkpoint()
+    run.send(signal.SIGHUP)
+    run.wait_for(_STOPPING.format("SIGHUP"))
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        run.send(number)
+    with pytest.raises(subprocess.TimeoutExpired):  # they are the same request
+        run.process.wait(1)
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_step_that_hangs_ends_with_the_grace(program, number):
     run = program(
         *("--hang", "tensorflow", "--only_train"),
         ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0.1",
     )
     run.wait_for("^hangs$")
-    run.send(signal.SIGTERM)
-    assert run.end() == 143, run.text
+    run.send(number)
+    assert run.end() == 128 + number, run.text
     assert (
-        "the training did not come to its end within 0.1 s after SIGTERM, the time of "
-        "saves not counted; ending without it"
+        f"the training did not come to its end within 0.1 s after {number.name}, the "
+        "time of saves not counted; ending without it"
     ) in run.text
 
 
