@@ -39,7 +39,7 @@ exit status:
      cannot be parsed, a task of the cluster has failed for good, (checkpoints) a
      restart would not go on from the newest checkpoint, or (doctor) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
-  130, 143  a training was stopped by Ctrl-C or SIGTERM, with a checkpoint
+  129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """

@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 
-from estimator_runtime import folding, preemption, reporting
+from estimator_runtime import folding, last_words, preemption, reporting
 from estimator_runtime.checkpoint import writer
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.loop import closing
@@ -51,17 +51,10 @@ def execute(code, module, at_end=lambda: None):
         folding.tell()
         if stopped is not None and closing.are_left():
             closing.run_exit_handlers()
-            flush()
+            last_words.flush()
             os._exit(int(stopped))
     # Not in the except block: the hook must not find an exception being handled.
     return report(failure)
-
-
-def flush():
-    """Flush standard error and output; what cannot be flushed is left to the exit."""
-    for stream in (sys.stderr, sys.stdout):
-        with contextlib.suppress(Exception):
-            stream.flush()
 
 
 def report(failure):
@@ -112,7 +105,7 @@ def report(failure):
             closing.run_exit_handlers()
         if is_hurried or are_left:
             # Python would wait for their threads.
-            flush()
+            last_words.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
         sys.excepthook = lambda *_: None
@@ -127,8 +120,10 @@ def _tell_stop(failure):
     """
     lines = preemption.summary(failure)
     if lines and not reporting.is_on():
-        flush()
-        sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
+        last_words.flush()
+        # The terminal may be what has gone.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
     return bool(lines)
 
 

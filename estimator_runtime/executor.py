@@ -7,7 +7,7 @@ import time
 
 import tensorflow as tf
 
-from estimator_runtime import peers, reporting, waits
+from estimator_runtime import last_words, peers, reporting, waits
 from estimator_runtime.compat import frozen, seam
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.evaluator import Evaluator, numbers
@@ -197,11 +197,10 @@ def leave_when_finished(finish, cluster, timeout_secs, release):
         serve_until_finished(finish, cluster, timeout_secs, release)
         status = release.exit_status
     except PeerTimeoutError as error:
-        _logger.error("%s", error)
+        told = str(error)
+        last_words.say(lambda: _logger.error("%s", told))
         status = 1
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(status)
+    last_words.end(status)
 
 
 def _wait_for_last(estimator, last_step):

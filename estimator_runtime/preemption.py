@@ -2,10 +2,10 @@
 
 Without this, SIGTERM ends a process in the middle of a step, and all since the last
 checkpoint is lost. While a training runs in the main thread, and where the program has
-no handler of its own, SIGTERM and a first Ctrl-C only ask for a stop. When the session
-has ended as after its last step, SystemExit(143) or KeyboardInterrupt is raised, so
-that no caller takes the training for finished. Where no session is open there is
-nothing to save, and it is raised at once.
+no handler of its own, SIGTERM, SIGHUP (a connection that is lost) and a first Ctrl-C
+only ask for a stop. When the session has ended as after its last step, SystemExit(143),
+or 129, or KeyboardInterrupt is raised, so that no caller takes the training for
+finished. Where no session is open there is nothing to save, and it is raised at once.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ def leave(saved=None):
             training was stopped that saves none; None if no step was under way.
 
     Raises:
-        SystemExit: With status 143, for SIGTERM.
+        SystemExit: With status 143, for SIGTERM, or 129, for SIGHUP.
         KeyboardInterrupt: For SIGINT; python ends a program with status 130 for it,
             and a notebook goes on.
     """
@@ -113,10 +113,10 @@ def give_up():
     """End the program as the signal would have done without us: nothing is saved.
 
     Raises:
-        KeyboardInterrupt: For SIGINT; SIGTERM ends the process.
+        KeyboardInterrupt: For SIGINT; SIGTERM and SIGHUP end the process.
     """
     number, _request.number = _request.number, None
-    if number == signal.SIGTERM:
+    if number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     raise KeyboardInterrupt

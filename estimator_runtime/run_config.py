@@ -217,6 +217,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 and kwargs.get("save_checkpoints_steps") is None
             ):
                 kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
+        else:
+            interval.name_unused(kwargs)
         options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])

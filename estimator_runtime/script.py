@@ -18,7 +18,8 @@ import types
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.execution import execute, flush, report
+from estimator_runtime.execution import execute, report
+from estimator_runtime.last_words import flush
 
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 

@@ -7,6 +7,10 @@ at a second SIGTERM, or when the grace is over.
 
 Under our launcher a second SIGTERM is the same request as the first: one came to all
 processes of the job, the other is the launcher's, who sends SIGKILL when time is over.
+
+SIGHUP, when a terminal or an ssh connection is closed, is as SIGTERM, but never a
+second request: it comes once from the shell and once from the kernel, and SIGTERM
+follows it where the session is ended too.
 """
 
 import contextlib
@@ -25,6 +29,7 @@ _logger = logging.getLogger(__name__)
 # Signal to what it does where the program has no handler of its own.
 DEFAULTS: dict[int, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,  # ignored in the tasks of our launcher
     signal.SIGINT: signal.default_int_handler,
 }
 STATUS_OF_SIGNALS = 128
@@ -32,7 +37,7 @@ _JOIN_SECS = 5.0
 
 
 class StopSignals:
-    """Handlers of SIGTERM and SIGINT, for as long as they are installed.
+    """Handlers of SIGTERM, SIGHUP and SIGINT, for as long as they are installed.
 
     A handler that the program has set stays, and so does a signal that is ignored.
     A forked child has the defaults again.
@@ -42,8 +47,8 @@ class StopSignals:
             the first one; a second SIGTERM ends the process instead, or does nothing
             under our launcher.
         announce: Called in another thread with the number of the first one.
-        grace_secs: Gives the seconds from a first SIGTERM on until the process is
-            ended, the time not counted while `grace` is held.
+        grace_secs: Gives the seconds from a first SIGTERM or SIGHUP on until the
+            process is ended, the time not counted while `grace` is held.
 
     Attributes:
         grace: The `Grace`.
@@ -53,7 +58,7 @@ class StopSignals:
         self._take, self._announce, self._grace_secs = take, announce, grace_secs
         self.grace = Grace()
         self._installed: list[int] = []
-        self._count = 0
+        self._came: list[int] = []
         self._watchdog: _Watchdog | None = None
         os.register_at_fork(after_in_child=self._forget)
 
@@ -68,7 +73,7 @@ class StopSignals:
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
                 self._installed.append(number)
-        self._count = 0
+        self._came = []
         self.grace.release_all()
         if self._installed:
             self._watchdog = _Watchdog.started(self, grace_secs)
@@ -89,7 +94,7 @@ class StopSignals:
 
     def forget_first(self):
         """Let the next signal be a first one: what this one asked for has been done."""
-        self._count = 0
+        self._came = []
         if self._watchdog is not None:
             # Only when its thread has seen all that came is it known what did not.
             self._watchdog.stop()
@@ -105,11 +110,14 @@ class StopSignals:
         self._announce(number)
 
     def _handle(self, number, _frame):
-        self._count += 1
-        if self._count > 1 and number == signal.SIGTERM:
+        before = tuple(self._came)
+        self._came.append(number)
+        if not before:
+            self._take(number, True)
+        elif number == signal.SIGINT:
+            self._take(number, False)
+        elif _is_again(number, before):
             end_unless_launched(number)
-            return
-        self._take(number, self._count == 1)
 
     def _forget(self):
         """Be a plain process again, in the child of a fork."""
@@ -121,6 +129,11 @@ class StopSignals:
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
+
+
+def _is_again(number, before):
+    """Tell whether a signal, no SIGINT, asks once more after those that came before."""
+    return number == signal.SIGTERM and any(each != signal.SIGHUP for each in before)
 
 
 def end_unless_launched(number):
@@ -139,7 +152,7 @@ class _Watchdog:
 
     def __init__(self, signals, grace_secs):
         self._signals, self._grace_secs = signals, grace_secs
-        self._first = 0
+        self._came: list[int] = []
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._thread = threading.Thread(
@@ -192,11 +205,12 @@ class _Watchdog:
                     self._see(number)
 
     def _see(self, number):
-        if self._first and number == signal.SIGTERM:
+        before = tuple(self._came)
+        self._came.append(number)
+        if _is_again(number, before):
             end_unless_launched(number)
-        if not self._first:
-            self._first = number
-            if number == signal.SIGTERM:  # who presses Ctrl-C can do so again
+        if not before:
+            if number != signal.SIGINT:  # who presses Ctrl-C can do so again
                 self._signals.grace.begin(self._grace_secs)
             self._signals.announce(number)
 
@@ -205,6 +219,6 @@ class _Watchdog:
             "the training did not come to its end within %g s after %s, the time of "
             "saves not counted; ending without it",
             self._grace_secs,
-            signal.Signals(self._first).name,
+            signal.Signals(self._came[0]).name,
         )
-        end_at_once(self._first)
+        end_at_once(self._came[0])

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 
-from estimator_runtime import peers
+from estimator_runtime import last_words, peers
 from estimator_runtime.peers import Answer
 from estimator_runtime.role import TaskType
 
@@ -150,7 +150,7 @@ class Silence:
     def _take(self, concern, answer, elapsed):
         if answer not in concern.missed_if:
             if self._named_at[concern]:
-                _logger.warning("%s answers again", concern.name)
+                _warn("%s answers again", concern.name)
             self._missing[concern] = self._named_at[concern] = 0.0
             return None
         self._missing[concern] += elapsed
@@ -163,7 +163,7 @@ class Silence:
             )
         if missing >= max(_NAMED_AFTER_SECS, 2 * self._named_at[concern]):
             self._named_at[concern] = missing
-            _logger.warning(
+            _warn(
                 "%s %s for %.0f s%s; %s%s",
                 concern.name,
                 has,
@@ -189,3 +189,8 @@ class Silence:
         elif answer is Answer.REFUSED and concern in self._seen and step is not None:
             self._ended_in[concern] = step
         return None
+
+
+def _warn(text, *values):
+    """Log a warning; a log that nobody reads must not keep a task from giving up."""
+    last_words.say(lambda: _logger.warning(text, *values))

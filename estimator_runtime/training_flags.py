@@ -90,7 +90,7 @@ def carry(flags, environ):
         environ: The environment; changed.
 
     Raises:
-        ConfigError: If options do not go together, or a variable cannot be used.
+        ConfigError: If a variable cannot be used.
     """
     for name, variable in VARIABLES.items():
         value = getattr(flags, name)
@@ -98,7 +98,10 @@ def carry(flags, environ):
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(options.PROGRESS_VARIABLE, "auto")
     folding.is_verbose(environ)
-    options.TrainingOptions.from_environ(environ)
+    # Each by itself: the program may have the option that belongs to it, so whether all
+    # go together is known where it makes a RunConfig or a session.
+    for name in options.CHECKS:
+        options.in_environ(name, environ)
 
 
 def _parsed_by(parse):

@@ -393,20 +393,55 @@ def test_the_flags_of_the_best_checkpoints_reach_the_script(tmp_path):
     assert run(["run", *flags, "show.py"], tmp_path) == (0, "3 auc max\n", "")
 
 
-def test_a_metric_of_best_checkpoints_that_none_are_kept_by_is_refused(folder):
-    assert run(["run", "--best-metric", "loss", "train.py"], folder) == refusal(
-        1,
-        "best_metric is 'loss', but keep_best is not given; give how many of the best "
-        "checkpoints to keep, or leave best_metric out",
+def best_of(tmp_path, flags, arguments):
+    """Run a program whose RunConfig has the arguments; give what `run` does."""
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\n"
+        f"config = tf.estimator.RunConfig({arguments})\n"
+        "print(config.keep_best, config.best_metric, config.best_mode)\n"
     )
+    return run(["run", *flags, "train.py"], tmp_path)
 
 
-def test_best_checkpoints_without_a_metric_are_refused_before_the_script_runs(folder):
-    assert run(["run", "--keep-best", "3", "train.py"], folder) == refusal(
-        1,
-        "keep_best is 3, but best_metric is not given; name the metric of the "
-        "evaluation that says which checkpoints are the best",
-    )
+@pytest.mark.parametrize(
+    ("flags", "arguments"),
+    [
+        (["--best-metric", "auc", "--best-mode", "max"], "keep_best=3"),
+        (["--keep-best", "3"], "best_metric='auc', best_mode='max'"),
+        (["--keep-best", "3", "--best-mode", "max"], "best_metric='auc'"),
+    ],
+)
+def test_of_the_options_of_best_checkpoints_the_program_may_have_some(
+    tmp_path, flags, arguments
+):
+    status, shown, told = best_of(tmp_path, flags, arguments)
+    assert (status, shown) == (0, "3 auc max\n"), told
+
+
+@pytest.mark.parametrize(
+    ("flags", "arguments", "line"),
+    [
+        (
+            ["--best-metric", "loss"],
+            "",
+            "best_metric is 'loss', but keep_best is not given; give how many of the "
+            "best checkpoints to keep, or leave best_metric out",
+        ),
+        (
+            ["--keep-best", "3"],
+            "best_mode='max'",
+            "keep_best is 3, but best_metric is not given; name the metric of the "
+            "evaluation that says which checkpoints are the best",
+        ),
+    ],
+)
+def test_options_of_best_checkpoints_that_do_not_go_together_are_refused_in_a_line(
+    tmp_path, flags, arguments, line
+):
+    status, shown, told = best_of(tmp_path, flags, arguments)
+    place = f"{tmp_path / 'train.py'}:2"
+    assert (status, shown) == (1, "")
+    assert told.splitlines()[-1] == f"estimator-runtime: error: {place}: {line}"
 
 
 def test_a_metric_without_a_name_is_refused_by_the_name_of_its_flag(folder):

@@ -12,15 +12,18 @@ import estimator_runtime as er
 from estimator_runtime import preemption
 
 train = tf.compat.v1.train
-BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+EACH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 
 
 @pytest.fixture(autouse=True)
 def _signals():
-    """Let SIGINT do what it does in a shell's foreground; nothing is left behind."""
+    """Let signals do what they do in a shell's foreground; nothing is left behind."""
     preemption._request.end_all()  # of sessions that another test has left open
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    usual_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    signal.signal(signal.SIGHUP, usual_hangup)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
     signal.signal(signal.SIGINT, usual)
@@ -63,7 +66,7 @@ class Told:
         return self.status is not None
 
 
-@BOTH
+@EACH
 def test_a_signal_ends_the_program_after_the_step_is_saved(tmp_path, add, number):
     with Told() as told, open_session(tmp_path) as session:
         for _ in range(3):
@@ -73,7 +76,7 @@ def test_a_signal_ends_the_program_after_the_step_is_saved(tmp_path, add, number
     assert (told.status, saved_step(tmp_path)) == (128 + number, 3)
 
 
-@BOTH
+@EACH
 def test_a_loop_that_never_asks_is_ended_by_its_next_step(tmp_path, add, number):
     with Told() as told:
         session = open_session(tmp_path)
@@ -187,7 +190,7 @@ def test_a_training_after_a_second_ctrl_c_waits_for_its_checkpoints_again(
 
 
 @pytest.mark.parametrize("own", [lambda *_: None, signal.SIG_IGN])
-@BOTH
+@EACH
 def test_a_handler_of_the_programs_own_is_kept(tmp_path, add, own, number):
     usual = signal.signal(number, own)
     try:
@@ -251,7 +254,7 @@ def test_a_session_that_nobody_closed_gives_the_signals_back(tmp_path, add):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-@BOTH
+@EACH
 def test_a_session_left_open_does_not_make_a_later_first_signal_the_second(
     tmp_path, add, number
 ):
@@ -276,7 +279,7 @@ def test_a_forked_child_can_be_terminated_as_ever():
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
-@BOTH
+@EACH
 def test_without_a_session_it_is_raised_at_once(number):
     with Told() as told, preemption.watched():
         signal.raise_signal(number)
@@ -288,3 +291,19 @@ def test_a_grace_that_is_no_number_is_refused(monkeypatch, tmp_path, add):
     monkeypatch.setenv("ESTIMATOR_RUNTIME_STOP_GRACE_SECS", "soon")
     with pytest.raises(er.EstimatorRuntimeError, match="STOP_GRACE_SECS is 'soon'"):
         open_session(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGHUP, signal.SIGHUP),
+        (signal.SIGHUP, signal.SIGTERM),
+        (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP),
+    ],
+)
+def test_the_signals_of_a_session_that_ends_are_one_request(tmp_path, add, numbers):
+    with Told() as told, open_session(tmp_path) as session:
+        session.run(add)
+        for number in numbers:
+            signal.raise_signal(number)
+    assert (told.status, saved_step(tmp_path)) == (128 + numbers[0], 1)

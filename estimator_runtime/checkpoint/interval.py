@@ -4,13 +4,18 @@ CheckFreq (Mohan et al., FAST'21) bounds what checkpoints may cost and lets the 
 follow; so does this, with the cost of the last one.
 """
 
+import logging
+
 from estimator_runtime import option_values, options
 from estimator_runtime.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
 
 LEAST_SECS = 10.0
 MOST_SECS = 30 * 60.0
 # TensorFlow's default, for those that cannot follow anything.
 _FIXED_SECS = 600
+_ARGUMENTS = ("save_checkpoints_steps", "save_checkpoints_secs")
 
 
 class CostInterval(float):
@@ -73,21 +78,41 @@ def of_run_config(arguments, overhead):
     Raises:
         ConfigError: If the overhead is out of range, or beside an interval.
     """
-    names = ("save_checkpoints_steps", "save_checkpoints_secs")
     if overhead is None:
-        # Both as None is a choice as well.
-        if not any(name in arguments for name in names):
+        name_unused(arguments)
+        if not any(name in arguments for name in _ARGUMENTS):
             overhead = options.in_environ("checkpoint_overhead")
         if overhead is None:
             return {}
     option_values.check_checkpoint_overhead(overhead, "RunConfig: checkpoint_overhead")
-    given = [name for name in names if arguments.get(name) is not None]
+    given = [name for name in _ARGUMENTS if arguments.get(name) is not None]
     if given:
         raise ConfigError(
             f"RunConfig: checkpoint_overhead is {overhead!r}, but {given[0]} is given "
             "too; leave one of them out"
         )
     return {"save_checkpoints_secs": for_overhead(overhead)}
+
+
+def name_unused(arguments):
+    """Log an overhead of the environment's over which an interval wins.
+
+    Args:
+        arguments: Arguments of RunConfig that were given, by name.
+    """
+    # Both as None is a choice as well.
+    chosen = [name for name in _ARGUMENTS if name in arguments]
+    overhead = options.in_environ("checkpoint_overhead") if chosen else None
+    if overhead is None:
+        return
+    told = [name for name in chosen if arguments[name] is not None] or chosen
+    _logger.warning(
+        "checkpoint_overhead is %s (--checkpoint-overhead, or %s), but the program's "
+        "RunConfig has %s, which wins",
+        overhead,
+        options.CHECKPOINT_OVERHEAD_VARIABLE,
+        ", ".join(f"{name}={arguments[name]!r}" for name in told),
+    )
 
 
 def fix(hooks):

@@ -14,6 +14,7 @@ from tensorflow_estimator.python.estimator import estimator
 from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat.frozen import StockRunConfig
+from estimator_runtime.own_options import OwnOptions
 
 
 def patch_estimator(_module):
@@ -40,7 +41,10 @@ def patch_run_config(_module):
 
     @functools.wraps(original)
     def init(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs).arguments
-        original(self, *args, **kwargs, **interval.of_run_config(given, None))
+        own = {}
+        if not isinstance(self, OwnOptions):
+            given = signature.bind(self, *args, **kwargs).arguments
+            own = interval.of_run_config(given, None)
+        original(self, *args, **kwargs, **own)
 
     StockRunConfig.__init__ = init

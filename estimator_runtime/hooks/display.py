@@ -68,23 +68,23 @@ class Bar:
 
     def __init__(self, first, stream=None):
         from tqdm.auto import tqdm
-        from tqdm.contrib.logging import logging_redirect_tqdm
 
         class Quiet(tqdm):
             monitor_interval = 0  # no thread of tqdm's beside ours
 
-        self._stack = contextlib.ExitStack()
-        self._stack.enter_context(logging_redirect_tqdm(_console_loggers()))
-        self._bar = self._stack.enter_context(
-            Quiet(
-                initial=first.step,
-                total=first.last_step,
-                unit="step",
-                file=stream,
-                **_width(stream),
-                mininterval=0,
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_console_above(Quiet))
+            self._bar = stack.enter_context(
+                Quiet(
+                    initial=first.step,
+                    total=first.last_step,
+                    unit="step",
+                    file=stream,
+                    **_width(stream),
+                    mininterval=0,
+                )
             )
-        )
+            self._stack = stack.pop_all()
 
     def show(self, progress):
         """Draw it."""
@@ -149,11 +149,51 @@ def _width(stream):
     return {"dynamic_ncols": True}
 
 
-def _console_loggers():
-    """Give the loggers that write to the terminal themselves."""
-    streams = (sys.stdout, sys.stderr)
-    return [
-        logger
+@contextlib.contextmanager
+def _console_above(bars):
+    """Let what the loggers write to the terminal go above the bars, in this context.
+
+    Only the streams of their handlers are others meanwhile: levels, filters and formats
+    are the program's, and so is which handlers there are.
+    """
+    handlers = [
+        (handler, handler.stream)
         for logger in (logging.getLogger(), logging.getLogger("tensorflow"))
-        if any(getattr(each, "stream", None) in streams for each in logger.handlers)
+        for handler in logger.handlers
+        if isinstance(handler, logging.StreamHandler)
+        and (handler.stream is sys.stdout or handler.stream is sys.stderr)
     ]
+    above = [_Above(stream, bars) for _, stream in handlers]
+    for (handler, stream), writer in zip(handlers, above, strict=True):
+        _replace_stream(handler, stream, writer)
+    try:
+        yield
+    finally:
+        for (handler, stream), writer in zip(handlers, above, strict=True):
+            _replace_stream(handler, writer, stream)
+
+
+class _Above:
+    """A stream as it is, but that bars make room for what is written to it."""
+
+    def __init__(self, stream, bars):
+        self._stream, self._bars = stream, bars
+
+    def write(self, text):
+        with self._bars.external_write_mode(file=self._stream):
+            return self._stream.write(text)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+def _replace_stream(handler, old, new):
+    """Give a handler another stream, unless the program has given it one meanwhile."""
+    handler.acquire()  # no record is being written now
+    try:
+        if handler.stream is old:
+            # Not setStream, which flushes, and fails where the stream cannot be.
+            with contextlib.suppress(AttributeError):  # a class that chooses it itself
+                handler.stream = new
+    finally:
+        handler.release()

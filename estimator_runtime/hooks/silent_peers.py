@@ -1,15 +1,13 @@
 """Ends a training that waits for a task which does not answer."""
 
 import logging
-import os
-import sys
 import threading
 import time
 import weakref
 
 import tensorflow as tf
 
-from estimator_runtime import peers, reporting, waits
+from estimator_runtime import last_words, peers, reporting, waits
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.finish import Finish
 from estimator_runtime.silence import LOOK_EVERY_SECS, Silence
@@ -144,9 +142,7 @@ class SilentPartnersHook(SilentPeersHook):
 
 
 def _give_up(problem):
-    _logger.error("%s", problem)
+    last_words.say(lambda: _logger.error("%s", problem))
     reporting.send(error=PeerTimeoutError.__name__)
     reporting.close()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(1)
+    last_words.end(1)

@@ -135,13 +135,14 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
         try:
             writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
-        except tf.errors.OpError as error:
-            _logger.warning("no rates of this task in TensorBoard: %s", error.message)
+            writer.add_summary(Summary(value=values), step)
+            if not self._is_chief:
+                writer.flush()  # the chief's is flushed by those who save and summarize
+        # What its thread has met comes out here, of any type: by a full disk, or quota.
+        except Exception as error:  # noqa: BLE001
+            reason = str(error).partition("\n")[0]
+            _logger.warning("no rates of this task in TensorBoard: %s", reason)
             self._summary_dir = None
-            return
-        writer.add_summary(Summary(value=values), step)
-        if not self._is_chief:
-            writer.flush()  # the chief's is flushed by those who save and summarize
 
 
 def batch_size(graph):

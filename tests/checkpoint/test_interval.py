@@ -131,6 +131,44 @@ def test_configs_of_other_classes_follow_the_environment_too(
     assert saved_steps(tmp_path) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"save_checkpoints_steps": 100}, "save_checkpoints_steps=100"),
+        (
+            {"save_checkpoints_steps": None, "save_checkpoints_secs": 60},
+            "save_checkpoints_secs=60",
+        ),
+        (
+            {"save_checkpoints_steps": None, "save_checkpoints_secs": None},
+            "save_checkpoints_steps=None, save_checkpoints_secs=None",
+        ),
+    ],
+)
+def test_an_interval_of_the_program_that_wins_is_named_once(
+    monkeypatch, caplog, given, told
+):
+    monkeypatch.setenv(VARIABLE, "0.05")
+    config = er.RunConfig()
+    for make in (er.RunConfig, config.replace):
+        caplog.clear()
+        assert make(**given).checkpoint_overhead is None
+        assert caplog.messages == [
+            "checkpoint_overhead is 0.05 (--checkpoint-overhead, or "
+            "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD), but the program's RunConfig has "
+            f"{told}, which wins"
+        ]
+
+
+def test_nothing_is_said_where_no_overhead_is_left_out(monkeypatch, caplog):
+    monkeypatch.setenv(VARIABLE, "0.05")
+    er.RunConfig().replace(tf_random_seed=1)
+    er.RunConfig(checkpoint_overhead=0.1).replace(checkpoint_overhead=0.2)
+    monkeypatch.delenv(VARIABLE)
+    er.RunConfig(save_checkpoints_steps=5).replace(save_checkpoints_secs=60)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])
 def test_an_overhead_beside_an_interval_is_refused(name):
     for make in (er.RunConfig, er.RunConfig().replace):

@@ -1,5 +1,6 @@
 """What people see of a training's progress, with the time and the stream passed in."""
 
+import contextlib
 import io
 import logging
 import os
@@ -111,3 +112,83 @@ def test_log_lines_go_above_the_bar_and_the_log_is_as_before_after_it(monkeypatc
     assert logger.handlers == before
     # What was drawn is wiped away first, and drawn again below.
     assert "\rabove\n" in stream.getvalue().replace(" \r", "\r")
+
+
+class BelowWarning(logging.Filter):
+    def filter(self, record):
+        return record.levelno < logging.WARNING
+
+
+def console_handlers(monkeypatch, *handlers):
+    """Let the loggers that a bar looks at have these handlers: the root's, and none."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", list(handlers))
+    monkeypatch.setattr(logging.getLogger("tensorflow"), "handlers", [])
+    monkeypatch.setattr(root, "level", logging.DEBUG)
+
+
+def test_while_a_bar_is_up_each_handler_of_the_log_has_its_level_filter_and_format(
+    monkeypatch,
+):
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    notes, problems = logging.StreamHandler(out), logging.StreamHandler(err)
+    notes.setLevel(logging.INFO)
+    notes.addFilter(BelowWarning())
+    problems.setLevel(logging.WARNING)
+    problems.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    console_handlers(monkeypatch, notes, problems)
+    logger = logging.getLogger("a_program")
+    bar = Bar(Progress(step=1, last_step=9), err)
+    logger.debug("a detail")
+    logger.info("a note")
+    logger.warning("a warning")
+    logger.error("an error")
+    bar.close()
+    assert out.getvalue().replace("\r", "").strip() == "a note"
+    shown = [part.strip() for part in err.getvalue().replace("\r", "\n").splitlines()]
+    assert [part for part in shown if part and "1/9" not in part] == [
+        "WARNING: a warning",
+        "ERROR: an error",
+    ]
+    assert logging.getLogger().handlers == [notes, problems]
+    assert (notes.stream, problems.stream) == (out, err)
+
+
+def test_a_stream_that_the_program_gives_a_handler_while_a_bar_is_up_stays(monkeypatch):
+    err, file = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    handler = logging.StreamHandler(err)
+    console_handlers(monkeypatch, handler)
+    bar = Bar(Progress(step=1, last_step=9), err)
+    handler.setStream(file)
+    bar.close()
+    assert handler.stream is file
+
+
+class Terminating(io.StringIO):
+    """Cannot be written any more after some writes."""
+
+    writes_left = 0
+
+    def write(self, text):
+        self.writes_left -= 1
+        if self.writes_left < 0:
+            raise OSError("the terminal is gone")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("writes", [0, 2])
+def test_a_terminal_that_goes_leaves_the_log_the_stream_it_had(monkeypatch, writes):
+    err = Terminating()
+    err.writes_left = writes
+    monkeypatch.setattr(sys, "stderr", err)
+    handler = logging.StreamHandler(err)
+    console_handlers(monkeypatch, handler)
+    with pytest.raises(OSError, match="the terminal is gone"):
+        with contextlib.closing(Bar(Progress(step=1, last_step=9), err)) as bar:
+            bar.show(Progress(step=2, last_step=9))
+            bar.show(Progress(step=3, last_step=9))
+    assert logging.getLogger().handlers == [handler]
+    assert handler.stream is err

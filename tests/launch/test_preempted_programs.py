@@ -1,10 +1,13 @@
 """Programs that are told to end while they train in one process: real signals."""
 
+import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -25,6 +28,8 @@ class Program:
         self.folder, self.output = folder, folder / f"{len(list(folder.iterdir()))}.out"
         # A background job ignores the signal, and whoever it starts would too.
         usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # As one that nohup has started does with this one.
+        usual_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         try:
             with self.output.open("wb") as output:
                 self.process = subprocess.Popen(
@@ -39,6 +44,7 @@ class Program:
                 )
         finally:
             signal.signal(signal.SIGINT, usual)
+            signal.signal(signal.SIGHUP, usual_hangup)
 
     @property
     def text(self):
@@ -99,7 +105,7 @@ def program(tmp_path):
     [(("--only_train",), ()), ((), ("--steps-per-run", "7"))],
     ids=["train", "train_and_evaluate, fused"],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_program_when_the_last_step_is_saved(
     program, number, arguments, options
 ):
@@ -116,6 +122,46 @@ def test_a_signal_ends_the_program_when_the_last_step_is_saved(
         f"model/model.ckpt-{step}",
         "estimator-runtime: run the same command again to go on from there",
     ]
+
+
+def test_a_terminal_that_closes_ends_the_program_when_the_last_step_is_saved(tmp_path):
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    ours, theirs = os.openpty()
+    with (tmp_path / "steps").open("wb") as steps:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "estimator_runtime", "run", "--progress=bar"),
+                *(_PROGRAM, "--only_train"),
+            ],
+            cwd=tmp_path,
+            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdin=theirs,
+            stdout=steps,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: _take_terminal(theirs),
+        )
+    os.close(theirs)
+    try:
+        shown = b""
+        while b"step/s" not in shown:  # the bar is up
+            assert select.select([ours], [], [], 60)[0], shown
+            shown += os.read(ours, 65536)
+        os.close(ours)  # the kernel sends SIGHUP; what is written from now on fails
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+    last_step = int((tmp_path / "steps").read_text().split()[-1])
+    saved = tf.train.load_checkpoint(str(tmp_path / "model"))
+    assert saved.get_tensor("global_step") == last_step > 0
+    # Python's own, where it cannot flush at its exit what was written to the terminal.
+    assert process.returncode == 120
+
+
+def _take_terminal(terminal):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
 def test_an_error_of_the_program_after_a_stop_has_its_traceback(program):
@@ -180,17 +226,32 @@ def test_a_second_sigterm_ends_a_step_that_hangs(program):
     assert run.saved_step == 0
 
 
-def test_a_step_that_hangs_ends_with_the_grace(program):
+def test_a_step_that_hangs_after_sighup_is_ended_by_the_second_sigterm(program):
+    run = program("--hang", "tensorflow", "--only_train", options=("--grace", "60"))
+    run.wait_for("^hangs$")
+    run.wait_for_first_checkpoint()
+    run.send(signal.SIGHUP)
+    run.wait_for(_STOPPING.format("SIGHUP"))
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        run.send(number)
+    with pytest.raises(subprocess.TimeoutExpired):  # they are the same request
+        run.process.wait(1)
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_step_that_hangs_ends_with_the_grace(program, number):
     run = program(
         *("--hang", "tensorflow", "--only_train"),
         ESTIMATOR_RUNTIME_STOP_GRACE_SECS="0.1",
     )
     run.wait_for("^hangs$")
-    run.send(signal.SIGTERM)
-    assert run.end() == 143, run.text
+    run.send(number)
+    assert run.end() == 128 + number, run.text
     assert (
-        "the training did not come to its end within 0.1 s after SIGTERM, the time of "
-        "saves not counted; ending without it"
+        f"the training did not come to its end within 0.1 s after {number.name}, the "
+        "time of saves not counted; ending without it"
     ) in run.text
 
 

@@ -1,0 +1,99 @@
+"""A task that gives up ends, whatever has become of its standard output and error."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# What a program may find, or make, of its streams: each is a piece of it.
+_STREAMS = {
+    "the reader of its output has gone": """
+        ours, theirs = os.pipe()
+        os.dup2(theirs, 1)
+        os.close(ours)
+        sys.stdout.write("unread")
+    """,
+    "its streams are closed, or there are none": """
+        sys.stdout = None
+        sys.stderr.close()
+    """,
+    "the reader of both pauses": """
+        ours, theirs = os.pipe()
+        os.set_blocking(theirs, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(theirs, bytes(4096))
+        os.set_blocking(theirs, True)
+        os.dup2(theirs, 1)
+        os.dup2(theirs, 2)
+        sys.stdout.write("unread")
+    """,
+}
+_START = """
+    import contextlib, os, sys, threading
+    import estimator_runtime as er
+    er.install()
+    import tensorflow as tf
+    from estimator_runtime import executor, finish
+    from estimator_runtime.hooks.silent_peers import SilentPeersHook
+    from estimator_runtime.peers import Answer
+    from estimator_runtime.release import Release
+    from estimator_runtime.silence import Concern
+"""
+_GIVES_UP = """
+    ps = Concern(
+        name="ps 0",
+        address="127.0.0.1:1",  # where nobody listens
+        missed_if=frozenset([Answer.NONE, Answer.REFUSED]),
+        timeout_secs=6.0,  # it is named once before
+        setting="ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS",
+        meanwhile="no step can end without it",
+    )
+    hook = SilentPeersHook([ps])
+    hook.after_create_session(None, tf.train.Coordinator())
+    threading.Event().wait(40)  # a step that hangs
+    os._exit(5)
+"""
+_SERVES = """
+    end = finish.Finish(sys.argv[1])
+    finish.note(sys.argv[1], 10)
+    threading.Thread(
+        target=executor.leave_when_finished, args=(end, {}, 60, Release()), daemon=True
+    ).start()
+    threading.Event().wait(40)  # TensorFlow's server
+    os._exit(5)
+"""
+
+
+def run(*parts, cwd):
+    """Give a program's (exit status, standard error)."""
+    # What is unread waits in python's buffer.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", "".join(map(textwrap.dedent, parts)), str(cwd)],
+        cwd=cwd,
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("streams", _STREAMS)
+def test_a_task_that_gives_another_one_up_ends_though(streams, tmp_path):
+    status, told = run(_START, _STREAMS[streams], _GIVES_UP, cwd=tmp_path)
+    assert status == 1, told
+    if "output" in streams:
+        assert "ps 0 has not been there for 6 s" in told
+        assert "giving up" in told
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("streams", _STREAMS)
+def test_a_ps_whose_training_has_ended_ends_though(streams, tmp_path):
+    status, told = run(_START, _STREAMS[streams], _SERVES, cwd=tmp_path)
+    assert status == 0, told
