@@ -46,7 +46,11 @@ def _install():
 
 def watch():
     """Wait for TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0."""
-    if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0" and not any(
-        type(each).__name__ == "_Watcher" for each in sys.meta_path
-    ):
+    if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0":
+        watch_as_parent_does()
+
+
+def watch_as_parent_does():
+    """Wait for TensorFlow in a child of a process that has the runtime."""
+    if not any(type(each).__name__ == "_Watcher" for each in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())
