@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import sys
 import threading
 
 import pytest
@@ -146,6 +147,17 @@ def test_a_reader_who_has_left_does_not_stop_the_job():
     console = Console(out, out)
     out.close()
     console.say("nobody reads this")
+
+
+def test_a_process_without_standard_streams_writes_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    console = Console()
+    console.write("chief", "line", is_error=False)
+    console.say("nobody reads this")
+    console.status([("total", "0/9")])
+    assert not console.is_terminal
+    write_in_time(None, "nor this")
 
 
 @pytest.fixture
