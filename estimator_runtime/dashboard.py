@@ -169,7 +169,7 @@ def show(folder):
 
 def _say(line):
     # A bar may be drawn there: it comes back in the next line.
-    clear = "\r\x1b[K" if terminal.is_terminal(sys.stderr) else ""
+    clear = "\r\x1b[K" if terminal.can_redraw(sys.stderr) else ""
     # The program may have closed it, or been started without.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"{clear}estimator-runtime: {line}\n")

@@ -37,8 +37,8 @@ class Console:
         )
         # Asked now: later, whoever reads along may have closed them.
         streams = (self._stdout, self._stderr)
-        self._has_colours = {each: terminal.is_terminal(each) for each in streams}
-        self.is_terminal = terminal.is_terminal(self._stderr)
+        self._has_colours = {each: terminal.has_colours(each) for each in streams}
+        self.is_terminal = terminal.can_redraw(self._stderr)
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
         self._colours: dict[str, int] = {}
