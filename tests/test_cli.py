@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import zipapp
 
 import pytest
 
@@ -221,6 +222,14 @@ def test_a_file_that_is_no_python_is_one_line_and_status_1(content, tmp_path):
     status, output, error = run(["run", "model.bin"], tmp_path)
     assert (status, output, error.count("\n")) == (1, "", 1)
     assert error.startswith("estimator-runtime: error: model.bin:")
+
+
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_an_archive_is_refused_as_a_folder_is(command, folder):
+    zipapp.create_archive(folder / "runnable", folder / "app.pyz")
+    assert run([command, "app.pyz"], folder) == refusal(
+        2, "script 'app.pyz' is an archive; unpack it, and run its __main__.py"
+    )
 
 
 def test_a_compiled_script_of_another_python_is_one_line_and_status_1(tmp_path):
