@@ -124,6 +124,29 @@ print(tf.estimator.RunConfig is er.RunConfig)
     assert _run(program) == "True"
 
 
+def test_the_old_name_of_the_frozen_package_lets_other_threads_import_too():
+    program = """
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+in_training, in_frozen = threading.Event(), threading.Event()
+def pause_in_training():  # which the frozen package imports
+    in_training.set()
+    assert in_frozen.wait(60)
+    import json.tool
+sys.meta_path[:0] = [
+    At("tensorflow_estimator", in_frozen.set),
+    At("estimator_runtime.session_arguments", pause_in_training),
+]
+other = start(lambda: importlib.import_module("estimator_runtime.session_arguments"))
+in_training.wait(60)
+import tensorflow.python.estimator.estimator
+other.join()
+print("json.tool" in sys.modules, tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True True"
+
+
 def test_a_child_that_imports_tensorflow_lets_its_other_threads_import_too():
     program = """
 in_wrapt, installing = threading.Event(), threading.Event()
