@@ -95,8 +95,8 @@ def take(folder, problem=None):
     """
     if "://" in folder:
         raise CheckpointError(
-            f"{folder!r} is not on a file system of this machine; give a folder that it "
-            "is mounted at, or copied to"
+            f"{folder!r} is not on a file system of this machine; give a folder that "
+            "it is mounted at, or copied to"
         )
     folder = os.path.abspath(folder)
     try:
