@@ -6,6 +6,7 @@ becomes one line; a program's own exceptions never come this far.
 """
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -100,13 +101,26 @@ def _parse(argv):
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        raise UsageError(
-            f"unknown option {unknown[0]!r}; options of the script belong after it, "
-            f"ours are listed by '{_NAME} run --help'"
-        )
+        raise UsageError(_unknown(unknown[0], list(arguments), options))
     if not hasattr(options, "command"):
         parser.error("no COMMAND given")
     return options
+
+
+def _unknown(argument, arguments, options):
+    """Say what is wrong with an argument that no parser knows."""
+    is_option = argument.startswith("-")
+    kind = "unknown option" if is_option else "unexpected argument"
+    command = next((each for each in arguments if not each.startswith("-")), "")
+    ours = f"'{' '.join(filter(None, (_NAME, command)))} --help'"
+    script_given = getattr(options, "script", None)  # to doctor, which does not run it
+    if is_option and hasattr(options, "program"):
+        remedy = f"options of the script belong after it, ours are listed by {ours}"
+    elif script_given in itertools.takewhile(argument.__ne__, arguments):
+        remedy = f"{command} takes none of the script's, leave them out; see {ours}"
+    else:
+        remedy = f"see {ours}"
+    return f"{kind} {argument!r}; {remedy}"
 
 
 def _add_run(commands):

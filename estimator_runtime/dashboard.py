@@ -17,6 +17,7 @@ import tempfile
 import threading
 from typing import Any, ClassVar
 
+from estimator_runtime import terminal
 from estimator_runtime.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -168,7 +169,8 @@ def show(folder):
 
 def _say(line):
     # A bar may be drawn there: it comes back in the next line.
-    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    with contextlib.suppress(OSError, ValueError):
+    clear = "\r\x1b[K" if terminal.can_redraw(sys.stderr) else ""
+    # The program may have closed it, or been started without.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"{clear}estimator-runtime: {line}\n")
         sys.stderr.flush()

@@ -88,14 +88,14 @@ def report(failure):
             # A setting of the user's that cannot be: where it was given, and what
             # would do. How this package found out is no help.
             place = [place for place, is_ours in places if not is_ours][-1]
-            sys.stderr.write(f"estimator-runtime: error: {place}: {failure}\n")
+            _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
     is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
     hook_failure = None if is_told else _call_hook(failure)
     if hook_failure is not None:
-        sys.stderr.write("Error in sys.excepthook:\n")
+        _write("Error in sys.excepthook:\n")
         _print(hook_failure)
-        sys.stderr.write("\nOriginal exception was:\n")
+        _write("\nOriginal exception was:\n")
         _print(failure)
     # A subclass of it is an exception like any other, as in python.
     if type(failure) is KeyboardInterrupt:
@@ -113,6 +113,13 @@ def report(failure):
     return 1
 
 
+def _write(text):
+    # Python too leaves it out where the process was started without standard error, or
+    # where that has gone, as a terminal may have.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+
+
 def _tell_stop(failure):
     """Say how a stop that was asked for has ended; tell whether it was one.
 
@@ -121,9 +128,7 @@ def _tell_stop(failure):
     lines = preemption.summary(failure)
     if lines and not reporting.is_on():
         last_words.flush()
-        # The terminal may be what has gone.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write("".join(f"estimator-runtime: {line}\n" for line in lines))
+        _write("".join(f"estimator-runtime: {line}\n" for line in lines))
     return bool(lines)
 
 

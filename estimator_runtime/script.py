@@ -15,6 +15,7 @@ import os
 import runpy
 import sys
 import types
+import zipfile
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
@@ -25,15 +26,19 @@ _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def check_script(path):
-    """Refuse a script that cannot be run, without reading it.
+    """Refuse a script that cannot be run, without parsing it.
 
     Raises:
-        UsageError: If `path` does not exist or is a folder.
+        UsageError: If `path` does not exist, or is a folder or an archive.
     """
     if os.path.isdir(path):
         raise UsageError(f"script {path!r} is a folder; {_script_remedy(path)}")
     if not os.path.exists(path):
         raise UsageError(f"script {path!r} does not exist; {_script_remedy(path)}")
+    if zipfile.is_zipfile(path):  # plain python runs the __main__ in it
+        raise UsageError(
+            f"script {path!r} is an archive; unpack it, and run its __main__.py"
+        )
 
 
 def check_module(name):

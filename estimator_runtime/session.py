@@ -171,8 +171,9 @@ def MonitoredTrainingSession(
         chief_hooks = [*chief_only_hooks, *own_hooks]
         all_hooks = asynchronous([*guards, *chief_hooks, *hooks], creator)
         # A launcher shows how far all tasks are.
-        make_display = display.choose(options.current().progress)
-        if make_display and not reporting.is_on():
+        mode = "none" if reporting.is_on() else options.current().progress
+        make_display = display.choose(mode)
+        if make_display:
             all_hooks.append(WatchedHook(all_hooks[:], checkpoint_dir, make_display))
     else:
         creator = WorkerCreator(

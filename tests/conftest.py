@@ -66,3 +66,10 @@ def free_addresses():
         return found
 
     return free_addresses
+
+
+@pytest.fixture(autouse=True)
+def _xterm(monkeypatch):
+    """Let terminals have colours and rows, whatever the environment of the test run says."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import zipapp
 
 import pytest
 
@@ -139,6 +140,39 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
     assert run(arguments, folder) == refusal(2, line.format(folder=folder))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["doctor", "x.py", "--lr", "0.1"],
+            "unknown option '--lr'; doctor takes none of the script's, leave them out; "
+            "see 'estimator-runtime doctor --help'",
+        ),
+        (
+            ["doctor", "--modeldir", "m", "x.py"],
+            "unknown option '--modeldir'; see 'estimator-runtime doctor --help'",
+        ),
+        (
+            ["checkpoints", "a", "b"],
+            "unexpected argument 'b'; see 'estimator-runtime checkpoints --help'",
+        ),
+        (
+            ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
+            "unknown option '--wrkers=2'; options of the script belong after it, ours are "
+            "listed by 'estimator-runtime render --help'",
+        ),
+        (
+            ["--verbose", "status"],
+            "unknown option '--verbose'; see 'estimator-runtime status --help'",
+        ),
+    ],
+)
+def test_an_argument_that_a_command_does_not_know_is_explained_as_one_of_that_command(
+    arguments, line, folder
+):
+    assert run(arguments, folder) == refusal(2, line)
+
+
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):
     status, output, error = run(["train"], folder)
     assert (status, output) == (2, "")
@@ -188,6 +222,14 @@ def test_a_file_that_is_no_python_is_one_line_and_status_1(content, tmp_path):
     status, output, error = run(["run", "model.bin"], tmp_path)
     assert (status, output, error.count("\n")) == (1, "", 1)
     assert error.startswith("estimator-runtime: error: model.bin:")
+
+
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_an_archive_is_refused_as_a_folder_is(command, folder):
+    zipapp.create_archive(folder / "runnable", folder / "app.pyz")
+    assert run([command, "app.pyz"], folder) == refusal(
+        2, "script 'app.pyz' is an archive; unpack it, and run its __main__.py"
+    )
 
 
 def test_a_compiled_script_of_another_python_is_one_line_and_status_1(tmp_path):

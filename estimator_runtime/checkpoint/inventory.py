@@ -90,8 +90,14 @@ def take(folder, problem=None):
         is taken into account.
 
     Raises:
-        CheckpointError: If there is no such folder, nothing in it, or no checkpoint.
+        CheckpointError: If there is no such folder, nothing in it, or no checkpoint, or
+            if it is on remote storage, which only TensorFlow could read.
     """
+    if "://" in folder:
+        raise CheckpointError(
+            f"{folder!r} is not on a file system of this machine; give a folder that "
+            "it is mounted at, or copied to"
+        )
     folder = os.path.abspath(folder)
     try:
         with lease.together():

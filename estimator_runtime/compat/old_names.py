@@ -31,6 +31,10 @@ class _Finder(MetaPathFinder):
             frozen = _FROZEN + fullname.removeprefix(_OLD)
         else:
             return None
+        if fullname == _OLD:
+            # To look for it would import its parents, here, where no other thread can
+            # import anything. For the names below it they are imported already.
+            return ModuleSpec(fullname, _Alias(frozen))
         try:
             found = importlib.util.find_spec(frozen)
         except ModuleNotFoundError as error:

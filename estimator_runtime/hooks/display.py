@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from estimator_runtime import terminal
 from estimator_runtime.time_left import time_left
 
 _LINE_SECS = 10.0
@@ -52,7 +53,7 @@ def choose(mode, stream=None):
     """
     if mode == "auto":
         stream = sys.stderr if stream is None else stream
-        seen = stream.isatty() or "ipykernel" in sys.modules
+        seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
     return {"bar": Bar, "plain": Lines, "none": None}[mode]
@@ -121,6 +122,8 @@ class Lines:
         rate = (progress.step - self._shown.step) / secs
         self._shown, self._shown_at = progress, self._clock()
         stream = sys.stderr if self._stream is None else self._stream
+        if stream is None:  # as in a process that was started without standard error
+            return
         stream.write(f"{_line(progress, rate)}\n")
         stream.flush()
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 
+from estimator_runtime import terminal
 from estimator_runtime.launch.stream_writer import StreamWriter, without_waiting
 
 # Of the terminal's own palette, so that they can be read on any background.
@@ -35,8 +36,9 @@ class Console:
             stdout or sys.stdout, stderr or sys.stderr
         )
         # Asked now: later, whoever reads along may have closed them.
-        self._has_colours = {s: s.isatty() for s in (self._stdout, self._stderr)}
-        self.is_terminal = self._has_colours[self._stderr]
+        streams = (self._stdout, self._stderr)
+        self._has_colours = {each: terminal.has_colours(each) for each in streams}
+        self.is_terminal = terminal.can_redraw(self._stderr)
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
         self._colours: dict[str, int] = {}
@@ -147,6 +149,8 @@ class Console:
 
 
 def _put(stream, text):
+    if stream is None:  # this process was started without it
+        return
     # Whoever read along may have left; the job goes on, and so do its log files.
     with contextlib.suppress(OSError, ValueError):
         stream.write(text)

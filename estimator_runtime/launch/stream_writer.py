@@ -43,6 +43,8 @@ def _writer_of(stream):
 
 def write_in_time(stream, text, timeout_secs=5.0):
     """Write a text, but wait for the stream's reader only so long."""
+    if stream is None:  # this process was started without it
+        return
     [writer] = without_waiting(stream)
     writer.write(text)
     if isinstance(writer, StreamWriter):

@@ -19,19 +19,56 @@ class _Watcher(object):  # noqa: UP004 - see above
     is_done = False
 
     def find_spec(self, name, path=None, target=None):
-        if name not in _WATCHED:
+        if self.is_done or name not in _WATCHED:
             return None
-        with _lock:
-            if not self.is_done:
-                self.is_done = True
-                _install()
-        # install() put finders before this one; they are not asked any more today.
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find and find(name, path, target)
             if spec is not None:
+                if hasattr(spec.loader, "create_module"):  # a folder has no loader
+                    spec.loader = _Loader(spec.loader, self)
                 return spec
         return None
+
+    def install(self):
+        with _lock:
+            if not self.is_done:
+                _install()
+                self.is_done = True
+
+
+class _Loader(object):  # noqa: UP004 - see above
+    """Brings the runtime in when a module is made, not when somebody looks for it.
+
+    Finders are asked while python holds the lock that each import of any thread needs:
+    who imports there waits for ever, if another thread is at one of the same modules.
+    """
+
+    def __init__(self, loader, watcher):
+        self._loader = loader
+        self._watcher = watcher
+
+    def __getattr__(self, name):
+        if name == "_loader":  # of a copy that has no attributes yet
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        from importlib.util import find_spec
+
+        self._watcher.install()
+        # Anew: install() has put finders before the watcher.
+        found = find_spec(spec.name)
+        if found is not None and found.loader is not None:
+            self._loader = found.loader
+        if spec.loader is self:
+            spec.loader = self._loader
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        if module.__spec__.loader is self:
+            module.__spec__.loader = module.__loader__ = self._loader
+        return self._loader.exec_module(module)
 
 
 def _install():
@@ -46,7 +83,11 @@ def _install():
 
 def watch():
     """Wait for TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0."""
-    if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0" and not any(
-        type(each).__name__ == "_Watcher" for each in sys.meta_path
-    ):
+    if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0":
+        watch_as_parent_does()
+
+
+def watch_as_parent_does():
+    """Wait for TensorFlow in a child of a process that has the runtime."""
+    if not any(type(each).__name__ == "_Watcher" for each in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())

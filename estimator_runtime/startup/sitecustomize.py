@@ -14,7 +14,7 @@ def _start():
     if os.environ.get("ESTIMATOR_RUNTIME_CHILDREN") == sys.prefix:
         import _estimator_runtime_startup  # type: ignore[import-not-found]
 
-        _estimator_runtime_startup.watch()
+        _estimator_runtime_startup.watch_as_parent_does()
     # The program's imports and its sys.path are as without it.
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
     _import_own()

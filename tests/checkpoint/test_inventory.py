@@ -360,6 +360,15 @@ def test_a_folder_without_checkpoints_is_one_line_and_status_1(
     assert capsys.readouterr() == ("", f"estimator-runtime: error: {error}\n")
 
 
+def test_a_folder_of_remote_storage_is_one_line_and_status_1(capsys):
+    assert main(["checkpoints", "gs://bucket/model"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "estimator-runtime: error: 'gs://bucket/model' is not on a file system of this "
+        "machine; give a folder that it is mounted at, or copied to\n",
+    )
+
+
 def test_the_command_needs_no_tensorflow(ckpt):
     program = (
         "import sys; from estimator_runtime.cli import main; "

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+from estimator_runtime.compat import children
+
 _PAUSE = """
 import importlib.abc, importlib.util, sys, threading
 class At(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -41,11 +43,15 @@ def start(function):
 """
 
 
-def _run(program):
+def _run(program, *, is_child=False):
+    """Run a program, as a child of one that has the runtime or by itself."""
     inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    environ = {**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if is_child:
+        children.arm_environment(environ)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _PAUSE + program],
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=environ,
         capture_output=True,
         text=True,
         timeout=120,
@@ -116,3 +122,70 @@ frozen.join()
 print(tf.estimator.RunConfig is er.RunConfig)
 """
     assert _run(program) == "True"
+
+
+def test_the_old_name_of_the_frozen_package_lets_other_threads_import_too():
+    program = """
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+in_training, in_frozen = threading.Event(), threading.Event()
+def pause_in_training():  # which the frozen package imports
+    in_training.set()
+    assert in_frozen.wait(60)
+    import json.tool
+sys.meta_path[:0] = [
+    At("tensorflow_estimator", in_frozen.set),
+    At("estimator_runtime.session_arguments", pause_in_training),
+]
+other = start(lambda: importlib.import_module("estimator_runtime.session_arguments"))
+in_training.wait(60)
+import tensorflow.python.estimator.estimator
+other.join()
+print("json.tool" in sys.modules, tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True True"
+
+
+def test_a_child_that_imports_tensorflow_lets_its_other_threads_import_too():
+    program = """
+in_wrapt, installing = threading.Event(), threading.Event()
+def pause_in_wrapt():  # which install() imports
+    in_wrapt.set()
+    assert installing.wait(60)
+    import json.tool
+sys.meta_path[:0] = [
+    At("wrapt", pause_in_wrapt), At("estimator_runtime", installing.set)
+]
+other = start(lambda: importlib.import_module("wrapt"))
+in_wrapt.wait(60)
+import tensorflow as tf
+other.join()
+import estimator_runtime as er
+print("json.tool" in sys.modules, tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program, is_child=True) == "True True"
+
+
+def test_a_child_may_call_install_while_another_thread_of_it_imports_tensorflow():
+    program = """
+import estimator_runtime as er
+from estimator_runtime.compat import patch, versions
+has_lock, is_importing = threading.Event(), threading.Event()
+check_installed, check = versions.check_installed, patch.check
+def pause():
+    has_lock.set()
+    assert is_importing.wait(60)
+    return check_installed()
+def go_on():
+    check()
+    if has_lock.is_set():
+        is_importing.set()
+versions.check_installed, patch.check = pause, go_on
+other = start(er.install)
+has_lock.wait(60)
+import tensorflow as tf
+other.join()
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program, is_child=True) == "True"

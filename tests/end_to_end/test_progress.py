@@ -9,6 +9,8 @@ import subprocess
 import sys
 import termios
 
+import pytest
+
 SCRIPT = pathlib.Path(__file__).parents[2] / "examples" / "digits.py"
 
 
@@ -49,3 +51,34 @@ def test_none_shows_nothing(tmp_path):
     flags = ("--model_dir", "model", "--max_steps", 100)
     status, sent = run_in_terminal("--progress", "none", SCRIPT, *flags, cwd=tmp_path)
     assert status == 0 and "100/100" not in sent
+
+
+_PROGRAM = """
+import sys
+class Tee:
+    def write(self, text): pass
+    def flush(self): pass
+sys.stderr = {stderr}
+import estimator_runtime as er
+import tensorflow as tf
+v1 = tf.compat.v1
+with tf.Graph().as_default():
+    step = v1.train.get_or_create_global_step()
+    train = v1.assign_add(step, 1)
+    with er.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(3)]) as session:
+        while not session.should_stop():
+            print(session.run(train))
+"""
+
+
+@pytest.mark.parametrize("stderr", ["Tee()", "None"])
+def test_a_program_that_replaces_standard_error_trains_as_before(tmp_path, stderr):
+    (tmp_path / "train.py").write_text(_PROGRAM.format(stderr=stderr))
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n2\n3\n"), done.stderr

@@ -30,6 +30,32 @@ def test_auto_is_a_bar_on_a_terminal_and_lines_elsewhere(mode, stream, expected)
     assert choose(mode, stream) is expected
 
 
+class Tee:
+    """What programs put in the place of standard error to keep a copy."""
+
+    def write(self, text):
+        pass
+
+    def flush(self):
+        pass
+
+
+def test_auto_is_lines_where_standard_error_is_not_a_whole_stream(monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    for stream in (Tee(), closed, None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert choose("auto") is Lines
+
+
+def test_lines_are_left_out_where_there_is_no_standard_error(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    clock = Clock()
+    shown = Lines(Progress(step=0), clock=clock)
+    clock.secs = 10.0
+    shown.show(Progress(step=1))
+
+
 class Clock:
     """Stands still until it is told to go on."""
 

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import sys
 import threading
 
 import pytest
@@ -63,6 +64,26 @@ def test_a_terminal_shows_a_colour_for_each_task_and_a_status_line_below():
     console.status([("", "step 3")])
     console.write("chief", "loss")
     assert screen.getvalue() == ("step 3\r\x1b[K\x1b[36mchief    | \x1b[0mloss\nstep 3")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("NO_COLOR", "1", "step 3\r\x1b[Kchief | loss\nstep 3"),
+        ("NO_COLOR", "", "step 3\r\x1b[K\x1b[36mchief | \x1b[0mloss\nstep 3"),
+        ("TERM", "dumb", "chief | loss\n"),
+    ],
+)
+def test_a_terminal_gets_no_colours_and_no_rows_where_they_are_not_wanted(
+    variable, value, shown, monkeypatch
+):
+    monkeypatch.setenv(variable, value)
+    screen = _Terminal()
+    console = Console(screen, screen)
+    console.introduce(["chief"])
+    console.status([("", "step 3")])
+    console.write("chief", "loss")
+    assert screen.getvalue().replace("chief    |", "chief |") == shown
 
 
 def test_lines_go_above_the_rows_which_stay_below_and_change_in_place():
@@ -146,6 +167,17 @@ def test_a_reader_who_has_left_does_not_stop_the_job():
     console = Console(out, out)
     out.close()
     console.say("nobody reads this")
+
+
+def test_a_process_without_standard_streams_writes_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    console = Console()
+    console.write("chief", "line", is_error=False)
+    console.say("nobody reads this")
+    console.status([("total", "0/9")])
+    assert not console.is_terminal
+    write_in_time(None, "nor this")
 
 
 @pytest.fixture
