@@ -66,11 +66,13 @@ def test_plain_python_runs_the_example_only_where_tensorflow_has_estimators(tmp_
 
 
 def test_a_bad_tf_config_ends_the_run_in_one_line_before_tensorflow_is_loaded(tmp_path):
-    result = _run(*_RUNTIME, _SCRIPT, cwd=tmp_path, TF_CONFIG='{"cluster": {"ps": []}}')
+    result = _run(
+        *_RUNTIME, _SCRIPT, cwd=tmp_path, TF_CONFIG='{"cluster": {"chief": []}}'
+    )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        "estimator-runtime: error: TF_CONFIG: cluster['ps'] is [], a job without "
-        "tasks; list its addresses, or leave the job out\n"
+        "estimator-runtime: error: TF_CONFIG: cluster['chief'] is [], a job without "
+        "tasks; list its address, or leave the job out\n"
     )
 
 
