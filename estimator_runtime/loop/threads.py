@@ -8,7 +8,9 @@ worked are awake, and take the next step at once. The results are the same to th
 
 Short steps are timed more often. What the hand-over costs depends on the processors
 that the threads happen to be on, and stays the same for tens of steps: of 15 steps
-each way, one training in three chose the slower one.
+each way, one training in three chose the slower one. In long runs, such as those of a
+hundred steps, it is lost in the noise; but small kernels that the pool passes from
+thread to thread may take a fourth longer than on one, so those are timed as well.
 
 TensorFlow compiles a request for each way, at its first call, which may take longer
 than a thousand runs. So one that has been compiled for the way that is not chosen, such
@@ -24,9 +26,13 @@ WARM_UP_RUNS = 5  # a way's first block makes its executor and fills its caches
 TIMED_RUNS = 15
 MOST_TIMED_RUNS = 80
 ENOUGH_SECS = 0.05  # of timed runs, where that is less than the most
-# Above this the hand-over is lost in the noise, and the pool is the safe choice.
 LONG_RUN_SECS = 0.02
-LONG_RUNS = BLOCK_RUNS - WAKING_RUNS  # as many of the caller's tell
+LONG_RUNS = BLOCK_RUNS - WAKING_RUNS  # as many tell, as they vary little
+# What the caller's may take of the pool's, to be chosen: it loses more in a wide graph,
+# and a pipeline that is still getting faster flatters it, whose block comes last.
+LONG_RATIO = 0.9
+# Of the pool's; on one thread of a machine with many, such a run might take minutes.
+VERY_LONG_RUN_SECS = 0.5
 
 
 class ThreadChoice:
@@ -50,7 +56,7 @@ class ThreadChoice:
         if self.is_caller is not None:
             return self.run_untimed(on_pool, on_caller, *args)
         block, place = divmod(self._runs, BLOCK_RUNS)
-        caller = block % 2 == 1
+        caller = block % 2 == 1 and not self._is_very_long()
         run = on_caller if caller else on_pool
         start = self._clock()
         values = run(*args)
@@ -78,20 +84,30 @@ class ThreadChoice:
             self._compiled[run] = self._clock() - start
         return values
 
+    def _is_very_long(self):
+        latest = self._timed[False][-LONG_RUNS:]
+        return bool(latest) and _median_secs(latest) > VERY_LONG_RUN_SECS
+
     def _decide(self):
         pool, caller = (self._timed[way][WARM_UP_RUNS:] for way in (False, True))
-        if len(caller) >= LONG_RUNS and _median_secs(caller) > LONG_RUN_SECS:
+        if not self._timed[True] and len(pool) >= TIMED_RUNS and self._is_very_long():
             self.is_caller = False
         elif _is_enough(caller) and _is_enough(pool):
-            is_faster = _median_step_secs(caller) < _median_step_secs(pool)
-            self.is_caller = bool(is_faster)
+            part = LONG_RATIO if _median_secs(caller) > LONG_RUN_SECS else 1
+            most_secs = part * _median_step_secs(pool)
+            self.is_caller = bool(_median_step_secs(caller) < most_secs)
 
 
 def _is_enough(timed):
+    """Whether runs of one way, less its warm-up, tell how long the next will take."""
+    if len(timed) < LONG_RUNS:
+        return False
+    secs = _median_secs(timed)
+    if secs > LONG_RUN_SECS:
+        return True
     if len(timed) < TIMED_RUNS:
         return False
-    is_long = len(timed) * _median_secs(timed) >= ENOUGH_SECS
-    return is_long or len(timed) >= MOST_TIMED_RUNS
+    return len(timed) * secs >= ENOUGH_SECS or len(timed) >= MOST_TIMED_RUNS
 
 
 def _median_secs(timed):

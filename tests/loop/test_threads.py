@@ -95,7 +95,7 @@ def test_a_slow_stretch_of_one_way_decides_nothing():
 def test_a_run_gets_its_arguments_and_gives_its_values():
     clock = Clock()
     choice = ThreadChoice(clock)
-    pool, caller = clock.run("pool", 2.0), clock.run("caller", 1.0)
+    pool, caller = clock.run("pool", 2e-4), clock.run("caller", 1e-4)
     found = {choice.run(pool, caller, 7, 8) for _ in range(FEWEST)}
     assert found == {("pool", 7, 8), ("caller", 7, 8)}
 
@@ -110,12 +110,38 @@ def test_runs_of_many_steps_are_compared_by_the_step():
     assert choice.is_caller is False
 
 
-def test_a_run_that_is_long_stays_on_the_pool():
+@pytest.mark.parametrize(
+    ("pool_secs", "caller_secs", "is_caller"),
+    [(0.04, 0.03, True), (0.04, 0.037, False), (0.04, 0.08, False)],
+)
+def test_a_run_that_is_long_leaves_the_pool_for_what_is_clearly_faster(
+    pool_secs, caller_secs, is_caller
+):
     clock = Clock()
     choice = ThreadChoice(clock)
-    pool, caller = clock.run("pool", 0.03), clock.run("caller", 0.021)
-    # Told by the caller's first block that counts.
+    pool, caller = clock.run("pool", pool_secs), clock.run("caller", caller_secs)
+    # Told by the first block of each that counts.
+    assert decision(choice, pool, caller, MANY) == [(4 * BLOCK, is_caller)]
+
+
+def test_a_run_that_is_very_long_is_not_even_tried_on_the_caller():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 0.6), clock.run("caller", 0.1)
     assert decision(choice, pool, caller, MANY) == [(4 * BLOCK, False)]
+    assert set(clock.ways) == {"pool"}
+
+
+def test_runs_that_are_very_long_at_the_start_only_put_the_caller_off():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    slow_pool = clock.run("pool", 5.0)
+    for _ in range(3 * BLOCK):
+        choice.run(slow_pool, caller)
+    assert set(clock.ways) == {"pool"}
+    ((_, is_caller),) = decision(choice, pool, caller, MANY)
+    assert is_caller
 
 
 @pytest.mark.parametrize("late", [3 * BLOCK + 3, 4 * BLOCK + 3, 5 * BLOCK + 3])
@@ -175,7 +201,7 @@ def test_slow_runs_at_the_start_decide_nothing():
     clock = Clock()
     choice = ThreadChoice(clock)
     pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
-    slow_pool, slow_caller = clock.run("pool", 5.0), clock.run("caller", 5.0)
+    slow_pool, slow_caller = clock.run("pool", 0.3), clock.run("caller", 0.3)
     for _ in range(2 * BLOCK):
         choice.run(slow_pool, slow_caller)
     assert decision(choice, pool, caller, MANY) == [(ALL - 2 * BLOCK, True)]
