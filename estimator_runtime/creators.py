@@ -39,8 +39,6 @@ class ChiefCreator(VerifiedSessionCreator):
         ConfigError: If the ps is in use by another training that is alive.
     """
 
-    _nan_search: NanSearch
-
     def __init__(self, scaffold, *, master, config, checkpoint_dir, max_wait_secs):
         super().__init__(
             scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
@@ -58,7 +56,6 @@ class ChiefCreator(VerifiedSessionCreator):
         peers.wait_for(servers, self._max_wait_secs)
         if self._owner is None:
             self._owner = Owner(self._checkpoint_dir, self._cluster)
-            self._nan_search = NanSearch(tf.compat.v1.trainable_variables())
         self._scaffold.finalize()
         with self._in_time():
             is_ours = self._owner.check(self._config, self._max_wait_secs)
@@ -116,12 +113,14 @@ class ChiefCreator(VerifiedSessionCreator):
         Not each error that a NaN ends a training with says so.
         """
         config = brief(self._config, self._max_wait_secs)
-        graph = self._nan_search.graph
+        search = NanSearch(tf.compat.v1.trainable_variables())
         with (
             self._in_time(),
-            tf.compat.v1.Session(self._master, graph=graph, config=config) as session,
+            tf.compat.v1.Session(
+                self._master, graph=search.graph, config=config
+            ) as session,
         ):
-            name = self._nan_search.first(session)
+            name = search.first(session)
         if name is not None:
             _logger.warning(
                 "the parameter servers are alive at step %d, but have NaN in %r; going "

@@ -11,30 +11,55 @@ from estimator_runtime.live_values import NanSearch
 tf1 = tf.compat.v1
 
 
-def first_nan(values, **kwargs):
+@pytest.fixture
+def target():
+    """Give the address of a server whose sessions share their variables."""
+    return tf1.train.Server.create_local_server().target
+
+
+def first_nan(target, values, **kwargs):
     """Give what is found in variables of these values."""
-    with tf.Graph().as_default(), tf1.Session() as session:
+    with tf.Graph().as_default() as graph, tf1.Session(target) as session:
         for name, value in values.items():
             tf1.get_variable(name, initializer=value, **kwargs)
-        search = NanSearch(tf1.global_variables())
-        session.graph.finalize()
-        session.run([variable.initializer for variable in tf1.global_variables()])
-        return search.first(session)
+        variables = tf1.global_variables()
+        session.run([variable.initializer for variable in variables])
+        graph.finalize()
+        search = NanSearch(variables)
+        with tf1.Session(target, graph=search.graph) as other:
+            return search.first(other)
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
-def test_a_variable_with_a_nan_is_named(dtype, use_resource):
+def test_a_variable_with_a_nan_is_named(target, dtype, use_resource):
     values = {
         "good": np.array([1.0, math.inf], dtype.as_numpy_dtype),
         "layer/bad": np.array([[1.0, 2.0], [math.nan, 4.0]], dtype.as_numpy_dtype),
     }
-    assert first_nan(values, use_resource=use_resource) == "layer/bad"
+    assert first_nan(target, values, use_resource=use_resource) == "layer/bad"
 
 
-def test_infinities_whose_sum_is_no_number_are_no_nan():
-    assert first_nan({"mask": [math.inf, -math.inf], "count": [1, 2]}) is None
+def test_infinities_whose_sum_is_no_number_are_no_nan(target):
+    assert first_nan(target, {"mask": [math.inf, -math.inf], "count": [1, 2]}) is None
 
 
-def test_a_model_without_floats_has_no_nan():
-    assert first_nan({"count": [1, 2]}) is None
+def test_a_model_without_floats_has_no_nan(target):
+    assert first_nan(target, {"count": [1, 2]}) is None
+
+
+def test_variables_in_parts_and_beside_others_are_found_by_their_names(target):
+    with tf.Graph().as_default() as graph, tf1.Session(target) as session:
+        parts = tf1.fixed_size_partitioner(2)
+        table = tf1.get_variable(
+            "table", initializer=tf.ones([4, 2]), partitioner=parts
+        )
+        first, second = table
+        with tf1.colocate_with(first.op):
+            beside = tf1.get_variable("beside", initializer=[1.0])
+        session.run([variable.initializer for variable in (first, second, beside)])
+        session.run(second.assign([[1.0, 2.0], [math.nan, 4.0]]))
+        graph.finalize()
+        search = NanSearch([beside, *table])
+        with tf1.Session(target, graph=search.graph) as other:
+            assert search.first(other) == "table/part_1"
