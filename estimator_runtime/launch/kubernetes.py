@@ -153,7 +153,8 @@ class KubernetesBackend:
         count = job.replicas[task_type]
         # Trainers without a ps only start together: the JobSet does that. Others come
         # back alone, as often as they may, before the JobSet starts all anew.
-        alone = not job.is_gang or task_type == TaskType.EVALUATOR
+        is_alone = not job.is_gang or task_type == TaskType.EVALUATOR
+        restarts = job.max_restarts * count if is_alone else 0
         return {
             "name": task_type,
             "replicas": 1,
@@ -162,18 +163,20 @@ class KubernetesBackend:
                     "completionMode": "Indexed",
                     "completions": count,
                     "parallelism": count,
-                    "backoffLimit": job.max_restarts * count if alone else 0,
+                    # Where containers are started again in their pods, the Job has
+                    # failed at the restart with this number, and not after it.
+                    "backoffLimit": restarts + 1 if restarts else 0,
                     # Not beside a pod that is told to end and still saves.
                     "podReplacementPolicy": "Failed",
-                    "template": {"spec": self._pod(job, task_type, alone)},
+                    "template": {"spec": self._pod(job, task_type, restarts)},
                 }
             },
         }
 
-    def _pod(self, job, task_type, alone):
+    def _pod(self, job, task_type, restarts):
         claim = self._claim_name
         return {
-            "restartPolicy": "OnFailure" if alone else "Never",
+            "restartPolicy": "OnFailure" if restarts else "Never",
             "terminationGracePeriodSeconds": _GRACE_SECS,
             # Else the task is process 1, which SIGTERM does not end: who has no handler
             # for it, such as an evaluator, would take all of that time.
@@ -201,9 +204,12 @@ class KubernetesBackend:
         return {
             "name": task_type,
             "image": self.image,
-            "command": ["estimator-runtime", "run", *job.command],
+            "command": ["estimator-runtime", "run", *map(_literal, job.command)],
             "env": [
-                *({"name": name, "value": value} for name, value in environ.items()),
+                *(
+                    {"name": name, "value": _literal(value)}
+                    for name, value in environ.items()
+                ),
                 *(
                     {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
                     for name, path in _FIELDS.items()
@@ -232,3 +238,8 @@ class KubernetesBackend:
         content = json.loads(config)
         content["task"]["index"] = _INDEX
         return json.dumps(content).replace(f'"{_INDEX}"', f"$({_INDEX})")
+
+
+def _literal(text):
+    """Write what Kubernetes takes for this text: it replaces $(NAME), and $$ by $."""
+    return text.replace("$", "$$")

@@ -5,6 +5,8 @@ import re
 
 # What YAML 1.1 and 1.2 both take for the same text, without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
+# What JSON may hold as it is, and YAML reads as the end of a line, or not at all.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
@@ -40,4 +42,6 @@ def _scalar(value):
     is_plain = isinstance(value, str) and _PLAIN.match(value)
     if is_plain and value.lower() not in _WORDS:
         return value
-    return json.dumps(value)  # JSON is YAML
+    # JSON is YAML, but for characters in two halves, which are escaped as such there.
+    text = json.dumps(value, ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -100,6 +100,38 @@ def test_the_manifests_are_yaml_that_means_what_was_rendered():
     assert container["env"][0]["value"] == "0"  # text, as Kubernetes wants it
 
 
+def _job_set(text):
+    return list(yaml.safe_load_all(text))[-1]
+
+
+@pytest.mark.parametrize("restarts, policy", [(0, "Never"), (1, "OnFailure")])
+def test_a_task_beside_a_ps_may_be_started_again_as_often_as_it_says(
+    capsys, restarts, policy
+):
+    count = 2
+    text = _rendered(
+        capsys, f"--workers={count}", "--ps=1", f"--max-restarts={restarts}"
+    )
+    jobs = {job["name"]: job for job in _job_set(text)["spec"]["replicatedJobs"]}
+    worker = jobs["worker"]["template"]["spec"]
+    assert worker["template"]["spec"]["restartPolicy"] == policy
+    # A Job with OnFailure has failed once its containers were started again so often;
+    # 0 is the exception: then it has after the first time.
+    limit = worker["backoffLimit"]
+    useful_restarts = limit - 1 if policy == "OnFailure" else limit
+    assert useful_restarts == restarts * count
+
+
+def test_what_a_program_is_given_comes_there_as_it_is_written(capsys):
+    argument = "--pattern=a$$b$(HOME)$c \U0001f600\u2028\x85"
+    assert main([*_WHERE, *_PROGRAM, argument]) == 0
+    (container,) = _pods(_job_set(capsys.readouterr().out))["chief"]["containers"]
+    given = container["command"][-1]
+    # As Kubernetes does: a pair is one dollar, and only $( begins a name.
+    assert "$(" not in given.replace("$$", "")
+    assert given.replace("$$", "$") == argument
+
+
 def _rendered(capsys, *options):
     assert main([*_WHERE, *options, *_PROGRAM]) == 0
     return capsys.readouterr().out
