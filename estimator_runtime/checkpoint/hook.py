@@ -97,6 +97,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     def __init__(self, hook, creator, writer, waits=False, clock=time.monotonic):
         # Not the constructor of a hook that is there already: it logs that.
         self.__dict__.update(vars(hook))
+        self._original = hook
         self._creator = creator
         self._waits = waits
         self._clock = clock
@@ -107,6 +108,13 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._restored: str | None = None
         self._target: Any = None  # where the checkpoints of this session go
         self._meta: bytes | None = None
+
+    def begin(self):
+        """Begin, also for the hook in whose place this is."""
+        super().begin()
+        # A program may keep that one, and save by it out of turn.
+        for name in ("_summary_writer", "_global_step_tensor"):
+            setattr(self._original, name, getattr(self, name))
 
     def after_create_session(self, session, coord):
         """Save the variables that the session starts with, unless it restored them."""

@@ -51,10 +51,13 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                     self._check_shapes(session, checkpoint.prefix)
                     self.restored_prefix = checkpoint.prefix
                 return session
-            except tf.errors.DataLossError as error:
-                if checkpoint is None:
+            except tf.errors.DataLossError:
+                # Its message names no file, and what else is read at the start, such as
+                # a vocabulary, may be what is damaged.
+                problem = checkpoint and _problem(checkpoint.prefix)
+                if not problem:
                     raise
-                recovery.set_aside_latest(folder, _damage(checkpoint.prefix, error))
+                recovery.set_aside_latest(folder, problem)
             except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
                 found = checkpoint and differences(
                     self._scaffold.saver, checkpoint.prefix
@@ -106,16 +109,18 @@ def _of_another_model(prefix, found):
     )
 
 
-def _damage(prefix, error):
-    """Say what is wrong with a checkpoint that TensorFlow cannot restore.
-
-    Its error names neither the file nor the value, but lists the ops that restore them.
-    """
+def _problem(prefix):
+    """Say why a checkpoint cannot be read; None if all of it can be."""
     found = checksums.problem(prefix)
     if found is not None:
         return found
-    said = str(error.message).partition("\n")[0]
-    return f"TensorFlow cannot restore it, although its checksums are right: {said}"
+    try:  # of another format than those are for
+        reader = tf.train.load_checkpoint(prefix)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except tf.errors.OpError as error:
+        return "TensorFlow cannot read it: " + str(error.message).partition("\n")[0]
+    return None
 
 
 def _listed(texts):

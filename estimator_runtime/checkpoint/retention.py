@@ -12,8 +12,9 @@ class Plan:
         kept: (path, seconds since 1970) of those that the Saver still has in view,
             oldest first.
         gone: Paths of those to delete.
-        preserved_at: When the last one was saved that is kept for good, or when the
-            wait for the first of them began, in seconds since 1970.
+        preserved_at: When the time begins after which the next one is kept for good, in
+            seconds since 1970: the last multiple of `Policy.every_secs`, from when the
+            training began, before the last one that was.
     """
 
     kept: tuple[tuple[str, float], ...]
@@ -27,8 +28,9 @@ class Policy:
 
     Attributes:
         newest: The newest to keep; 0 keeps all, and none of them in view.
-        every_secs: Of those that are too many, one stays for good each time that so
-            many seconds lie between it and the last one that did.
+        every_secs: Of those that are too many, the first one stays for good after each
+            so many seconds. TensorFlow's Saver counts them in the same way; but after
+            a pause, a restart also, one stays here, and there one for each of them.
     """
 
     newest: int
@@ -54,7 +56,7 @@ class Policy:
             if at == math.inf:
                 continue
             if at - preserved_at > self.every_secs:
-                preserved_at = at
+                preserved_at += self._whole_times(at - preserved_at)
             elif may_go(path):
                 gone.append(path)
             else:
@@ -64,3 +66,7 @@ class Policy:
             gone=tuple(gone),
             preserved_at=preserved_at,
         )
+
+    def _whole_times(self, secs):
+        """Give these seconds without what is beyond a multiple of `every_secs`."""
+        return secs - secs % self.every_secs if self.every_secs else secs

@@ -157,13 +157,12 @@ class Series:
         Nobody can begin to read those until `unread` is left.
         """
         before = self._saver._last_checkpoints[:]
-        # What a Saver has restored from elsewhere is not this training's to delete.
-        kept = [
-            each
-            for each in before
-            if files.is_in(self._folder, each[0])
-            and os.path.basename(each[0]) != os.path.basename(prefix)
-        ]
+        # What a Saver has restored from elsewhere, or saves there as well, is not in
+        # this folder's count.
+        here = [each for each in before if files.is_in(self._folder, each[0])]
+        elsewhere = [each for each in before if each not in here]
+        name = os.path.basename(prefix)
+        kept = [each for each in here if os.path.basename(each[0]) != name]
         newer = self._newest.of_another(prefix)
         paths = [path for path, _ in kept]
         place = paths.index(newer) if newer in paths else len(paths)
@@ -188,7 +187,7 @@ class Series:
         self._newest.note(state.latest)
         # The training thread may have saved by itself meanwhile.
         added = [each for each in self._saver._last_checkpoints if each not in before]
-        self._saver._last_checkpoints = [*plan.kept, *added]
+        self._saver._last_checkpoints = [*elsewhere, *plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
         return plan.gone

@@ -117,6 +117,8 @@ def _saved(session, saver):
         raise CannotSnapshot("their saver writes the format of TensorFlow 0.x")
     if saver._is_empty:
         raise CannotSnapshot("their saver has nothing to save")
+    if saver.saver_def is None:
+        raise CannotSnapshot("their saver has not been built")
     if not isinstance(session, tf1.Session) or session.sess_str:
         raise CannotSnapshot("the variables may be on other tasks of a cluster")
     saved = saved_by(saver, session.graph)

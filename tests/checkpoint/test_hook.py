@@ -410,6 +410,44 @@ def test_a_lost_session_goes_on_from_the_checkpoint_that_was_being_written(
     assert (begun, saved_steps(tmp_path)) == ([0, 4], [0, 4, 6])
 
 
+@pytest.mark.parametrize("make", [STOCK, er.MonitoredTrainingSession])
+def test_a_program_may_save_out_of_turn_by_the_hook_that_it_has_given(make, tmp_path):
+    saving = train.CheckpointSaverHook(str(tmp_path), save_steps=1000)
+
+    class OutOfTurn(train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            if run_context.session.run(global_step) == 7:
+                saving._save(run_context.session, 7)
+
+    step = step_op()
+    global_step = train.get_global_step()
+    with make(save_checkpoint_secs=None, hooks=[saving, OutOfTurn()]) as session:
+        run(session, step, 10)
+    assert saved_steps(tmp_path) == [0, 7, 10]
+    assert weights(tmp_path) == {0: 0.0, 7: 7.0, 10: 10.0}
+
+
+def test_one_saver_may_save_to_two_folders_and_each_has_its_newest(tmp_path):
+    step = step_op()
+    scaffold = train.Scaffold(saver=train.Saver(max_to_keep=3))
+    backup = train.CheckpointSaverHook(
+        str(tmp_path / "backup"), save_steps=10, scaffold=scaffold
+    )
+    with er.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path / "model"),
+        save_checkpoint_steps=5,
+        scaffold=scaffold,
+        hooks=[backup],
+    ) as session:
+        run(session, step, 60)
+    for folder, steps in {"model": [50, 55, 60], "backup": [40, 50, 60]}.items():
+        assert saved_steps(tmp_path / folder) == steps
+        indexes = sorted((tmp_path / folder).glob("*.index"))
+        assert [path.name for path in indexes] == [
+            f"model.ckpt-{step}.index" for step in steps
+        ]
+
+
 def failing(monkeypatch, error, from_step):
     def write(self, prefix, values):
         WRITE(self, prefix, values)

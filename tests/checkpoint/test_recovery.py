@@ -263,6 +263,32 @@ def test_a_damaged_result_of_a_training_that_is_done_is_trained_again(ckpt, capl
     assert (ckpt / "damaged" / DATA).exists()
 
 
+def test_a_checkpoint_is_not_set_aside_for_a_vocabulary_that_is_damaged(tmp_path):
+    words = tmp_path / "words.tfrecord"
+    with tf.io.TFRecordWriter(str(words)) as writer:
+        writer.write(b"first")
+    folder = tmp_path / "model"
+
+    def train():
+        with tf.Graph().as_default():
+            data = tf.data.TFRecordDataset(str(words))
+            table = tf.data.experimental.index_table_from_dataset(data)
+            found = table.lookup(tf.constant("first"))
+            add = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+            with er.MonitoredTrainingSession(checkpoint_dir=str(folder)) as session:
+                return session.run([add, found])
+
+    assert train() == [1, 0]
+    before = names(folder)
+    whole = words.read_bytes()
+    flip(words, 14)
+    with pytest.raises(tf.errors.DataLossError, match="InitializeTableFromDataset"):
+        train()
+    assert names(folder) == before
+    words.write_bytes(whole)
+    assert train() == [2, 0]
+
+
 def save_on(folder, last, saver=None):
     """Train on to step `last`, saving each step; give the step that was restored."""
     with tf.Graph().as_default():

@@ -39,14 +39,37 @@ def test_one_each_so_many_seconds_stays_for_good():
         kept, preserved_at = list(plan.kept), plan.preserved_at
         gone += plan.gone
     assert kept == saved(440, 480)
-    # 160, 280 and 400 are the first ones more than 100 s after 50, 160 and 280.
-    assert [path for path, _ in saved(0, 40, 80, 120, 200, 240, 320, 360)] == gone
-    assert preserved_at == 400
+    # 160, 280 and 360 are the first ones after 150, 250 and 350.
+    assert [path for path, _ in saved(0, 40, 80, 120, 200, 240, 320, 400)] == gone
+    assert preserved_at == 350
+
+
+@pytest.mark.parametrize("pace", [7, 33, 60, 93, 130])
+def test_a_steady_training_keeps_those_that_a_saver_of_tensorflow_keeps(pace):
+    every = 100
+    policy = Policy(newest=1, every_secs=every)
+    kept, preserved_at, gone = [], 0.0, set()
+    stocks, next_time = set(), every
+    for at in range(0, 2000, pace):
+        plan = policy.plan([*kept, *saved(at)], preserved_at)
+        kept, preserved_at = list(plan.kept), plan.preserved_at
+        gone.update(plan.gone)
+    for at in range(0, kept[0][1], pace):  # as in Saver._MaybeDeleteOldCheckpoints
+        if at > next_time:
+            next_time += every
+        else:
+            stocks.add(f"at {at}")
+    assert gone == stocks
 
 
 def test_a_pause_keeps_one_and_not_one_for_each_hour_of_it():
     plan = Policy(newest=1, every_secs=10).plan(saved(1000, 1001, 1002), 0.0)
     assert (plan.gone, plan.preserved_at) == (("at 1001",), 1000)
+
+
+def test_without_a_time_between_them_all_stay():
+    plan = Policy(newest=1, every_secs=0).plan(saved(1000, 1001, 1002), 0.0)
+    assert (plan.gone, plan.preserved_at) == ((), 1001)
 
 
 def test_what_the_program_has_marked_to_stay_stays():

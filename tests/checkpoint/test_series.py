@@ -113,10 +113,10 @@ def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
     run([0, 40, 80, 120])
     # Not 0 and 40: less than an hour after the start. Not 120, if 150 comes.
     assert steps_on_disk(tmp_path) == [80, 120]
-    assert read_state(tmp_path).last_preserved == 80 * 60
+    assert read_state(tmp_path).last_preserved == 60 * 60
     run([150, 200], newest=120)
     assert steps_on_disk(tmp_path) == [80, 150, 200]
-    assert read_state(tmp_path).last_preserved == 150 * 60
+    assert read_state(tmp_path).last_preserved == 120 * 60
     state = train.get_checkpoint_state(str(tmp_path))
     assert state.model_checkpoint_path == f"{prefix}-200"
     assert list(state.all_model_checkpoint_timestamps) == [200 * 60]

@@ -171,10 +171,11 @@ def test_texts_scalars_and_all_types_come_as_the_arrays_that_they_are():
         (lambda: train.Saver(builder=type("Mine", (BulkSaverBuilder,), {})()),
          "a builder of the program's own"),
         (lambda: train.Saver([], allow_empty=True), "nothing to save"),
+        (lambda: train.Saver(defer_build=True), "has not been built"),
         (lambda: train.Saver([tf1.get_variable(
             "q", initializer=tf.cast([1], tf.qint8))]), "'q' is of type qint8"),
     ],
-    ids=["old format", "own class", "own builder", "empty", "quantized"],
+    ids=["old format", "own class", "own builder", "empty", "unbuilt", "quantized"],
 )  # fmt: skip
 def test_what_only_the_saver_can_save_is_left_to_it(make_saver, reason):
     with tf.Graph().as_default(), tf1.Session() as session:
