@@ -73,7 +73,7 @@ class Starts:
         Returns:
             The seconds until then.
         """
-        delay = watch.budget.spend()
+        delay = watch.budget.spend(watch.failure)
         self.is_anew = self.is_anew or watch.is_displaced
         for each in self.gang(watch):
             each.restart_at = now + delay
