@@ -108,6 +108,19 @@ class Seat:
             timer.daemon = True
             timer.start()
 
+    def evict(self):
+        """Tell of the end of the run, which is about to be killed, if there is one.
+
+        Returns:
+            Whether there is.
+        """
+        with self._lock:
+            run, self._run = self._run, None
+        if run is not None:
+            status, cause = -int(signal.SIGKILL), "had to leave its node"
+            self._hear(Ended(run=run, status=status, cause=cause, is_displaced=True))
+        return run is not None
+
     def give_up_lost_start(self):
         """Let a run end that waits for an actor on a node that is gone.
 

@@ -217,6 +217,36 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
     ) in said
 
 
+def test_an_evaluator_that_has_to_go_when_a_gang_is_placed_again_costs_no_restart(run):
+    def script(tasks, attempt):
+        tasks.report("evaluator")
+        if attempt == 0:
+            tasks.has_room = False
+            tasks.end("worker 0", -_KILL)
+
+    def evict(tasks):
+        cause = "had to leave its node"
+        tasks.end("evaluator", -_KILL, cause=cause, is_displaced=True)
+
+    def make_room(tasks):
+        assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
+        tasks.has_room = True
+
+    def end_all(tasks):
+        _end_all(tasks)
+        tasks.end("evaluator", 0)
+
+    outcome, tasks, said = run(
+        script,
+        at={20: evict, 30: make_room, 50: end_all},
+        replicas={"chief": 1, "worker": 1, "evaluator": 1},
+        max_restarts=1,
+    )
+    assert outcome.exit_status == 0, said
+    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
+    assert said.count("restarting") == outcome.restarts == 1
+
+
 def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
     def script(tasks, attempt):
         tasks.report("chief", trained=20)

@@ -370,6 +370,36 @@ def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
     assert cluster.killed == cluster.actors[1:4]  # an evaluator takes any node
 
 
+def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
+    start, cluster, monkeypatch, often
+):
+    tasks = start(job=_THREE)
+    for actor in cluster.actors:
+        actor.answers["close"] = None
+    evaluator = cluster.actors[2]
+    for actor, run in zip(cluster.actors[:2], tasks.runs, strict=False):
+        actor.tell(Ended(run=run, status=-9))
+        assert tasks.next().run == run
+    cluster.going = {"theirs"}  # only the one of the evaluator, so nobody had to stop
+    cluster.nodes = lambda: ["id", "id", "theirs" if cluster.going else "id"]
+    release = cluster.release
+
+    def release_all():
+        release()
+        cluster.going = set()
+
+    monkeypatch.setattr(cluster, "release", release_all)
+    tasks.place()
+    cause = "had to leave its node"
+    assert tasks.next() == Ended(
+        run=tasks.runs[2], status=-9, cause=cause, is_displaced=True
+    )
+    names = [name for name, *_ in evaluator.calls]
+    assert "close" in names and evaluator in cluster.killed
+    assert "evaluator has to leave node 10.0.0.1: all are placed anew\n" in tasks.said
+    assert "chief has to leave" not in tasks.said
+
+
 def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
     from estimator_runtime.launch.ray_cluster import NodeSilentError
 
