@@ -51,11 +51,14 @@ class Notices:
                 and not seat.is_movable
                 and not seat.is_leaving
             ]
+            # Not those that are done, as while an evaluator evaluates the last model.
+            is_busy = any(it.has_run and not it.is_movable for it in self._seats)
+            then = ": stopping the job with a checkpoint, to place it anew"
             for seat in told:
                 seat.is_leaving = True
                 self._console.say(
-                    f"node {seat.node} of {seat.task} is about to go: stopping the job "
-                    "with a checkpoint, to place it anew"
+                    f"node {seat.node} of {seat.task} is about to go"
+                    f"{then if is_busy else ''}"
                 )
             if told:
                 events.put(Leaving())

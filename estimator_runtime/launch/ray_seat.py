@@ -133,6 +133,11 @@ class Seat:
         if not ray.wait([starting], timeout=0)[0] and self.has_lost_node():
             self._lose(actor, RayError("it was to start there"))
 
+    @property
+    def has_run(self):
+        """Whether a run is started, and has not ended."""
+        return self._run is not None
+
     def vacate(self, is_closed=False):
         """Kill the actor, and what it has started; no end of a run is told of.
 

@@ -400,6 +400,19 @@ def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
     assert "chief has to leave" not in tasks.said
 
 
+def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(
+    start, cluster, often
+):
+    tasks = start(job=_THREE)
+    for actor, run in zip(cluster.actors[:2], tasks.runs, strict=False):
+        actor.tell(Ended(run=run, status=0))
+        assert tasks.next().status == 0
+    cluster.going = {"id"}
+    assert tasks.next() == Leaving()
+    assert "launcher | node 10.0.0.1 of chief is about to go\n" in tasks.said
+    assert "stopping" not in tasks.said
+
+
 def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
     from estimator_runtime.launch.ray_cluster import NodeSilentError
 
