@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster that give notice: the tasks there have to move in time."""
+"""Nodes of a Ray cluster that give notice, or are gone: their tasks have to move."""
 
 import threading
 
@@ -9,7 +9,10 @@ _LOOK_EVERY_SECS = 2.0
 
 
 class Notices:
-    """Tells once of each node with an address of the job that is about to go."""
+    """Tells once of each node with an address of the job that is about to go.
+
+    It also ends what waits to be started on a node that is gone.
+    """
 
     def __init__(self, seats, console, is_closing):
         """Know the seats; nobody looks yet.
@@ -37,6 +40,8 @@ class Notices:
 
     def _watch(self, events):
         while not self._is_closing.wait(_LOOK_EVERY_SECS):
+            for seat in self._seats:
+                seat.give_up_lost_start()
             leaving = ray_cluster.leaving()
             # An evaluator is started again when its node is gone: nobody knows it.
             told = [
@@ -46,11 +51,14 @@ class Notices:
                 and not seat.is_movable
                 and not seat.is_leaving
             ]
+            # Not those that are done, as while an evaluator evaluates the last model.
+            is_busy = any(it.has_run and not it.is_movable for it in self._seats)
+            then = ": stopping the job with a checkpoint, to place it anew"
             for seat in told:
                 seat.is_leaving = True
                 self._console.say(
-                    f"node {seat.node} of {seat.task} is about to go: stopping the job "
-                    "with a checkpoint, to place it anew"
+                    f"node {seat.node} of {seat.task} is about to go"
+                    f"{then if is_busy else ''}"
                 )
             if told:
                 events.put(Leaving())

@@ -5,7 +5,7 @@ import threading
 import time
 
 import ray
-from ray.exceptions import ActorUnavailableError
+from ray.exceptions import ActorUnavailableError, RayError
 
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.ray_errors import brief
@@ -107,6 +107,36 @@ class Seat:
             timer = threading.Timer(_KILL_SECS, self._give_up, (actor, run))
             timer.daemon = True
             timer.start()
+
+    def evict(self):
+        """Tell of the end of the run, which is about to be killed, if there is one.
+
+        Returns:
+            Whether there is.
+        """
+        with self._lock:
+            run, self._run = self._run, None
+        if run is not None:
+            status, cause = -int(signal.SIGKILL), "had to leave its node"
+            self._hear(Ended(run=run, status=status, cause=cause, is_displaced=True))
+        return run is not None
+
+    def give_up_lost_start(self):
+        """Let a run end that waits for an actor on a node that is gone.
+
+        Of such an actor Ray says nothing until it has room for it on another node.
+        """
+        with self._lock:
+            actor, starting = self.actor, self._starting
+        if actor is None or starting is None or self.is_movable:
+            return
+        if not ray.wait([starting], timeout=0)[0] and self.has_lost_node():
+            self._lose(actor, RayError("it was to start there"))
+
+    @property
+    def has_run(self):
+        """Whether a run is started, and has not ended."""
+        return self._run is not None
 
     def vacate(self, is_closed=False):
         """Kill the actor, and what it has started; no end of a run is told of.

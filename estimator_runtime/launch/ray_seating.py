@@ -103,6 +103,12 @@ class Seating:
 
     def _give_back(self):
         """End all that runs, and free what is reserved."""
+        # Before anybody sees it end: it would be started again where it is.
+        for seat in self._seats:
+            if seat.evict():
+                self._console.say(
+                    f"{seat.task} has to leave node {seat.node}: all are placed anew"
+                )
         closing = {
             seat: actor.close.remote() for seat in self._seats if (actor := seat.actor)
         }

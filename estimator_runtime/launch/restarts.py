@@ -40,11 +40,13 @@ class Failure:
         status: Its exit status, negative for a signal.
         error: The class name of the Python error that ended it, or None.
         step: The last global step that it reported, or None.
+        is_in_vain: Whether it lost its address before it gave any sign of life.
     """
 
     status: int
     error: str | None = None
     step: int | None = None
+    is_in_vain: bool = False
 
     @property
     def is_stop(self):
@@ -72,15 +74,21 @@ class Budget:
 
     The first restart is immediate; each later one waits twice as long as the one
     before, at most half a minute.
+
+    One that was in vain is made good, once: on a machine that answers nothing a task is
+    started again before anybody knows that the machine is gone.
     """
 
     def __init__(self, max_restarts):
         self.max_restarts = max_restarts
         self.used = 0
         self._last = None
+        self._makes_good = False  # the last restart, if that was in vain
 
     def refusal(self, failure):
         """Say why there is no restart after `failure`; None if there is one."""
+        if self._is_made_good(failure):
+            return None
         last, self._last = self._last, failure
         if failure.error in _FINAL:
             return f"{failure.error} would only repeat"
@@ -92,9 +100,16 @@ class Budget:
             return f"{self.max_restarts} {noun} used up" if self.used else "no restarts"
         return None
 
-    def spend(self):
-        """Use one restart, and give the seconds to wait before it."""
+    def spend(self, failure):
+        """Use one restart after `failure`, and give the seconds to wait before it."""
+        if self._is_made_good(failure):
+            self._makes_good = False
+            return 0.0
+        self._makes_good = True
         self.used += 1
         if self.used == 1:
             return 0.0
         return min(_FIRST_BACK_OFF_SECS * 2 ** (self.used - 2), _MAX_BACK_OFF_SECS)
+
+    def _is_made_good(self, failure):
+        return failure.is_in_vain and self._makes_good

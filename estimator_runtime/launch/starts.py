@@ -73,11 +73,24 @@ class Starts:
         Returns:
             The seconds until then.
         """
-        delay = watch.budget.spend()
+        delay = watch.budget.spend(watch.failure)
         self.is_anew = self.is_anew or watch.is_displaced
         for each in self.gang(watch):
             each.restart_at = now + delay
         return delay
+
+    def takes_along(self, watch):
+        """Tell whether a task that has ended is to be started again with others.
+
+        An evaluator that had to go, as the others are given new addresses, is started
+        with them: that costs no restart.
+        """
+        planned = [it.restart_at for it in self._watches if it.restart_at is not None]
+        is_evaluator = watch.task.type == TaskType.EVALUATOR
+        if planned and is_evaluator and watch.is_displaced:
+            watch.restart_at = max(planned)
+            self.is_anew = True
+        return watch.restart_at is not None
 
     def due(self, now):
         """Start all for the first time, or those again whose time has come.

@@ -202,7 +202,7 @@ class Supervisor:
         self._heed_cancel(self._clock())
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
-        elif watch.restart_at is not None:  # killed together with its gang
+        elif self._starts.takes_along(watch):  # killed together with its gang
             if self._starts.is_anew:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())

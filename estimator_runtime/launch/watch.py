@@ -22,7 +22,8 @@ class Watch:
         given_secs: How long that time is; None if nobody has to be told.
         killed_at: When it was sent SIGKILL, or None.
         report: All that the present run reported, by key.
-        heard_at: When it last gave a sign of life.
+        heard_at: When it last gave a sign of life, or was started.
+        has_lived: Whether the present run gave one.
         is_displaced: Whether its last run lost its address.
         is_dismissed: Whether nothing more is expected of it, however it ends.
         folded: How many deprecation warnings all its runs have left out.
@@ -41,6 +42,7 @@ class Watch:
         self.killed_at: float | None = None
         self.report = {}
         self.heard_at = 0.0
+        self.has_lived = False
         self.is_named_silent = False
         self.killed_for: str | None = None
         self.is_displaced = self.is_dismissed = False
@@ -55,6 +57,7 @@ class Watch:
         self.report, self.killed_for, self.is_displaced = {}, None, False
         self.log.start_run()
         self.hear({}, now)
+        self.has_lived = False
         return self.run
 
     def hear(self, report, now):
@@ -62,7 +65,7 @@ class Watch:
         self.report.update(report)
         self.folded += report.get("folded", 0)
         self.heard_at = now
-        self.is_named_silent = False
+        self.has_lived, self.is_named_silent = True, False
 
     def wait_longer(self, secs):
         """Let time have stood still for so long."""
@@ -97,6 +100,7 @@ class Watch:
             status=self.status or 0,
             error=self.report.get("error"),
             step=None if step is None else int(step),
+            is_in_vain=self.is_displaced and not self.has_lived,
         )
 
     def how_it_ended(self):

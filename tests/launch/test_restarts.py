@@ -11,7 +11,8 @@ _KILLED = Failure(status=-9, step=100)
 
 def test_the_first_restart_is_immediate_and_each_later_one_waits_twice_as_long():
     budget = Budget(max_restarts=9)
-    assert [budget.spend() for _ in range(9)] == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+    waits = [budget.spend(_KILLED) for _ in range(9)]
+    assert waits == [0, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_a_task_that_is_killed_is_restarted_until_the_budget_is_used_up():
@@ -19,7 +20,7 @@ def test_a_task_that_is_killed_is_restarted_until_the_budget_is_used_up():
     refusals = []
     for _ in range(3):
         refusals.append(budget.refusal(_KILLED))
-        budget.spend()
+        budget.spend(_KILLED)
     assert refusals == [None, None, "2 restarts used up"]
 
 
@@ -31,8 +32,39 @@ def test_a_task_that_a_signal_has_stopped_is_restarted_each_time_as_a_killed_one
     refusals = []
     for _ in range(3):
         refusals.append(budget.refusal(failure))
-        budget.spend()
+        budget.spend(failure)
     assert refusals == [None, None, "2 restarts used up"]
+
+
+def test_a_restart_that_was_in_vain_is_made_good_once():
+    budget, in_vain = Budget(max_restarts=2), Failure(status=-1, is_in_vain=True)
+    told = []
+    for failure in (_KILLED, in_vain, in_vain, in_vain, in_vain):
+        told.append((budget.refusal(failure), budget.spend(failure), budget.used))
+    assert told == [
+        (None, 0.0, 1),
+        (None, 0.0, 1),
+        (None, 1.0, 2),
+        (None, 0.0, 2),
+        ("2 restarts used up", 2.0, 3),
+    ]
+
+
+def test_a_first_start_that_was_in_vain_is_not_made_good():
+    budget, in_vain = Budget(max_restarts=0), Failure(status=-1, is_in_vain=True)
+    assert budget.refusal(in_vain) == "no restarts"
+
+
+def test_a_restart_was_in_vain_if_its_address_was_lost_before_any_sign_of_life():
+    watch = Watch(Task(type="worker", index=0), max_restarts=3)
+    told = []
+    for has_lived, is_displaced in ((False, True), (True, True), (False, False)):
+        watch.start(now=0.0)
+        if has_lived:
+            watch.hear({}, now=1.0)
+        watch.end(-1, is_displaced=is_displaced)
+        told.append(watch.failure.is_in_vain)
+    assert told == [True, False, False]
 
 
 def test_a_budget_of_zero_allows_no_restart():

@@ -28,18 +28,21 @@ class Tasks:
         runs: Name of each task to its runs; the script is called when all have one.
         signals: The name of a task and the number, of each signal.
         stops_at_once: Whether trainers end when they get SIGTERM.
+        has_room: Whether there are addresses for them.
         supervisor: Who runs them.
     """
 
     def __init__(self, script, tasks):
         self._script = script
         self.runs, self.signals = {str(task): [] for task in tasks}, []
-        self.stops_at_once = True
+        self.stops_at_once = self.has_room = True
 
     def open(self, events, is_cancelled):
         self._events = events
 
     def place(self, addressed):
+        if not self.has_room:
+            return None
         jobs = collections.defaultdict(list)
         for number, task in enumerate(addressed):
             jobs[task.type].append(f"h:{number + 1}")
@@ -186,6 +189,62 @@ def test_who_has_to_make_way_is_told_once(run):
     told = [task for task, number in tasks.signals if number == _TERM]
     assert told == ["worker 0", "chief", "ps 0"]  # that at the end of the job
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 2, 2]
+
+
+def _end_all(tasks):
+    for task in ("chief", "worker 0"):
+        tasks.end(task, 0)
+
+
+def test_a_machine_that_answers_nothing_costs_one_restart(run):
+    """Ray moves what was there only after the task was started there again."""
+
+    def script(tasks, attempt):
+        tasks.report("worker 0", step=10)
+        tasks.end("worker 0", -_KILL, cause="gave no sign of life for 30 s")
+
+    def lose_node(tasks):
+        assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
+        gone = "cannot have its address again: its node is gone"
+        tasks.end("worker 0", -1, cause=gone, is_displaced=True)
+
+    outcome, tasks, said = run(script, at={15: lose_node, 40: _end_all}, max_restarts=1)
+    assert outcome.exit_status == 0, said
+    assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
+    assert (
+        "worker 0 cannot have its address again: its node is gone: restarting all, with "
+        "new addresses, now (1 of 1)\n"
+    ) in said
+
+
+def test_an_evaluator_that_has_to_go_when_a_gang_is_placed_again_costs_no_restart(run):
+    def script(tasks, attempt):
+        tasks.report("evaluator")
+        if attempt == 0:
+            tasks.has_room = False
+            tasks.end("worker 0", -_KILL)
+
+    def evict(tasks):
+        cause = "had to leave its node"
+        tasks.end("evaluator", -_KILL, cause=cause, is_displaced=True)
+
+    def make_room(tasks):
+        assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
+        tasks.has_room = True
+
+    def end_all(tasks):
+        _end_all(tasks)
+        tasks.end("evaluator", 0)
+
+    outcome, tasks, said = run(
+        script,
+        at={20: evict, 30: make_room, 50: end_all},
+        replicas={"chief": 1, "worker": 1, "evaluator": 1},
+        max_restarts=1,
+    )
+    assert outcome.exit_status == 0, said
+    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
+    assert said.count("restarting") == outcome.restarts == 1
 
 
 def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):

@@ -16,17 +16,18 @@ from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.task import Ended, Leaving, Refused, Reported, Run
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
+_THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
 
 
 class _Actor:
-    """Answers a call when it is told what; at first only where it is."""
+    """Answers a call when it is told what; at first only where it is, and a start."""
 
     place = ("id", "10.0.0.1", ".")
     is_dead = False
 
     def __init__(self):
-        self.answers = {"where": self.place, "take_port": 5000}
-        self.calls, self.polls = [], []
+        self.answers = {"where": self.place, "take_port": 5000, "start": None}
+        self.calls, self.polls, self.unanswered = [], [], []
 
     def __getattr__(self, name):
         return _Method(self, name)
@@ -42,12 +43,15 @@ class _Actor:
             answer.set_exception(self.answers[name])
         elif name in self.answers:
             answer.set_result(self.answers[name])
+        else:
+            self.unanswered.append(answer)
         return answer
 
     def die(self):
         self.is_dead = True
-        while self.polls:
-            self.polls.pop().set_exception(RuntimeError("it is dead"))
+        for waiting in (self.polls, self.unanswered):
+            while waiting:
+                waiting.pop().set_exception(RuntimeError("it is dead"))
 
     def tell(self, *events):
         """Answer the poll that waits."""
@@ -77,12 +81,13 @@ class _Cluster:
         going: The ids of nodes that have given notice.
         problems: What `check_nodes` raises, from the last to the first.
         done: What happened to the placement.
+        size: How many tasks that is for.
     """
 
     def __init__(self):
         self.actors, self.killed, self.problems, self.done = [], [], [], []
         self.lost, self.going, self.looks = set(), set(), 0
-        self.is_silent = False
+        self.is_silent, self.size = False, 0
 
     # Ray.
 
@@ -120,7 +125,7 @@ class _Cluster:
         return {} if index is not None else self
 
     def nodes(self):
-        return ["id", "id"]
+        return ["id"] * self.size
 
     def release(self):
         self.done.append("released")
@@ -146,17 +151,18 @@ class _Cluster:
 
 
 class _Tasks:
-    """`RayTasks` of a chief and a worker in a `_Cluster`, and what they tell."""
+    """`RayTasks` of a job in a `_Cluster`, and what they tell."""
 
-    def __init__(self, cluster, checked):
+    def __init__(self, cluster, checked, job):
         from estimator_runtime.launch.ray_tasks import RayTasks
 
-        self.cluster, self._said = cluster, io.StringIO()
+        self.cluster, self._job, self._said = cluster, job, io.StringIO()
+        cluster.size = len(job.tasks)
         console = Console(self._said, self._said)
-        self.tasks = RayTasks(_TWO, cluster, checked, "/folder", 5.0, console)
+        self.tasks = RayTasks(job, cluster, checked, "/folder", 5.0, console)
         self._events = Events()
         self.tasks.open(self._events, lambda: False)
-        self.runs = [Run(task=task, attempt=0) for task in _TWO.tasks]
+        self.runs = [Run(task=task, attempt=0) for task in job.tasks]
 
     @property
     def said(self):
@@ -164,7 +170,7 @@ class _Tasks:
 
     def place(self):
         deadline = time.monotonic() + 30
-        while self.tasks.place(_TWO.tasks) is None:
+        while self.tasks.place(self._job.tasks) is None:
             assert time.monotonic() < deadline, self.said
             time.sleep(0.01)
 
@@ -210,8 +216,8 @@ def tasks_of(cluster, monkeypatch):
 
     made = []
 
-    def make(checked=("id",)):
-        made.append(_Tasks(cluster, checked))
+    def make(checked=("id",), job=_TWO):
+        made.append(_Tasks(cluster, checked, job))
         return made[-1]
 
     yield make
@@ -225,10 +231,10 @@ def tasks_of(cluster, monkeypatch):
 
 @pytest.fixture
 def start(tasks_of, cluster):
-    """Give a function that places both tasks, and starts them."""
+    """Give a function that places all tasks, and starts them."""
 
-    def start(*checked):
-        tasks = tasks_of(*checked)
+    def start(*checked, **job):
+        tasks = tasks_of(*checked, **job)
         tasks.place()
         for actor, run in zip(cluster.actors, tasks.runs, strict=True):
             tasks.tasks.start(run, {})
@@ -326,6 +332,87 @@ def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     )
 
 
+def _look_twice(cluster):
+    looks, deadline = cluster.looks, time.monotonic() + 30
+    while cluster.looks < looks + 2:
+        assert time.monotonic() < deadline, "nobody looks for notices"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Let it be looked often for what has become of the nodes."""
+    from estimator_runtime.launch import ray_notices
+
+    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.1)
+
+
+def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
+    start, cluster, monkeypatch, often
+):
+    """Ray has no room elsewhere, and tells nothing of an actor that it cannot make."""
+    tasks = start(job=_THREE)
+    for actor in cluster.actors:
+        actor.tell()  # it is known that they have started
+    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    again = [Run(task=task, attempt=1) for task in _THREE.tasks]
+    for place in (1, 2):
+        cluster.actors[place].die()  # given up, as it is silent
+        assert not tasks.next().is_displaced
+        tasks.tasks.start(again[place], {})
+    _look_twice(cluster)
+    assert cluster.killed == cluster.actors[1:3]  # they wait for as long as it is there
+    cluster.lost = {"id"}
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (again[1], True)
+    assert end.cause == "lost its node (it was to start there)"
+    _look_twice(cluster)
+    assert cluster.killed == cluster.actors[1:4]  # an evaluator takes any node
+
+
+def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
+    start, cluster, monkeypatch, often
+):
+    tasks = start(job=_THREE)
+    for actor in cluster.actors:
+        actor.answers["close"] = None
+    evaluator = cluster.actors[2]
+    for actor, run in zip(cluster.actors[:2], tasks.runs, strict=False):
+        actor.tell(Ended(run=run, status=-9))
+        assert tasks.next().run == run
+    cluster.going = {"theirs"}  # only the one of the evaluator, so nobody had to stop
+    cluster.nodes = lambda: ["id", "id", "theirs" if cluster.going else "id"]
+    release = cluster.release
+
+    def release_all():
+        release()
+        cluster.going = set()
+
+    monkeypatch.setattr(cluster, "release", release_all)
+    tasks.place()
+    cause = "had to leave its node"
+    assert tasks.next() == Ended(
+        run=tasks.runs[2], status=-9, cause=cause, is_displaced=True
+    )
+    names = [name for name, *_ in evaluator.calls]
+    assert "close" in names and evaluator in cluster.killed
+    assert "evaluator has to leave node 10.0.0.1: all are placed anew\n" in tasks.said
+    assert "chief has to leave" not in tasks.said
+
+
+def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(
+    start, cluster, often
+):
+    tasks = start(job=_THREE)
+    for actor, run in zip(cluster.actors[:2], tasks.runs, strict=False):
+        actor.tell(Ended(run=run, status=0))
+        assert tasks.next().status == 0
+    cluster.going = {"id"}
+    assert tasks.next() == Leaving()
+    assert "launcher | node 10.0.0.1 of chief is about to go\n" in tasks.said
+    assert "stopping" not in tasks.said
+
+
 def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
     from estimator_runtime.launch.ray_cluster import NodeSilentError
 
@@ -356,7 +443,7 @@ def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, monkeypatch)
 
 
 def _init_deaf(actor):
-    actor.answers, actor.calls, actor.polls = {}, [], []
+    actor.answers, actor.calls, actor.polls, actor.unanswered = {}, [], [], []
 
 
 @pytest.mark.parametrize(
