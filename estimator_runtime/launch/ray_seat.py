@@ -75,6 +75,12 @@ class Seat:
         self._follower.start()
         return actor
 
+    def settle(self, node_id, node):
+        """Take note of the node that the actor is on: there the task is started."""
+        with self._lock:
+            self.node_id, self.node, self.is_leaving = node_id, node, False
+            self._heard_at = time.monotonic()
+
     def start(self, run, environ):
         """Start a run, at the address of the task."""
         if not self.is_movable and self.has_lost_node():
@@ -146,13 +152,13 @@ class Seat:
 
     def _follow(self, actor):
         """Pass on the events of an actor, until it is gone."""
-        answers = 0
-        is_known = not self.is_movable  # else Ray may have put it on another node
+        answers, here = 0, None
         while True:
             try:
-                if not is_known:
-                    self.node_id, self.node, _ = ray.get(actor.where.remote())
-                    is_known = True
+                if here is None:
+                    here, address, _ = ray.get(actor.where.remote())
+                    if self.is_movable:  # Ray may have put it on another node
+                        self.node_id, self.node = here, address
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -162,7 +168,8 @@ class Seat:
                 return
             answers += 1
             with self._lock:
-                if self.actor is actor:
+                # One that Ray has moved says nothing of what runs where it was to be.
+                if self.actor is actor and here == self.node_id:
                     self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):

@@ -48,7 +48,8 @@ class Seating:
         self._timeout_secs, self._console = timeout_secs, console
         self._is_closing = is_closing
         self._checked = set(checked)
-        self._where = {}  # seat to the address of the node that is reserved for it
+        # Seat to the id, and to the address, of the node that is reserved for it.
+        self._reserved, self._where = {}, {}
 
     def fill(self, addressed):
         """Let every seat have an actor.
@@ -89,6 +90,7 @@ class Seating:
         nodes = self._placement.nodes()
         known = ray_cluster.addresses()
         where = [known.get(node, node) for node in nodes]
+        self._reserved = dict(zip(self._seats, nodes, strict=True))
         self._where = dict(zip(self._seats, where, strict=True))
         for node, address in zip(nodes, where, strict=True):
             if not ray_cluster.is_alive(node):
@@ -146,9 +148,11 @@ class Seating:
         self._wait_for_actors(places)
         jobs, folders = defaultdict(list), set()
         for seat, place in places.items():
-            seat.node_id, seat.node, folder = self._answer(seat, place)
+            node_id, node, folder = self._answer(seat, place)
+            if node_id != self._reserved[seat]:
+                raise _NotYetError(f"Ray has moved {seat.task} to node {node}")
+            seat.settle(node_id, node)
             folders.add(folder)
-            seat.is_leaving = False
             if seat in ports:
                 seat.port = self._answer(seat, ports[seat])
                 host = f"[{seat.node}]" if ":" in seat.node else seat.node
@@ -156,7 +160,7 @@ class Seating:
         return Cluster(jobs), folders
 
     def _wait_for_actors(self, answers):
-        """Wait until each seat's first answer is there."""
+        """Wait until each seat's first answer is there, while the nodes are."""
         started, is_said = time.monotonic(), False
         waiting = answers
         while True:
@@ -172,6 +176,10 @@ class Seating:
             )
             if self._is_closing.is_set():
                 raise LaunchError(f"the job ended before the start of {who}")
+            # Ray may have thought it there: it learns of a loss after up to 65 s.
+            for seat in {self._reserved[seat]: seat for seat in waiting}.values():
+                if not ray_cluster.is_alive(self._reserved[seat]):
+                    raise _NotYetError(f"node {self._where[seat]} is gone")
             if waited > _ACTORS_SECS:
                 raise LaunchError(
                     f"no actor was started for {who} within {_ACTORS_SECS:g} s; "

@@ -26,7 +26,7 @@ class _Actor:
 
     def __init__(self):
         self.answers = {"where": self.place, "take_port": 5000}
-        self.calls, self.polls = [], []
+        self.calls, self.polls, self.unanswered = [], [], []
 
     def __getattr__(self, name):
         return _Method(self, name)
@@ -42,12 +42,23 @@ class _Actor:
             answer.set_exception(self.answers[name])
         elif name in self.answers:
             answer.set_result(self.answers[name])
+        else:
+            self.unanswered.append((name, answer))
         return answer
+
+    def answer(self, name, result):
+        """Answer the calls of a method, those too that wait for it."""
+        self.answers[name] = result
+        for each, answer in self.unanswered:
+            if each == name and not answer.done():
+                answer.set_result(result)
 
     def die(self):
         self.is_dead = True
-        while self.polls:
-            self.polls.pop().set_exception(RuntimeError("it is dead"))
+        unanswered = [answer for _, answer in self.unanswered if not answer.done()]
+        for answer in self.polls + unanswered:
+            answer.set_exception(RuntimeError("it is dead"))
+        self.polls.clear()
 
     def tell(self, *events):
         """Answer the poll that waits."""
@@ -356,7 +367,55 @@ def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, monkeypatch)
 
 
 def _init_deaf(actor):
-    actor.answers, actor.calls, actor.polls = {}, [], []
+    actor.answers, actor.calls, actor.polls, actor.unanswered = {}, [], [], []
+
+
+def _wait_until(is_so, tasks):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, tasks.said
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_moved_at_once", [False, True])
+def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
+    start, cluster, monkeypatch, is_moved_at_once
+):
+    from estimator_runtime.launch import ray_cluster, ray_seat, ray_seating
+
+    checked = []
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.2)
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
+    monkeypatch.setattr(ray_seating, "_RETRY_SECS", 0.1)
+    tasks = start()
+    # Both are to have new actors, on a node that answers nothing.
+    for actor in cluster.actors[:]:
+        actor.die()
+        assert not tasks.next().is_displaced
+    died_at = time.monotonic()
+    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    assert tasks.tasks.place(_TWO.tasks) is None
+    _wait_until(lambda: len(cluster.actors) == 4, tasks)
+    _wait_until(lambda: time.monotonic() > died_at + 0.5, tasks)
+    # Ray finds it dead; it moves what was there when there is room, or at once.
+    has_room = threading.Event()
+    cluster.nodes = lambda: ["other", "other"] if has_room.is_set() else ["id", "id"]
+    if not is_moved_at_once:
+        cluster.lost = {"id"}
+        _wait_until(lambda: cluster.done.count("reserved") > 2, tasks)
+    has_room.set()
+    for actor in cluster.actors[2:]:
+        actor.answer("take_port", 5001)
+        actor.answer("where", ("other", "10.0.0.2", "."))
+        actor.tell()
+    cluster.lost = {"id"}
+    tasks.place()
+    assert cluster.done.count("reserved") > 2
+    assert checked == [{"other"}]
+    assert len(cluster.actors) == 4
+    # What they have said since tells nothing of what may run on the lost node.
+    assert "waiting" not in tasks.said
 
 
 @pytest.mark.parametrize(
