@@ -30,6 +30,7 @@ class ModelDir:
         self._leader, self._console, self._is_closing = leader, console, is_closing
         self._nodes = {}  # address of each to a seat there
         self._copies: frozenset[str] = frozenset()  # of the working directory
+        self._lock = threading.Lock()  # for where they are
         self._is_named = False
         self._asked = None  # those nodes, once they are
 
@@ -40,7 +41,22 @@ class ModelDir:
             nodes: Address of each node to a `Seat` there.
             copies: The folders that Ray has copied there, and in which tasks run.
         """
-        self._nodes, self._copies = nodes, frozenset(copies)
+        with self._lock:
+            self._nodes, self._copies = nodes, frozenset(copies)
+
+    def move_one(self, seat, node, copies):
+        """Take note of where one task is from now on; the others are where they were.
+
+        Args:
+            seat: Its `Seat`.
+            node: The address of its node.
+            copies: As for `move`.
+        """
+        with self._lock:
+            others = [(at, it) for at, it in self._nodes.items() if it is not seat]
+            nodes = {node: seat, **dict(others)}
+            if nodes.keys() != self._nodes.keys():
+                self._nodes, self._copies = nodes, self._copies.union(copies)
 
     def hear(self, event, refuse):
         """Look at the folder that a task reports, if it does.

@@ -81,6 +81,28 @@ class Seating:
                 raise LaunchError(reason) from error
             self._is_closing.wait(_RETRY_SECS)
 
+    def admit(self, seat, node_id):
+        """Wait until a task may be started on a node that Ray has chosen meanwhile.
+
+        Args:
+            seat: Its `Seat`, where its last node is still noted.
+            node_id: The id of the node.
+
+        Returns:
+            Whether it may; not on a node that is gone, nor at the end of the job.
+
+        Raises:
+            LaunchError: If the node will not do.
+        """
+        self._wait_for_ends([seat] if seat.has_lost_node() else [])
+        while not self._is_closing.is_set() and ray_cluster.is_alive(node_id):
+            try:
+                self._check({node_id})
+                return True
+            except ray_cluster.NodeSilentError:
+                self._is_closing.wait(_RETRY_SECS)
+        return False
+
     def _reserve(self):
         """See that there is room for all tasks, on nodes that are there and stay."""
         if any(seat.is_leaving for seat in self._seats):
@@ -98,7 +120,10 @@ class Seating:
         if ray_cluster.leaving().intersection(nodes):
             self._give_back()
             raise _NotYetError("one of the nodes is about to go")
-        new = set(nodes) - self._checked
+        self._check(set(nodes))
+
+    def _check(self, nodes):
+        new = nodes - self._checked
         if new:
             ray_cluster.check_nodes(new, self._folder)
             self._checked |= new

@@ -16,6 +16,7 @@ from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.task import Ended, Leaving, Refused, Reported, Run
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
+_THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
 
 
 class _Actor:
@@ -88,12 +89,13 @@ class _Cluster:
         going: The ids of nodes that have given notice.
         problems: What `check_nodes` raises, from the last to the first.
         done: What happened to the placement.
+        size: How many tasks that is for.
     """
 
     def __init__(self):
         self.actors, self.killed, self.problems, self.done = [], [], [], []
         self.lost, self.going, self.looks = set(), set(), 0
-        self.is_silent = False
+        self.is_silent, self.size = False, 0
 
     # Ray.
 
@@ -131,7 +133,7 @@ class _Cluster:
         return {} if index is not None else self
 
     def nodes(self):
-        return ["id", "id"]
+        return ["id"] * self.size
 
     def release(self):
         self.done.append("released")
@@ -157,17 +159,18 @@ class _Cluster:
 
 
 class _Tasks:
-    """`RayTasks` of a chief and a worker in a `_Cluster`, and what they tell."""
+    """`RayTasks` of a job in a `_Cluster`, and what they tell."""
 
-    def __init__(self, cluster, checked):
+    def __init__(self, cluster, checked, job):
         from estimator_runtime.launch.ray_tasks import RayTasks
 
-        self.cluster, self._said = cluster, io.StringIO()
+        self.cluster, self._job, self._said = cluster, job, io.StringIO()
+        cluster.size = len(job.tasks)
         console = Console(self._said, self._said)
-        self.tasks = RayTasks(_TWO, cluster, checked, "/folder", 5.0, console)
+        self.tasks = RayTasks(job, cluster, checked, "/folder", 5.0, console)
         self._events = Events()
         self.tasks.open(self._events, lambda: False)
-        self.runs = [Run(task=task, attempt=0) for task in _TWO.tasks]
+        self.runs = [Run(task=task, attempt=0) for task in job.tasks]
 
     @property
     def said(self):
@@ -175,7 +178,7 @@ class _Tasks:
 
     def place(self):
         deadline = time.monotonic() + 30
-        while self.tasks.place(_TWO.tasks) is None:
+        while self.tasks.place(self._job.tasks) is None:
             assert time.monotonic() < deadline, self.said
             time.sleep(0.01)
 
@@ -221,8 +224,8 @@ def tasks_of(cluster, monkeypatch):
 
     made = []
 
-    def make(checked=("id",)):
-        made.append(_Tasks(cluster, checked))
+    def make(checked=("id",), job=_TWO):
+        made.append(_Tasks(cluster, checked, job))
         return made[-1]
 
     yield make
@@ -236,10 +239,10 @@ def tasks_of(cluster, monkeypatch):
 
 @pytest.fixture
 def start(tasks_of, cluster):
-    """Give a function that places both tasks, and starts them."""
+    """Give a function that places all tasks, and starts them."""
 
-    def start(*checked):
-        tasks = tasks_of(*checked)
+    def start(*checked, **job):
+        tasks = tasks_of(*checked, **job)
         tasks.place()
         for actor, run in zip(cluster.actors, tasks.runs, strict=True):
             tasks.tasks.start(run, {})
@@ -452,3 +455,103 @@ def test_where_a_worker_saves_is_its_own_business(start, cluster):
     cluster.actors[1].tell(reported)
     assert tasks.next() == reported
     assert not any("check" in thread.name for thread in threading.enumerate())
+
+
+@pytest.fixture
+def beside_evaluator(start, cluster, monkeypatch):
+    """Give the `_Tasks` of a job that is started, its evaluator on a node of its own."""
+    from estimator_runtime.launch import ray_seat
+
+    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.5)
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
+    cluster.nodes = lambda: ["id", "id", "old"]
+    places = [("old", "10.0.0.3", "."), _Actor.place, _Actor.place]
+    with monkeypatch.context() as context:
+        context.setattr(_Actor, "place", property(lambda _: places.pop()))
+        return start(("id", "old"), job=_THREE)
+
+
+def _move_evaluator(tasks, monkeypatch):
+    """Let its node be lost, and start it anew; give the run. Ray takes a new node."""
+    cluster, evaluator = tasks.cluster, tasks.cluster.actors[2]
+    monkeypatch.setattr(_Actor, "place", ("new", "10.0.0.9", "."))
+    cluster.lost = {"old"}
+    evaluator.tell()  # it lives, as far as is known, until its lease is over
+    evaluator.die()
+    assert tasks.next().run == tasks.runs[2]
+    run = Run(task=_THREE.tasks[2], attempt=1)
+    tasks.tasks.start(run, {})
+    return run
+
+
+def _calls(actor):
+    return [name for name, *_ in actor.calls]
+
+
+def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_will_do(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster, ray_seat
+
+    checked, tasks = [], beside_evaluator
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 2.5)
+    began = time.monotonic()
+    _move_evaluator(tasks, monkeypatch)
+    _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
+    assert time.monotonic() - began > 3.0
+    assert checked == [{"new"}]
+    assert re.search(
+        r"waiting \d s until what may still run on node 10.0.0.3 has ended", tasks.said
+    )
+
+
+def test_whether_the_model_dir_is_shared_is_asked_again_where_an_evaluator_goes(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_model_dir
+
+    asked, tasks = [], beside_evaluator
+    monkeypatch.setattr(
+        ray_model_dir, "_problem", lambda _, nodes: asked.append(set(nodes))
+    )
+    reported = Reported(run=tasks.runs[0], report={"model_dir": "/model"})
+    cluster.actors[0].tell(reported)
+    assert tasks.next() == reported
+    _wait_until(lambda: asked, tasks)
+    run = _move_evaluator(tasks, monkeypatch)
+    _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
+    reported = Reported(run=run, report={"model_dir": "/model"})
+    cluster.actors[3].tell(reported)
+    assert tasks.next() == reported
+    _wait_until(lambda: len(asked) == 2, tasks)
+    assert asked == [{"10.0.0.1", "10.0.0.3"}, {"10.0.0.1", "10.0.0.9"}]
+
+
+def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch.ray_cluster import NodeSilentError
+
+    cluster.problems = [LaunchError("other versions"), NodeSilentError("no answer")]
+    _move_evaluator(beside_evaluator, monkeypatch)
+    assert beside_evaluator.next() == Refused(reason="other versions")
+    assert "start" not in _calls(cluster.actors[3])
+
+
+def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster
+
+    tasks, is_answered = beside_evaluator, threading.Event()
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda *_: is_answered.wait(30))
+    run = _move_evaluator(tasks, monkeypatch)
+    tasks.tasks.signal(run, 15)
+    assert tasks.next() == Ended(run=run, status=-15)
+    assert cluster.killed[-1] is cluster.actors[3]
+    is_answered.set()
+    again = Run(task=run.task, attempt=2)
+    tasks.tasks.start(again, {})
+    _wait_until(lambda: "start" in _calls(cluster.actors[4]), tasks)
+    assert "start" not in _calls(cluster.actors[3])
