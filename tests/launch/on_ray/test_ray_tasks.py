@@ -449,6 +449,27 @@ def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
     assert tasks.said.count("model_dir '/model' is not known yet (too late)") == 1
 
 
+def test_each_folder_that_is_trained_in_is_asked_about(start, cluster, monkeypatch):
+    from estimator_runtime.launch import ray_model_dir
+
+    asked = []
+    monkeypatch.setattr(ray_model_dir, "_problem", lambda path, _: asked.append(path))
+    tasks = start()
+    reports = [
+        (0, {"checkpoint_dir": "/first"}),  # before one has been named
+        (0, {"model_dir": "/model"}),
+        (1, {"model_dir": "/model"}),
+        (0, {"checkpoint_dir": "/other"}),
+        (0, {"model_dir": "/next"}),
+    ]
+    for place, report in reports:
+        reported = Reported(run=tasks.runs[place], report=report)
+        cluster.actors[place].tell(reported)
+        assert tasks.next() == reported
+    _wait_until(lambda: len(asked) == 3, tasks)
+    assert sorted(asked) == ["/first", "/model", "/next"]
+
+
 def test_where_a_worker_saves_is_its_own_business(start, cluster):
     tasks = start()
     reported = Reported(run=tasks.runs[1], report={"checkpoint_dir": "/scratch"})
