@@ -26,6 +26,7 @@ else:
         pass
 print(json.dumps(found))
 """
+_NEEDED = ("Python", "estimator_runtime", "TensorFlow")
 _SECS = 60.0
 
 
@@ -52,16 +53,21 @@ def probe(folder):
     return json.loads(answer.stdout.splitlines()[-1])
 
 
-def difference(node, here):
-    """Say how a node differs from this machine; None if it does not.
+def difference(node, other, who="this machine"):
+    """Say what a node lacks, or how it differs from another machine; None if it is fit.
+
+    What only the other lacks is no difference: no task may run there.
 
     Args:
         node: What `probe` found there.
-        here: What it found here.
+        other: What it found on the other.
+        who: What to call that.
     """
-    for name, version in here.items():
+    for name in _NEEDED:
+        has = other.get(name)
         if name not in node:
-            return f"has no {name}, and this machine has {version}"
-        if node[name] != version:
-            return f"has {name} {node[name]}, and this machine {version}"
+            why = "which tasks need" if has is None else f"and {who} has {has}"
+            return f"has no {name}, {why}"
+        if has not in (None, node[name]):
+            return f"has {name} {node[name]}, and {who} {has}"
     return None

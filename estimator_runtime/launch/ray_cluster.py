@@ -1,9 +1,12 @@
 """A connection to a Ray cluster: its nodes, what they have, and what would not do."""
 
+import contextlib
+import errno
 import logging
 import os
 import signal
 import socket
+import subprocess
 import threading
 
 import ray
@@ -18,6 +21,10 @@ _CONNECT_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # Starting a worker process of Ray on a busy node, and a Python beside it.
 _PROBE_SECS = 120.0
+_pickling = threading.Lock()
+# What this machine has installed, and the first node that was asked: all have to be as
+# both are, as this machine may lack what only tasks need. By how they are called.
+_first: dict[str, dict[str, str]] = {}
 
 
 class NodeSilentError(LaunchError):
@@ -70,6 +77,7 @@ def connect(address, working_dir=None):
     finally:
         if is_main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
+    _first.clear()
 
 
 def disconnect():
@@ -115,15 +123,15 @@ def check_nodes(node_ids, folder):
         folder: Where tasks are to run; None for where Ray puts them.
 
     Raises:
-        LaunchError: If one lacks the folder, has other versions than this machine, or
-            cannot say it.
+        LaunchError: If one lacks the folder, has other versions than this machine or
+            than another node, or cannot say it; or this machine cannot.
         NodeSilentError: If one does not answer, as when it is gone.
     """
     known = addresses()
-    here = node_probe.probe(os.getcwd())
-    # By value: the node may not have this package.
-    ray.cloudpickle.register_pickle_by_value(node_probe)
-    try:
+    # Once: while the job runs the folder may go, and this machine be too busy.
+    if "this machine" not in _first:
+        _first["this machine"] = _installed_here()
+    with _pickled_by_value(node_probe):  # the node may not have this package
         asked = {
             ray.remote(node_probe.probe)
             .options(
@@ -134,8 +142,6 @@ def check_nodes(node_ids, folder):
             .remote(folder or "."): known.get(node_id, node_id)
             for node_id in sorted(set(node_ids))
         }
-    finally:
-        ray.cloudpickle.unregister_pickle_by_value(node_probe)
     for answer, node in asked.items():
         try:
             found = ray.get(answer, timeout=_PROBE_SECS)
@@ -152,11 +158,44 @@ def check_nodes(node_ids, folder):
                 f"node {node} has no folder {folder!r}; start the job in a folder that "
                 "all nodes have, or copy it there with --working-dir"
             )
-        difference = node_probe.difference(found, here)
-        if difference is not None:
-            raise LaunchError(
-                f"node {node} {difference}; install the same versions on all nodes"
-            )
+        for who, theirs in list(_first.items()):
+            difference = node_probe.difference(found, theirs, who)
+            if difference is not None:
+                raise LaunchError(
+                    f"node {node} {difference}; install the same versions on all nodes"
+                )
+        if len(_first) == 1:
+            _first[f"node {node}"] = found
+
+
+@contextlib.contextmanager
+def _pickled_by_value(module):
+    with _pickling:  # two threads may check nodes
+        ray.cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            ray.cloudpickle.unregister_pickle_by_value(module)
+
+
+def _installed_here():
+    try:
+        found = node_probe.probe(os.getcwd())
+        if found is None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (subprocess.SubprocessError, OSError) as error:
+        raise LaunchError(
+            f"this machine cannot say what it has installed: {_why_silent(error)}"
+        ) from error
+    return found
+
+
+def _why_silent(error):
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"a new Python has not answered within {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"a new Python has ended with exit status {error.returncode}"
+    return f"no Python can be started in the present folder: {error.strerror}"
 
 
 def _check_reachable(address):

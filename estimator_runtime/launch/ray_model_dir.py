@@ -31,7 +31,8 @@ class ModelDir:
         self._nodes = {}  # address of each to a seat there
         self._copies: frozenset[str] = frozenset()  # of the working directory
         self._is_named = False
-        self._asked = None  # those nodes, once they are
+        self._asked: set[str] = set()  # folders that those nodes are asked about
+        self._lock = threading.Lock()
 
     def move(self, nodes, copies):
         """Take note of where the tasks are from now on.
@@ -40,7 +41,25 @@ class ModelDir:
             nodes: Address of each node to a `Seat` there.
             copies: The folders that Ray has copied there, and in which tasks run.
         """
-        self._nodes, self._copies = nodes, frozenset(copies)
+        with self._lock:
+            self._move(nodes, copies)
+
+    def move_one(self, seat, node, copies):
+        """Take note of where one task is from now on; the others are where they were.
+
+        Args:
+            seat: Its `Seat`.
+            node: The address of its node.
+            copies: As for `move`.
+        """
+        with self._lock:
+            others = [(at, it) for at, it in self._nodes.items() if it is not seat]
+            nodes = {node: seat, **dict(others)}
+            if nodes.keys() != self._nodes.keys():
+                self._move(nodes, self._copies.union(copies))
+
+    def _move(self, nodes, copies):
+        self._nodes, self._copies, self._asked = nodes, frozenset(copies), set()
 
     def hear(self, event, refuse):
         """Look at the folder that a task reports, if it does.
@@ -63,11 +82,14 @@ class ModelDir:
                 "give the path of a folder that all nodes share"
             )
             refuse(Refused(reason=reason))
-        elif self._asked is not self._nodes:
-            self._asked = self._nodes
+            return
+        with self._lock:
+            nodes, is_asked = self._nodes, path in self._asked
+            self._asked.add(path)
+        if not is_asked:
             threading.Thread(
                 target=self._ask,
-                args=(path, self._nodes, refuse),
+                args=(path, nodes, refuse),
                 name="estimator_runtime check",
                 daemon=True,
             ).start()

@@ -7,10 +7,11 @@ import time
 import ray
 from ray.exceptions import ActorUnavailableError, RayError
 
+from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.ray_errors import brief
 from estimator_runtime.launch.ray_task import LEASE_SECS, TaskActor
-from estimator_runtime.launch.task import Ended, Lost
+from estimator_runtime.launch.task import Ended, Lost, Refused
 from estimator_runtime.role import TaskType
 
 # Until a killed task has ended; then its actor, which cannot be reached, is given up.
@@ -36,7 +37,7 @@ class Seat:
         port: The port of the task there, or None.
     """
 
-    def __init__(self, task, job, folder, hear, takes_lines):
+    def __init__(self, task, job, folder, hear, takes_lines, admit):
         """Know the task; nobody has the seat yet.
 
         Args:
@@ -45,15 +46,21 @@ class Seat:
             folder: Where it runs; None for where Ray has put its copy of a folder.
             hear: Called with each `task.Event`, by a thread of the actor's.
             takes_lines: Tells whether there is room for lines.
+            admit: Called by a thread with this seat, and the id, the address and the
+                folder of the node on which Ray has put the actor of a task that is
+                movable: waits until it may be started there, and tells whether it may;
+                or raises `LaunchError`.
         """
-        self._takes_lines = takes_lines
+        self._takes_lines, self._admit = takes_lines, admit
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self.node = self.node_id = self.port = None
         self.actor = self._run = self._follower = self._starting = None
+        self._is_admitted = False  # whether its actor may start what is movable
+        self._planned = None  # what that is to start then
         self._heard_at = None
         self.is_leaving = False
         self._options = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def fill(self, options=None):
         """Give the actor; a new one, if there is none.
@@ -68,12 +75,19 @@ class Seat:
             actor_class = _Actor.options(**self._options)
             self.actor = actor_class.remote(self._job, self._folder)
             actor, self._starting = self.actor, None
+            self._is_admitted = False
         name = f"estimator_runtime {self.task}"
         self._follower = threading.Thread(
             target=self._follow, args=(actor,), name=name, daemon=True
         )
         self._follower.start()
         return actor
+
+    def settle(self, node_id, node):
+        """Take note of the node that the actor is on: there the task is started."""
+        with self._lock:
+            self.node_id, self.node, self.is_leaving = node_id, node, False
+            self._heard_at = time.monotonic()
 
     def start(self, run, environ):
         """Start a run, at the address of the task."""
@@ -87,7 +101,8 @@ class Seat:
         if not is_there:
             self._end(run, "lost its actor")
         elif self.is_movable:
-            self._starting = actor.start.remote(run, environ, None, None)
+            self._planned = (run, environ)
+            self._start_planned(actor)
         else:
             self._starting = actor.start.remote(run, environ, self.port, self.node_id)
 
@@ -100,7 +115,14 @@ class Seat:
         """Send a signal to a run; an actor that does not answer is given up."""
         with self._lock:
             actor = self.actor if self._run == run else None
+            is_planned = self._planned is not None and self._planned[0] == run
+            if actor is not None and is_planned:
+                self.actor = self._run = self._planned = None
         if actor is None:
+            return
+        if is_planned:  # there is nothing yet that could end by itself
+            ray.kill(actor)
+            self._hear(Ended(run=run, status=-int(number)))
             return
         actor.signal.remote(run, int(number))
         if number == signal.SIGKILL:
@@ -176,13 +198,18 @@ class Seat:
 
     def _follow(self, actor):
         """Pass on the events of an actor, until it is gone."""
-        answers = 0
-        is_known = not self.is_movable  # else Ray may have put it on another node
+        answers, here = 0, None
         while True:
             try:
-                if not is_known:
-                    self.node_id, self.node, _ = ray.get(actor.where.remote())
-                    is_known = True
+                if here is None:
+                    here, *place = ray.get(actor.where.remote())
+                    if self.is_movable:  # Ray may have put it on another node
+                        threading.Thread(
+                            target=self._move,
+                            args=(actor, here, *place),
+                            name=f"estimator_runtime {self.task} moves",
+                            daemon=True,
+                        ).start()
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -192,7 +219,8 @@ class Seat:
                 return
             answers += 1
             with self._lock:
-                if self.actor is actor:
+                # One that Ray has moved says nothing of what runs where it was to be.
+                if self.actor is actor and here == self.node_id:
                     self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):
@@ -206,6 +234,29 @@ class Seat:
             if failure is not None:
                 self._lose(actor, failure)
                 return
+
+    def _move(self, actor, node_id, node, folder):
+        """Start what is planned where Ray has put its actor, once that will do."""
+        try:
+            may_start = self._admit(self, node_id, node, folder)
+        except LaunchError as error:
+            if self.actor is actor:
+                self._hear(Refused(reason=str(error)))
+            return
+        with self._lock:
+            if may_start and self.actor is actor:
+                self._is_admitted = True
+                self.settle(node_id, node)
+                self._start_planned(actor)
+
+    def _start_planned(self, actor):
+        with self._lock:
+            is_its_turn = self._is_admitted and self.actor is actor
+            if not is_its_turn or self._planned is None:
+                return
+            (run, environ), self._planned = self._planned, None
+            if self._run == run:  # else it has ended meanwhile
+                self._starting = actor.start.remote(run, environ, None, None)
 
     def _failure_to_start(self, actor):
         """Give what has kept the actor from hearing that it is to start, or None."""

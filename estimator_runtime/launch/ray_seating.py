@@ -48,7 +48,8 @@ class Seating:
         self._timeout_secs, self._console = timeout_secs, console
         self._is_closing = is_closing
         self._checked = set(checked)
-        self._where = {}  # seat to the address of the node that is reserved for it
+        # Seat to the id, and to the address, of the node that is reserved for it.
+        self._reserved, self._where = {}, {}
 
     def fill(self, addressed):
         """Let every seat have an actor.
@@ -80,6 +81,28 @@ class Seating:
                 raise LaunchError(reason) from error
             self._is_closing.wait(_RETRY_SECS)
 
+    def admit(self, seat, node_id):
+        """Wait until a task may be started on a node that Ray has chosen meanwhile.
+
+        Args:
+            seat: Its `Seat`, where its last node is still noted.
+            node_id: The id of the node.
+
+        Returns:
+            Whether it may; not on a node that is gone, nor at the end of the job.
+
+        Raises:
+            LaunchError: If the node will not do.
+        """
+        self._wait_for_ends([seat] if seat.has_lost_node() else [])
+        while not self._is_closing.is_set() and ray_cluster.is_alive(node_id):
+            try:
+                self._check({node_id})
+                return True
+            except ray_cluster.NodeSilentError:
+                self._is_closing.wait(_RETRY_SECS)
+        return False
+
     def _reserve(self):
         """See that there is room for all tasks, on nodes that are there and stay."""
         if any(seat.is_leaving for seat in self._seats):
@@ -89,6 +112,7 @@ class Seating:
         nodes = self._placement.nodes()
         known = ray_cluster.addresses()
         where = [known.get(node, node) for node in nodes]
+        self._reserved = dict(zip(self._seats, nodes, strict=True))
         self._where = dict(zip(self._seats, where, strict=True))
         for node, address in zip(nodes, where, strict=True):
             if not ray_cluster.is_alive(node):
@@ -96,7 +120,10 @@ class Seating:
         if ray_cluster.leaving().intersection(nodes):
             self._give_back()
             raise _NotYetError("one of the nodes is about to go")
-        new = set(nodes) - self._checked
+        self._check(set(nodes))
+
+    def _check(self, nodes):
+        new = nodes - self._checked
         if new:
             ray_cluster.check_nodes(new, self._folder)
             self._checked |= new
@@ -152,9 +179,11 @@ class Seating:
         self._wait_for_actors(places)
         jobs, folders = defaultdict(list), set()
         for seat, place in places.items():
-            seat.node_id, seat.node, folder = self._answer(seat, place)
+            node_id, node, folder = self._answer(seat, place)
+            if node_id != self._reserved[seat]:
+                raise _NotYetError(f"Ray has moved {seat.task} to node {node}")
+            seat.settle(node_id, node)
             folders.add(folder)
-            seat.is_leaving = False
             if seat in ports:
                 seat.port = self._answer(seat, ports[seat])
                 host = f"[{seat.node}]" if ":" in seat.node else seat.node
@@ -162,7 +191,7 @@ class Seating:
         return Cluster(jobs), folders
 
     def _wait_for_actors(self, answers):
-        """Wait until each seat's first answer is there."""
+        """Wait until each seat's first answer is there, while the nodes are."""
         started, is_said = time.monotonic(), False
         waiting = answers
         while True:
@@ -178,6 +207,10 @@ class Seating:
             )
             if self._is_closing.is_set():
                 raise LaunchError(f"the job ended before the start of {who}")
+            # Ray may have thought it there: it learns of a loss after up to 65 s.
+            for seat in {self._reserved[seat]: seat for seat in waiting}.values():
+                if not ray_cluster.is_alive(self._reserved[seat]):
+                    raise _NotYetError(f"node {self._where[seat]} is gone")
             if waited > _ACTORS_SECS:
                 raise LaunchError(
                     f"no actor was started for {who} within {_ACTORS_SECS:g} s; "

@@ -40,7 +40,7 @@ class RayTasks:
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
         self._seats = {
-            task: Seat(task, job, folder, self._hear, self._takes_lines)
+            task: Seat(task, job, folder, self._hear, self._takes_lines, self._admit)
             for task in job.tasks
         }
         seats = list(self._seats.values())
@@ -77,7 +77,7 @@ class RayTasks:
         for task, seat in self._seats.items():
             self._console.say(f"{task} is on node {seat.node}")
         nodes = {seat.node: seat for seat in reversed(self._seats.values())}
-        self._model_dir.move(nodes, folders if self._folder is None else ())
+        self._model_dir.move(nodes, self._copies(folders))
         return cluster
 
     def start(self, run, environ):
@@ -119,6 +119,16 @@ class RayTasks:
             placing.set_result(self._seating.fill(addressed))
         except BaseException as error:  # noqa: BLE001 - raised by its `result`
             placing.set_exception(error)
+
+    def _admit(self, seat, node_id, node, folder):
+        """Wait until a task may be started where Ray has put it; see `Seat`."""
+        may_start = self._seating.admit(seat, node_id)
+        if may_start:
+            self._model_dir.move_one(seat, node, self._copies({folder}))
+        return may_start
+
+    def _copies(self, folders):
+        return folders if self._folder is None else ()
 
     def _hear(self, event):
         """Pass an event on, with what the cluster makes of it."""

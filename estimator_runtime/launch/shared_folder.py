@@ -1,5 +1,6 @@
 """Whether all nodes of a Ray cluster see the same model directory."""
 
+import contextlib
 import os
 import time
 import uuid
@@ -51,6 +52,9 @@ def why_not_shared(path, actors):
     except RayTaskError as error:
         return f"model_dir {path!r} cannot be looked at: {brief(error)}"
     finally:
+        for token in tokens.values():  # an actor may be gone that has written one
+            with contextlib.suppress(OSError):
+                os.remove(token)
         for node, actor in actors.items():
             actor.remove_token.remote(tokens[node])
 

@@ -27,6 +27,15 @@ def test_a_difference_between_a_node_and_this_machine_is_told(node, told):
     assert difference(node, _HERE) == told
 
 
+def test_what_tasks_need_is_missed_though_this_machine_lacks_it_too():
+    here = {"Python": "3.11", "estimator_runtime": "0.1.0"}
+    assert difference(here, here) == "has no TensorFlow, which tasks need"
+    assert difference(_HERE, here) is None
+    node = {**_HERE, "TensorFlow": "2.15.1"}
+    told = "has TensorFlow 2.15.1, and node 10.0.0.1 2.21.0"
+    assert difference(node, _HERE, "node 10.0.0.1") == told
+
+
 def test_a_machine_tells_its_versions_as_a_task_would_find_them(tmp_path):
     assert probe(str(tmp_path)) == {
         "Python": ".".join(platform.python_version_tuple()[:2]),

@@ -44,14 +44,22 @@ class _Actor:
         elif name in self.answers:
             answer.set_result(self.answers[name])
         else:
-            self.unanswered.append(answer)
+            self.unanswered.append((name, answer))
         return answer
+
+    def answer(self, name, result):
+        """Answer the calls of a method, those too that wait for it."""
+        self.answers[name] = result
+        for each, answer in self.unanswered:
+            if each == name and not answer.done():
+                answer.set_result(result)
 
     def die(self):
         self.is_dead = True
-        for waiting in (self.polls, self.unanswered):
-            while waiting:
-                waiting.pop().set_exception(RuntimeError("it is dead"))
+        unanswered = [answer for _, answer in self.unanswered if not answer.done()]
+        for answer in self.polls + unanswered:
+            answer.set_exception(RuntimeError("it is dead"))
+        self.polls.clear()
 
     def tell(self, *events):
         """Answer the poll that waits."""
@@ -446,6 +454,54 @@ def _init_deaf(actor):
     actor.answers, actor.calls, actor.polls, actor.unanswered = {}, [], [], []
 
 
+def _wait_until(is_so, tasks):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, tasks.said
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_moved_at_once", [False, True])
+def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
+    start, cluster, monkeypatch, is_moved_at_once
+):
+    from estimator_runtime.launch import ray_cluster, ray_seat, ray_seating
+
+    checked = []
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.2)
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
+    monkeypatch.setattr(ray_seating, "_RETRY_SECS", 0.1)
+    tasks = start()
+    # Both are to have new actors, on a node that answers nothing.
+    for actor in cluster.actors[:]:
+        actor.die()
+        assert not tasks.next().is_displaced
+    died_at = time.monotonic()
+    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    assert tasks.tasks.place(_TWO.tasks) is None
+    _wait_until(lambda: len(cluster.actors) == 4, tasks)
+    _wait_until(lambda: time.monotonic() > died_at + 0.5, tasks)
+    # Ray finds it dead; it moves what was there when there is room, or at once.
+    has_room = threading.Event()
+    cluster.nodes = lambda: ["other", "other"] if has_room.is_set() else ["id", "id"]
+    if not is_moved_at_once:
+        cluster.lost = {"id"}
+        _wait_until(lambda: cluster.done.count("reserved") > 2, tasks)
+    has_room.set()
+    for actor in cluster.actors[2:]:
+        actor.answer("take_port", 5001)
+        actor.answer("where", ("other", "10.0.0.2", "."))
+        actor.tell()
+    cluster.lost = {"id"}
+    tasks.place()
+    assert cluster.done.count("reserved") > 2
+    assert checked == [{"other"}]
+    assert len(cluster.actors) == 4
+    # What they have said since tells nothing of what may run on the lost node.
+    assert "waiting" not in tasks.said
+
+
 @pytest.mark.parametrize(
     "report",
     [{"model_dir": "/model"}, {"checkpoint_dir": "/model"}],
@@ -474,9 +530,130 @@ def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
     assert tasks.said.count("model_dir '/model' is not known yet (too late)") == 1
 
 
+def test_each_folder_that_is_trained_in_is_asked_about(start, cluster, monkeypatch):
+    from estimator_runtime.launch import ray_model_dir
+
+    asked = []
+    monkeypatch.setattr(ray_model_dir, "_problem", lambda path, _: asked.append(path))
+    tasks = start()
+    reports = [
+        (0, {"checkpoint_dir": "/first"}),  # before one has been named
+        (0, {"model_dir": "/model"}),
+        (1, {"model_dir": "/model"}),
+        (0, {"checkpoint_dir": "/other"}),
+        (0, {"model_dir": "/next"}),
+    ]
+    for place, report in reports:
+        reported = Reported(run=tasks.runs[place], report=report)
+        cluster.actors[place].tell(reported)
+        assert tasks.next() == reported
+    _wait_until(lambda: len(asked) == 3, tasks)
+    assert sorted(asked) == ["/first", "/model", "/next"]
+
+
 def test_where_a_worker_saves_is_its_own_business(start, cluster):
     tasks = start()
     reported = Reported(run=tasks.runs[1], report={"checkpoint_dir": "/scratch"})
     cluster.actors[1].tell(reported)
     assert tasks.next() == reported
     assert not any("check" in thread.name for thread in threading.enumerate())
+
+
+@pytest.fixture
+def beside_evaluator(start, cluster, monkeypatch):
+    """Give the `_Tasks` of a job that is started, its evaluator on a node of its own."""
+    from estimator_runtime.launch import ray_seat
+
+    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.5)
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
+    cluster.nodes = lambda: ["id", "id", "old"]
+    places = [("old", "10.0.0.3", "."), _Actor.place, _Actor.place]
+    with monkeypatch.context() as context:
+        context.setattr(_Actor, "place", property(lambda _: places.pop()))
+        return start(("id", "old"), job=_THREE)
+
+
+def _move_evaluator(tasks, monkeypatch):
+    """Let its node be lost, and start it anew; give the run. Ray takes a new node."""
+    cluster, evaluator = tasks.cluster, tasks.cluster.actors[2]
+    monkeypatch.setattr(_Actor, "place", ("new", "10.0.0.9", "."))
+    cluster.lost = {"old"}
+    evaluator.tell()  # it lives, as far as is known, until its lease is over
+    evaluator.die()
+    assert tasks.next().run == tasks.runs[2]
+    run = Run(task=_THREE.tasks[2], attempt=1)
+    tasks.tasks.start(run, {})
+    return run
+
+
+def _calls(actor):
+    return [name for name, *_ in actor.calls]
+
+
+def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_will_do(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster, ray_seat
+
+    checked, tasks = [], beside_evaluator
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 2.5)
+    began = time.monotonic()
+    _move_evaluator(tasks, monkeypatch)
+    _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
+    assert time.monotonic() - began > 3.0
+    assert checked == [{"new"}]
+    assert re.search(
+        r"waiting \d s until what may still run on node 10.0.0.3 has ended", tasks.said
+    )
+
+
+def test_whether_the_model_dir_is_shared_is_asked_again_where_an_evaluator_goes(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_model_dir
+
+    asked, tasks = [], beside_evaluator
+    monkeypatch.setattr(
+        ray_model_dir, "_problem", lambda _, nodes: asked.append(set(nodes))
+    )
+    reported = Reported(run=tasks.runs[0], report={"model_dir": "/model"})
+    cluster.actors[0].tell(reported)
+    assert tasks.next() == reported
+    _wait_until(lambda: asked, tasks)
+    run = _move_evaluator(tasks, monkeypatch)
+    _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
+    reported = Reported(run=run, report={"model_dir": "/model"})
+    cluster.actors[3].tell(reported)
+    assert tasks.next() == reported
+    _wait_until(lambda: len(asked) == 2, tasks)
+    assert asked == [{"10.0.0.1", "10.0.0.3"}, {"10.0.0.1", "10.0.0.9"}]
+
+
+def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch.ray_cluster import NodeSilentError
+
+    cluster.problems = [LaunchError("other versions"), NodeSilentError("no answer")]
+    _move_evaluator(beside_evaluator, monkeypatch)
+    assert beside_evaluator.next() == Refused(reason="other versions")
+    assert "start" not in _calls(cluster.actors[3])
+
+
+def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster
+
+    tasks, is_answered = beside_evaluator, threading.Event()
+    monkeypatch.setattr(ray_cluster, "check_nodes", lambda *_: is_answered.wait(30))
+    run = _move_evaluator(tasks, monkeypatch)
+    tasks.tasks.signal(run, 15)
+    assert tasks.next() == Ended(run=run, status=-15)
+    assert cluster.killed[-1] is cluster.actors[3]
+    is_answered.set()
+    again = Run(task=run.task, attempt=2)
+    tasks.tasks.start(again, {})
+    _wait_until(lambda: "start" in _calls(cluster.actors[4]), tasks)
+    assert "start" not in _calls(cluster.actors[3])
