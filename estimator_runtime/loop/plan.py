@@ -28,6 +28,8 @@ _LEAVES = (
     resource_variable_ops.BaseResourceVariable,
     composite_tensor.CompositeTensor,
 )
+# Other mappings, such as a defaultdict, are made of more than their items.
+_MAPPINGS = (dict, collections.OrderedDict)
 # Requests that differ at every step would fill memory with plans used once.
 MAX_PLANS = 64
 
@@ -58,8 +60,7 @@ def structure(fetches) -> collections.abc.Hashable:
         return fetches
     if kind is list or issubclass(kind, tuple):
         return (kind, *map(structure, fetches))
-    # Other mappings, such as a defaultdict, are made of more than their items.
-    if kind is dict or kind is collections.OrderedDict:
+    if kind in _MAPPINGS:
         return (kind, *((name, structure(f)) for name, f in fetches.items()))
     raise CannotPlan(f"is asked for a {kind.__name__}")
 
@@ -74,7 +75,7 @@ def are_equal(fetches, others):
 
 def _copied(fetches):
     """Copy the containers, which the program may change, but not the leaves."""
-    if isinstance(fetches, dict):
+    if type(fetches) in _MAPPINGS:  # no key stands for others: their plan is used once
         return type(fetches)((name, _copied(f)) for name, f in fetches.items())
     if isinstance(fetches, list):
         return [_copied(f) for f in fetches]
@@ -94,7 +95,7 @@ class Plan:
         results: Gives the dict of consumer to results that raw values stand for.
     """
 
-    def __init__(self, session, wanted, flush, substitute=None):
+    def __init__(self, session, wanted, flush, substitute=None, callables=None):
         """Compile a request.
 
         Args:
@@ -102,6 +103,8 @@ class Plan:
             wanted: Consumer to its fetches.
             flush: `DenormalFlush` for the calling thread, or None.
             substitute: What to run and fetch instead (see `body`), or None.
+            callables: `WeakValueDictionary` of those of the session's other plans, to
+                share what runs the same; or None.
 
         Raises:
             CannotPlan: If only `Session.run` can serve it.
@@ -129,9 +132,9 @@ class Plan:
         here.CopyFrom(options)
         # RunOptions: "To use the caller thread set this to -1."
         here.run_options.inter_op_thread_pool = -1
-        wrap = flush.wrap if flush else lambda call: call
-        self.on_pool = _at_first_call(lambda: _callable(session, options))
-        self.on_caller = _at_first_call(lambda: wrap(_callable(session, here)))
+        callables = {} if callables is None else callables
+        self.on_pool = _compiled(callables, session, options)
+        self.on_caller = _compiled(callables, session, here, flush)
 
     def traced(self, session, feeds, options, run_metadata):
         """Run it with run options, which fill `run_metadata`; gives raw values."""
@@ -183,17 +186,21 @@ def _callable(session, options):
     return lambda *feeds: do_call(compiled, *feeds)
 
 
-def _at_first_call(make):
-    """Give the function that `make` gives, made when first called: it takes time."""
+def _compiled(callables, session, options, flush=None):
+    """Give one of `callables`, or a new one, compiled when first called: it takes time.
+
+    What TensorFlow keeps of it is freed when nobody has the callable any more.
+    """
     made = None
 
     def call(*feeds):
         nonlocal made
         if made is None:
-            made = make()
+            made = _callable(session, options)
+            made = flush.wrap(made) if flush else made
         return made(*feeds)
 
-    return call
+    return callables.setdefault(options.SerializeToString(deterministic=True), call)
 
 
 class Planner:
@@ -219,9 +226,7 @@ class Planner:
         if self.obstacle or self._session._closed:
             return None
         try:
-            key = tuple(
-                [(id(consumer), structure(f)) for consumer, f in wanted.items()]
-            )
+            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
             plan = self._plans.get(key)
             if plan is None and len(self._plans) < MAX_PLANS:
                 plan = self._plans[key] = Plan(self._session, wanted, self._flush)

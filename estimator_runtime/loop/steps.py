@@ -1,6 +1,9 @@
 """The steps of one session, run several at a time."""
 
+import collections
 import contextlib
+import dataclasses
+import weakref
 
 import numpy as np
 
@@ -9,6 +12,21 @@ from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
 
 _RAN = "steps run"
 _LOSS = "loss"
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Request:
+    """What a run is asked for, as plans.
+
+    Attributes:
+        plan: `Plan` for the run, or for its last step.
+        but_last: `Plan` for the steps before the last; None until there is need of it.
+        is_cut: Whether the last step of a run is always one of its own.
+    """
+
+    plan: Plan
+    but_last: Plan | None = None
+    is_cut: bool = False
 
 
 class Steps:
@@ -33,7 +51,8 @@ class Steps:
         self._session = session
         self._fused = fused
         self._flush = flush
-        self._known = {}
+        self._known: collections.OrderedDict = collections.OrderedDict()
+        self._callables: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
         self.loss = loss
         self.trained = global_step.trained
         self.always = {_RAN: fused.ran}
@@ -62,13 +81,15 @@ class Steps:
         """
         self._total_before = self._total
         self.lacking = []
-        plan, but_last = self._plans(wanted)
+        request = self._request(wanted)
+        plan, but_last = request.plan, request.but_last
         is_traced = bool(options.ByteSize())
-        is_cut = count > 1 and (but_last is not None or is_traced)
+        is_cut = count > 1 and (request.is_cut or is_traced)
         ran = 0
         if is_cut:
             if but_last is None:
                 but_last = self._plan(self._fused.but_last, wanted)
+                request.but_last = but_last
             results = but_last.results(call(but_last, count - 1))
             ran = self._count(results)
             if np.any(np.isnan(results.get(_LOSS, 0.0))):
@@ -101,26 +122,30 @@ class Steps:
         self._total += ran
         return ran
 
-    def _plans(self, wanted):
-        """Give the plan for `wanted`, and one for the steps before if it is for one."""
+    def _request(self, wanted):
+        """Give the plans for `wanted`, and keep them among the last that were used."""
+        key: object
         try:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+            request = self._known.get(key) or self._make_request(wanted)
         except CannotPlan:
-            return self._make_plans(wanted)
-        plans = self._known.get(key)
-        if plans is None:
-            plans = self._make_plans(wanted)
-            if len(self._known) < MAX_PLANS:
-                self._known[key] = plans
-        return plans
+            request = self._make_request(wanted)
+            # Found by no other: kept for its callables, which the next like it shares.
+            key = request.plan.on_pool
+        self._known[key] = request
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_PLANS:
+            self._known.popitem(last=False)
+        return request
 
-    def _make_plans(self, wanted):
+    def _make_request(self, wanted):
         with contextlib.suppress(CannotPlan):
-            return self._plan(self._fused.steps, wanted), None
+            return _Request(plan=self._plan(self._fused.steps, wanted))
         try:
-            return tuple(
-                self._plan(substitute, wanted)
-                for substitute in (self._fused.last, self._fused.but_last)
+            return _Request(
+                plan=self._plan(self._fused.last, wanted),
+                but_last=self._plan(self._fused.but_last, wanted),
+                is_cut=True,
             )
         except CannotPlan as error:
             raise ConfigError(
@@ -129,4 +154,4 @@ class Steps:
             ) from error
 
     def _plan(self, substitute, wanted):
-        return Plan(self._session, wanted, self._flush, substitute)
+        return Plan(self._session, wanted, self._flush, substitute, self._callables)

@@ -19,6 +19,7 @@ that: only then is it compiled for the other.
 """
 
 import statistics
+import weakref
 
 BLOCK_RUNS = 7  # as many in a row are run the same way
 WAKING_RUNS = 2  # the first of them count for nothing
@@ -47,8 +48,8 @@ class ThreadChoice:
         self._clock = clock
         self._timed: dict[bool, list[tuple]] = {True: [], False: []}  # (secs, steps)
         # A request on one way to the seconds that its first call took, less those that
-        # it has been run since in place of the chosen way.
-        self._compiled: dict = {}
+        # it has been run since in place of the chosen way; as long as it has a plan.
+        self._compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._runs = 0
 
     def run(self, on_pool, on_caller, *args, steps=1):

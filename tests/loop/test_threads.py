@@ -1,6 +1,7 @@
 """A step runs on the thread that is faster, unless the program says which."""
 
 import itertools
+import weakref
 
 import pytest
 import tensorflow as tf
@@ -248,6 +249,27 @@ def test_a_request_that_is_new_on_one_way_each_time_does_no_harm():
     for _ in range(3 * ALL):
         choice.run(clock.run("pool", 2e-4), caller)
     assert choice.is_caller is None
+
+
+def test_nothing_is_kept_of_requests_that_are_let_go():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    often = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    alive = []
+
+    def run_new(run):
+        rare = clock.run("rare, pool", 0.1, 1.0), clock.run("rare, caller", 0.1, 1.0)
+        alive.extend(weakref.ref(way) for way in rare)
+        run(*rare)
+
+    for _ in range(ALL):
+        run_new(choice.run_untimed)
+        choice.run(*often)
+    assert choice.is_caller is True
+    for _ in range(5):
+        run_new(choice.run)
+    assert [way for way in alive if way() is not None] == []
+    assert set(choice._compiled) == set(often)
 
 
 def test_a_run_that_fails_counts_for_nothing():
