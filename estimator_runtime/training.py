@@ -40,7 +40,8 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
 
     Raises:
         ConfigError: If a task's address can be reached by nobody: port 0, a host
-            name that cannot exist, or what is no address.
+            name that cannot exist, or what is no address; or if this is a worker beside
+            a chief, with neither a ps nor a strategy.
         TypeError: As TensorFlow's, for arguments of the wrong type.
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
@@ -55,6 +56,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
     if not task.cluster or not is_estimator:
         return stock_train_and_evaluate(estimator, train_spec, eval_spec)
+    _check_shared(task, estimator.config)
     finish.begin()
     # A ps has no use for the folder: it may be one of its own.
     if task.task_type != TaskType.PS:
@@ -71,6 +73,24 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     if _leads(task):
         _finish(estimator)
     return result
+
+
+def _check_shared(task, config):
+    """Refuse to be a worker that could only wait for variables that nobody shares."""
+    chiefs = {TaskType.CHIEF, TaskType.MASTER}.intersection(task.cluster)
+    if (
+        task.task_type == TaskType.WORKER
+        and chiefs
+        and TaskType.PS not in task.cluster
+        and config.train_distribute is None
+        and config.device_fn is None
+    ):
+        raise ConfigError(
+            "TF_CONFIG: the cluster has no ps, and the RunConfig no train_distribute, "
+            f"so worker {task.task_index} would wait for ever for the variables of the "
+            f"{min(chiefs)}; add a ps (estimator-runtime run --ps 1), leave the "
+            "workers out, or give the RunConfig a MultiWorkerMirroredStrategy"
+        )
 
 
 def _leads(task):

@@ -122,6 +122,23 @@ def test_no_task_of_a_cluster_that_could_only_hang_is_started(
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("chief", ["chief", "master"])
+def test_a_worker_that_shares_variables_with_nobody_is_refused(
+    chief, set_tf_config, tmp_path
+):
+    cluster = {chief: ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}
+    set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    with pytest.raises(ConfigError) as refused:
+        tf.estimator.train_and_evaluate(*job(tmp_path / "model", no_input))
+    assert str(refused.value) == (
+        "TF_CONFIG: the cluster has no ps, and the RunConfig no train_distribute, so "
+        f"worker 0 would wait for ever for the variables of the {chief}; add a ps "
+        "(estimator-runtime run --ps 1), leave the workers out, or give the RunConfig a "
+        "MultiWorkerMirroredStrategy"
+    )
+    assert not (tmp_path / "model").exists()
+
+
 def test_the_cluster_is_the_one_that_the_estimator_was_made_in(set_tf_config, tmp_path):
     cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:0"]}
     set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})

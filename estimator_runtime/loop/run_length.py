@@ -9,6 +9,7 @@ from estimator_runtime.training_log import TRAINING_LOG
 _SHORT_SECS = 0.05
 _LONG_SECS = 0.2
 _MOST_STEPS = 10_000
+_FIRST_RUNS = 8  # as `threads` has them: what compiles is among them
 _MOST_COUNTED = 2**31 - 1  # by the loop, in 32 bits
 
 _logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class RunLength:
         asked_for: The number that was given; None for "auto".
         is_single: Whether steps are run one by one.
         settled_secs: What the last run of "auto" took, in seconds, if its length was
-            found right twice in a row; else None.
+            found right twice in a row, more often for a single step; else None.
     """
 
     def __init__(self, steps_per_run):
@@ -62,7 +63,9 @@ class RunLength:
         elif secs > _LONG_SECS:
             self._steps = max(1, self._steps // 2)
         self._unchanged = self._unchanged + 1 if self._steps == steps else 0
-        self.settled_secs = secs if self._unchanged > 1 else None
+        # One that compiles takes as long as many steps that follow.
+        is_found = self._unchanged > (1 if steps > 1 else _FIRST_RUNS)
+        self.settled_secs = secs if is_found else None
 
 
 class Announcement:

@@ -198,7 +198,14 @@ def test_a_hook_with_a_cadence_gets_the_tensors_that_it_lists(training):
 
     def hooks(loss):
         inside = loss.graph.get_tensor_by_name("dropout/dropout/GreaterEqual:0")
-        weights = tf1.trainable_variables()[0]
+        # As the loss has read them: any other read may come after the update.
+        users = tf1.trainable_variables()[0].handle.consumers()
+        (weights,) = [
+            read
+            for user in users
+            for read in user.outputs
+            if any(op.type == "MatMul" for op in read.consumers())
+        ]
         scaled = tf.reduce_sum(weights * 3)
         return [Lists(inside, weights, scaled, loss * 2)]
 
