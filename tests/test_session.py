@@ -56,7 +56,7 @@ def described(value):
         if kind is CheckpointHook:  # TensorFlow's, which trains on while it writes
             kind = train.CheckpointSaverHook
             for name in (
-                *("_creator", "_writer", "_restored", "_target", "_meta"),
+                *("_creator", "_writer", "_original", "_restored", "_target", "_meta"),
                 *("_waits", "_clock", "_saved_at", "_left_out", "measures"),
             ):
                 del settings[name]
