@@ -39,7 +39,11 @@ def launch(options):
     try:
         with contextlib.ExitStack() as stack:
             begin = _dashboard(options.tensorboard, handle, console, stack)
-            outcome = _wait(handle, begin)
+            try:
+                outcome = _wait(handle, begin)
+            except KeyboardInterrupt:  # before signals were heeded
+                _cancel(handle, signal.SIGINT)
+                outcome = _wait(handle, begin)
             begin(is_end=True)
     except LaunchError as error:  # whoever reads the lines may have paused
         write_in_time(sys.stderr, f"estimator-runtime: error: {error}\n")
@@ -149,14 +153,13 @@ def _wait(handle, look):
         handle: The `JobHandle`.
         look: Called now and then meanwhile.
     """
-    from estimator_runtime.launch.stop_requests import StopRequests, exit_status_of
+    from estimator_runtime.launch.stop_requests import StopRequests
 
     requests = StopRequests()
 
     def stop(number, _frame):
         if requests.take(number, time.monotonic()):
-            reason = f"the job was stopped by {signal.Signals(number).name}"
-            handle.cancel(exit_status_of(number), reason)
+            _cancel(handle, number)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
@@ -171,3 +174,10 @@ def _wait(handle, look):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _cancel(handle, number):
+    from estimator_runtime.launch.stop_requests import exit_status_of
+
+    reason = f"the job was stopped by {signal.Signals(number).name}"
+    handle.cancel(exit_status_of(number), reason)

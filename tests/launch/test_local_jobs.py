@@ -304,6 +304,33 @@ def test_ctrl_c_in_the_first_moments_of_a_job_is_for_the_launcher_alone(
     assert "Traceback" not in job.text
 
 
+@pytest.mark.timeout(100)
+def test_ctrl_c_before_signals_are_heeded_stops_the_job_in_order(tmp_path):
+    (tmp_path / "toy.py").write_text("import time\ntime.sleep(100)\n")
+    program = """
+import os, signal, sys
+from estimator_runtime.cli import main
+from estimator_runtime.launch.stop_requests import StopRequests
+
+make = StopRequests.__init__
+
+def interrupted(self):
+    StopRequests.__init__ = make
+    os.kill(os.getpid(), signal.SIGINT)
+    make(self)
+
+StopRequests.__init__ = interrupted
+sys.exit(main(["run", "--cold", "--workers", "1", "toy.py"]))
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=90
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert "the job was stopped by SIGINT" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def _with(folder):
     """Give the path of modules with one more folder before all others."""
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
