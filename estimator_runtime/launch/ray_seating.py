@@ -92,14 +92,18 @@ class Seating:
             Whether it may; not on a node that is gone, nor at the end of the job.
 
         Raises:
-            LaunchError: If the node will not do.
+            LaunchError: If the node will not do, or is silent for as long as a job may
+                take to be placed.
         """
         self._wait_for_ends([seat] if seat.has_lost_node() else [])
+        started = time.monotonic()
         while not self._is_closing.is_set() and ray_cluster.is_alive(node_id):
             try:
                 self._check({node_id})
                 return True
             except ray_cluster.NodeSilentError:
+                if time.monotonic() - started > self._timeout_secs:
+                    raise
                 self._is_closing.wait(_RETRY_SECS)
         return False
 

@@ -10,7 +10,7 @@ Short steps are timed more often. What the hand-over costs depends on the proces
 that the threads happen to be on, and stays the same for tens of steps: of 15 steps
 each way, one training in three chose the slower one. In long runs, such as those of a
 hundred steps, it is lost in the noise; but small kernels that the pool passes from
-thread to thread may take a fourth longer than on one, so those are timed as well.
+thread to thread may take a third longer than on one, so those are timed as well.
 
 TensorFlow compiles a request for each way, at its first call, which may take longer
 than a thousand runs. So one that has been compiled for the way that is not chosen, such
@@ -91,7 +91,7 @@ class ThreadChoice:
 
     def _decide(self):
         pool, caller = (self._timed[way][WARM_UP_RUNS:] for way in (False, True))
-        if not self._timed[True] and len(pool) >= TIMED_RUNS and self._is_very_long():
+        if len(pool) >= TIMED_RUNS and self._is_very_long():
             self.is_caller = False
         elif _is_enough(caller) and _is_enough(pool):
             part = LONG_RATIO if _median_secs(caller) > LONG_RUN_SECS else 1

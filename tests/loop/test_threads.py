@@ -133,6 +133,17 @@ def test_a_run_that_is_very_long_is_not_even_tried_on_the_caller():
     assert set(clock.ways) == {"pool"}
 
 
+def test_runs_that_become_very_long_while_both_are_timed_stay_on_the_pool():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    pool, caller = clock.run("pool", 3e-4), clock.run("caller", 2e-4)
+    for _ in range(2 * BLOCK):  # the caller has had its first block
+        choice.run(pool, caller)
+    slow_pool = clock.run("pool", 0.6)
+    ((_, is_caller),) = decision(choice, slow_pool, clock.run("caller", 9.0), MANY)
+    assert is_caller is False
+
+
 def test_runs_that_are_very_long_at_the_start_only_put_the_caller_off():
     clock = Clock()
     choice = ThreadChoice(clock)

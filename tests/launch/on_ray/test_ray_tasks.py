@@ -641,6 +641,18 @@ def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
     assert "start" not in _calls(cluster.actors[3])
 
 
+def test_a_node_that_stays_silent_is_not_asked_for_ever(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch.ray_cluster import NodeSilentError
+
+    monkeypatch.setattr(beside_evaluator.tasks._seating, "_timeout_secs", 0)
+    cluster.problems = [NodeSilentError("node 10.0.0.9 does not answer")] * 1000
+    _move_evaluator(beside_evaluator, monkeypatch)
+    refused = Refused(reason="node 10.0.0.9 does not answer")
+    assert beside_evaluator.next() == refused
+
+
 def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
     beside_evaluator, cluster, monkeypatch
 ):
