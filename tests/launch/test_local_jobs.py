@@ -493,3 +493,16 @@ def test_only_its_tasks_reach_what_listens_in_a_private_network(run, tmp_path, o
     assert is_reached == (not options)
     (tmp_path / "here-test").touch()
     assert job.end() == 0
+
+
+def test_a_warm_task_does_not_search_what_was_imported_for_garbage(launch, tmp_path):
+    program = """
+        import gc, sys
+
+        assert "tensorflow" in sys.modules
+        print("collects", gc.isenabled(), "spares", gc.get_freeze_count() > 100_000)
+    """
+    (tmp_path / "toy.py").write_text(textwrap.dedent(program))
+    job = launch("--workers", "1", "toy.py")
+    assert job.end() == 0
+    assert job.text.count("| collects True spares True\n") == 2
