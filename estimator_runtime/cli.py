@@ -6,7 +6,6 @@ becomes one line; a program's own exceptions never come this far.
 """
 
 import argparse
-import itertools
 import os
 import sys
 import time
@@ -29,6 +28,7 @@ from estimator_runtime import (
 from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+from estimator_runtime.parser import Parser, unknown_argument
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -69,19 +69,8 @@ def main(argv=None) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which never guesses an option."""
-
-    def __init__(self, **options):
-        formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(allow_abbrev=False, formatter_class=formatter, **options)
-
-    def error(self, message):
-        raise UsageError(f"{message}; see '{self.prog} --help'")
-
-
 def _parse(argv):
-    parser = _Parser(
+    parser = Parser(
         prog=_NAME,
         description="Train tf.estimator code, unchanged, on today's TensorFlow.",
         epilog=_EXIT_STATUSES,
@@ -101,26 +90,12 @@ def _parse(argv):
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        raise UsageError(_unknown(unknown[0], list(arguments), options))
+        raise UsageError(
+            unknown_argument(unknown[0], arguments, options, commands.choices)
+        )
     if not hasattr(options, "command"):
         parser.error("no COMMAND given")
     return options
-
-
-def _unknown(argument, arguments, options):
-    """Say what is wrong with an argument that no parser knows."""
-    is_option = argument.startswith("-")
-    kind = "unknown option" if is_option else "unexpected argument"
-    command = next((each for each in arguments if not each.startswith("-")), "")
-    ours = f"'{' '.join(filter(None, (_NAME, command)))} --help'"
-    script_given = getattr(options, "script", None)  # to doctor, which does not run it
-    if is_option and hasattr(options, "program"):
-        remedy = f"options of the script belong after it, ours are listed by {ours}"
-    elif script_given in itertools.takewhile(argument.__ne__, arguments):
-        remedy = f"{command} takes none of the script's, leave them out; see {ours}"
-    else:
-        remedy = f"see {ours}"
-    return f"{kind} {argument!r}; {remedy}"
 
 
 def _add_run(commands):
@@ -248,5 +223,9 @@ def _add_activation(commands):
 
 def _print(options):
     text, status = options.describe(options)
-    print(text)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `| head` has all that it wants
+        # Python flushes once more at its end, and would say what it found.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status

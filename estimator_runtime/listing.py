@@ -70,6 +70,8 @@ def describe(options, now):
         text = json.dumps(shown, indent=2)
     else:
         lines = [*_as_text(found, now)]
+        if options.verify:
+            lines.append("all data was read, and compared with its checksums")
         if costs is not None:
             lines += _advice_as_text(costs, options.mtbf_hours)
         text = "\n".join(lines)

@@ -79,8 +79,8 @@ def folder(tmp_path):
         ),
         (
             ["run", "--hel", "train.py"],
-            "unknown option '--hel'; options of the script belong after it, "
-            "ours are listed by 'estimator-runtime run --help'",
+            "unknown option '--hel' (did you mean '--help'?); options of the script "
+            "belong after it, ours are listed by 'estimator-runtime run --help'",
         ),
         (
             ["run", "trian.py"],
@@ -150,7 +150,8 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["doctor", "--modeldir", "m", "x.py"],
-            "unknown option '--modeldir'; see 'estimator-runtime doctor --help'",
+            "unknown option '--modeldir' (did you mean '--model-dir'?); "
+            "see 'estimator-runtime doctor --help'",
         ),
         (
             ["checkpoints", "a", "b"],
@@ -158,8 +159,8 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2'; options of the script belong after it, ours are "
-            "listed by 'estimator-runtime render --help'",
+            "unknown option '--wrkers=2' (did you mean '--workers'?); options of the "
+            "script belong after it, ours are listed by 'estimator-runtime render --help'",
         ),
         (
             ["--verbose", "status"],
@@ -171,6 +172,23 @@ def test_an_argument_that_a_command_does_not_know_is_explained_as_one_of_that_co
     arguments, line, folder
 ):
     assert run(arguments, folder) == refusal(2, line)
+
+
+def test_a_reader_that_has_enough_of_the_text_ends_no_command_with_a_traceback(
+    tmp_path,
+):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "estimator_runtime", "status"],
+            cwd=tmp_path,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):

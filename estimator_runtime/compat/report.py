@@ -26,12 +26,16 @@ class Report:
     reasons: dict[str, str]
 
     def __str__(self):
-        packages = ", ".join(f"{name} {text}" for name, text in self.versions.items())
-        lines = (
-            f"{self.patches[name]}: {name}: {reason}"
-            for name, reason in self.reasons.items()
-        )
-        return "\n".join([packages, *lines])
+        lines = [", ".join(f"{name} {text}" for name, text in self.versions.items())]
+        # By what became of them, in the order in which that is first met.
+        for state in dict.fromkeys(self.patches.values()):
+            lines.append(f"{state}:")
+            lines += (
+                f"  {name}: {self.reasons[name]}"
+                for name, its_state in self.patches.items()
+                if its_state == state
+            )
+        return "\n".join(lines)
 
 
 def report():
