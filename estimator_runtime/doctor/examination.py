@@ -6,7 +6,15 @@ import pathlib
 
 from estimator_runtime import script
 from estimator_runtime.compat import versions
-from estimator_runtime.doctor import devices, folder, packages, probe, program, task
+from estimator_runtime.doctor import (
+    changed,
+    devices,
+    folder,
+    packages,
+    probe,
+    program,
+    task,
+)
 from estimator_runtime.doctor.finding import (
     NOTE,
     OK,
@@ -117,6 +125,9 @@ def _examine_script(path, uses, answer):
         yield Finding(about="script", state=OK, text=text, facts=facts)
     if answer is not None:
         yield from _missing(name, uses, answer)
+    for line, used, difference, remedy in changed.find(uses):
+        text = f"{name}:{line}: {used} {difference}; write {remedy}"
+        yield Finding(about="script", state=NOTE, text=text)
     if answer is None or versions.parse(versions.tensorflow_version()) < (2, 16):
         return
     for line in uses.tpu_lines:

@@ -18,11 +18,14 @@ class Uses:
         names: Dotted name, such as "tensorflow.estimator.RunConfig", to the first line
             that needs it. Those that a `try`, or an `if` about versions, guards are
             not among them.
+        methods: Name of a method that is called on something of the script's own to
+            the first line that does; not those under a guard either.
         tpu_lines: Lines that pass use_tpu=True.
         keras_line: First line that imports keras itself, or None.
     """
 
     names: dict[str, int]
+    methods: dict[str, int]
     tpu_lines: tuple[int, ...]
     keras_line: int | None
 
@@ -52,6 +55,7 @@ def read(source):
             if name.partition(".")[0] != "keras"
             and not any(f"{name}.".startswith(f"{each}.") for each in stored)
         },
+        methods=names.methods,
         tpu_lines=tuple(names.tpu_lines),
         keras_line=min(
             (at for name, at in found.items() if name.partition(".")[0] == "keras"),
@@ -105,6 +109,7 @@ class _Names(ast.NodeVisitor):
         self._guards = 0
         self.found = {}
         self.stored = set()
+        self.methods = {}
         self.tpu_lines = []
 
     def visit_Import(self, node):
@@ -132,6 +137,10 @@ class _Names(ast.NodeVisitor):
             is_true = isinstance(each.value, ast.Constant) and each.value.value is True
             if each.arg == "use_tpu" and is_true:
                 self.tpu_lines.append(node.lineno)
+        method = node.func
+        is_own = isinstance(method, ast.Attribute) and self._dotted(method) is None
+        if is_own and not self._guards:
+            self.methods.setdefault(method.attr, method.end_lineno)
         self.generic_visit(node)
 
     def visit_Try(self, node):

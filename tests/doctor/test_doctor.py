@@ -91,6 +91,19 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
 
 
+def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\n\n\ndef model_fn():\n    tf.summary.scalar('x', 1.0)\n"
+    )
+    status, output = doctor("train.py", cwd=tmp_path)
+    note = (
+        r"note +script +train\.py:5: tf\.summary\.scalar writes nothing in a model_fn, "
+        r"where it has no writer; write tf\.compat\.v1\.summary\.scalar\n"
+    )
+    assert re.search(note, output)
+    assert status == 0
+
+
 def test_a_script_that_cannot_be_parsed_is_a_problem(tmp_path):
     (tmp_path / "train.py").write_text("a = = 1\n")
     status, output = doctor("train.py", cwd=tmp_path)

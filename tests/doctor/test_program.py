@@ -96,3 +96,22 @@ def test_tpus_and_keras_itself_are_noticed():
     assert (uses.tpu_lines, uses.keras_line) == ((4,), 2)
     nothing = program.read("import tensorflow.keras as keras")
     assert (nothing.tpu_lines, nothing.keras_line) == ((), None)
+
+
+def test_methods_of_what_is_the_scripts_own_have_their_first_line():
+    uses = read(
+        """
+        import tensorflow as tf
+        tf.data.Dataset.range(3)
+        data = (
+            tf.data.Dataset.range(3)
+            .repeat()
+        )
+        data.repeat()
+        try:
+            data.batch(2)
+        except AttributeError:
+            pass
+        """
+    )
+    assert uses.methods == {"repeat": 6}
