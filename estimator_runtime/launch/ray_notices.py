@@ -1,5 +1,6 @@
 """Nodes of a Ray cluster that give notice, or are gone: their tasks have to move."""
 
+import contextlib
 import threading
 
 from estimator_runtime.launch import ray_cluster
@@ -40,25 +41,28 @@ class Notices:
 
     def _watch(self, events):
         while not self._is_closing.wait(_LOOK_EVERY_SECS):
-            for seat in self._seats:
-                seat.give_up_lost_start()
-            leaving = ray_cluster.leaving()
-            # An evaluator is started again when its node is gone: nobody knows it.
-            told = [
-                seat
-                for seat in self._seats
-                if seat.node_id in leaving
-                and not seat.is_movable
-                and not seat.is_leaving
-            ]
-            # Not those that are done, as while an evaluator evaluates the last model.
-            is_busy = any(it.has_run and not it.is_movable for it in self._seats)
-            then = ": stopping the job with a checkpoint, to place it anew"
-            for seat in told:
-                seat.is_leaving = True
-                self._console.say(
-                    f"node {seat.node} of {seat.task} is about to go"
-                    f"{then if is_busy else ''}"
-                )
-            if told:
-                events.put(Leaving())
+            # Ray's head may not answer for a while: the next look is as good.
+            with contextlib.suppress(Exception):
+                self._look(events)
+
+    def _look(self, events):
+        for seat in self._seats:
+            seat.give_up_lost_start()
+        leaving = ray_cluster.leaving()
+        # An evaluator is started again when its node is gone: nobody knows it.
+        told = [
+            seat
+            for seat in self._seats
+            if seat.node_id in leaving and not (seat.is_movable or seat.is_leaving)
+        ]
+        # Not those that are done, as while an evaluator evaluates the last model.
+        is_busy = any(it.has_run and not it.is_movable for it in self._seats)
+        then = ": stopping the job with a checkpoint, to place it anew"
+        for seat in told:
+            seat.is_leaving = True
+            self._console.say(
+                f"node {seat.node} of {seat.task} is about to go"
+                f"{then if is_busy else ''}"
+            )
+        if told:
+            events.put(Leaving())

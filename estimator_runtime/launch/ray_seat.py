@@ -7,12 +7,10 @@ import time
 import ray
 from ray.exceptions import ActorUnavailableError, RayError
 
-from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.ray_errors import brief
 from estimator_runtime.launch.ray_task import LEASE_SECS, TaskActor
-from estimator_runtime.launch.task import Ended, Lost, Refused
-from estimator_runtime.role import TaskType
+from estimator_runtime.launch.task import Ended, Lost
 
 # Until a killed task has ended; then its actor, which cannot be reached, is given up.
 _KILL_SECS = 10.0
@@ -34,10 +32,13 @@ class Seat:
         node: The address of its node, once the seat has been placed.
         node_id: The id of that; None while the seat is on no node.
         is_leaving: Whether its node is about to go.
+        is_movable: Whether the task need not be where it was.
         port: The port of the task there, or None.
     """
 
-    def __init__(self, task, job, folder, hear, takes_lines, admit):
+    is_movable = False
+
+    def __init__(self, task, job, folder, hear, takes_lines):
         """Know the task; nobody has the seat yet.
 
         Args:
@@ -46,17 +47,11 @@ class Seat:
             folder: Where it runs; None for where Ray has put its copy of a folder.
             hear: Called with each `task.Event`, by a thread of the actor's.
             takes_lines: Tells whether there is room for lines.
-            admit: Called by a thread with this seat, and the id, the address and the
-                folder of the node on which Ray has put the actor of a task that is
-                movable: waits until it may be started there, and tells whether it may;
-                or raises `LaunchError`.
         """
-        self._takes_lines, self._admit = takes_lines, admit
+        self._takes_lines = takes_lines
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self.node = self.node_id = self.port = None
         self.actor = self._run = self._follower = self._starting = None
-        self._is_admitted = False  # whether its actor may start what is movable
-        self._planned = None  # what that is to start then
         self._heard_at = None
         self.is_leaving = False
         self._options = {}
@@ -75,7 +70,6 @@ class Seat:
             actor_class = _Actor.options(**self._options)
             self.actor = actor_class.remote(self._job, self._folder)
             actor, self._starting = self.actor, None
-            self._is_admitted = False
         name = f"estimator_runtime {self.task}"
         self._follower = threading.Thread(
             target=self._follow, args=(actor,), name=name, daemon=True
@@ -91,19 +85,11 @@ class Seat:
 
     def start(self, run, environ):
         """Start a run, at the address of the task."""
-        if not self.is_movable and self.has_lost_node():
+        if self.has_lost_node():
             self.refuse(run, "its node is gone")
             return
-        actor = self.fill()
-        with self._lock:
-            is_there = self.actor is actor
-            self._run = run if is_there else None
-        if not is_there:
-            self._end(run, "lost its actor")
-        elif self.is_movable:
-            self._planned = (run, environ)
-            self._start_planned(actor)
-        else:
+        actor = self._actor_for(run)
+        if actor is not None:
             self._starting = actor.start.remote(run, environ, self.port, self.node_id)
 
     def refuse(self, run, why):
@@ -115,14 +101,7 @@ class Seat:
         """Send a signal to a run; an actor that does not answer is given up."""
         with self._lock:
             actor = self.actor if self._run == run else None
-            is_planned = self._planned is not None and self._planned[0] == run
-            if actor is not None and is_planned:
-                self.actor = self._run = self._planned = None
         if actor is None:
-            return
-        if is_planned:  # there is nothing yet that could end by itself
-            ray.kill(actor)
-            self._hear(Ended(run=run, status=-int(number)))
             return
         actor.signal.remote(run, int(number))
         if number == signal.SIGKILL:
@@ -139,8 +118,7 @@ class Seat:
         with self._lock:
             run, self._run = self._run, None
         if run is not None:
-            status, cause = -int(signal.SIGKILL), "had to leave its node"
-            self._hear(Ended(run=run, status=status, cause=cause, is_displaced=True))
+            self._end(run, "had to leave its node", is_displaced=True)
         return run is not None
 
     def give_up_lost_start(self):
@@ -150,7 +128,7 @@ class Seat:
         """
         with self._lock:
             actor, starting = self.actor, self._starting
-        if actor is None or starting is None or self.is_movable:
+        if actor is None or starting is None:
             return
         if not ray.wait([starting], timeout=0)[0] and self.has_lost_node():
             self._lose(actor, RayError("it was to start there"))
@@ -191,10 +169,18 @@ class Seat:
         """Tell whether the node is gone on which the task has its address."""
         return self.node_id is not None and not ray_cluster.is_alive(self.node_id)
 
-    @property
-    def is_movable(self):
-        """Whether it need not be where it was: nobody connects to an evaluator."""
-        return self.task.type == TaskType.EVALUATOR
+    def _actor_for(self, run):
+        """Give the actor that is to start a run; None if it has ended with that."""
+        actor = self.fill()
+        with self._lock:
+            is_there = self.actor is actor
+            self._run = run if is_there else None
+        if not is_there:
+            self._end(run, "lost its actor")
+        return actor if is_there else None
+
+    def _find(self, actor, node_id, node, folder):
+        """Hear once where Ray has put an actor; by the thread that follows it."""
 
     def _follow(self, actor):
         """Pass on the events of an actor, until it is gone."""
@@ -203,13 +189,7 @@ class Seat:
             try:
                 if here is None:
                     here, *place = ray.get(actor.where.remote())
-                    if self.is_movable:  # Ray may have put it on another node
-                        threading.Thread(
-                            target=self._move,
-                            args=(actor, here, *place),
-                            name=f"estimator_runtime {self.task} moves",
-                            daemon=True,
-                        ).start()
+                    self._find(actor, here, *place)
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -235,29 +215,6 @@ class Seat:
                 self._lose(actor, failure)
                 return
 
-    def _move(self, actor, node_id, node, folder):
-        """Start what is planned where Ray has put its actor, once that will do."""
-        try:
-            may_start = self._admit(self, node_id, node, folder)
-        except LaunchError as error:
-            if self.actor is actor:
-                self._hear(Refused(reason=str(error)))
-            return
-        with self._lock:
-            if may_start and self.actor is actor:
-                self._is_admitted = True
-                self.settle(node_id, node)
-                self._start_planned(actor)
-
-    def _start_planned(self, actor):
-        with self._lock:
-            is_its_turn = self._is_admitted and self.actor is actor
-            if not is_its_turn or self._planned is None:
-                return
-            (run, environ), self._planned = self._planned, None
-            if self._run == run:  # else it has ended meanwhile
-                self._starting = actor.start.remote(run, environ, None, None)
-
     def _failure_to_start(self, actor):
         """Give what has kept the actor from hearing that it is to start, or None."""
         with self._lock:
@@ -281,12 +238,12 @@ class Seat:
             lost = "lost its node" if self.has_lost_node() else "lost its actor"
             self._end(run, f"{lost} ({brief(error)})")
 
-    def _end(self, run, cause):
-        is_displaced = not self.is_movable and self.has_lost_node()
+    def _end(self, run, cause, is_displaced=None):
+        if is_displaced is None:
+            is_displaced = self.has_lost_node() and not self.is_movable
         status = -int(signal.SIGKILL)
-        self._hear(
-            Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)
-        )
+        end = Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)
+        self._hear(end)
 
     def _give_up(self, actor, run):
         with self._lock:

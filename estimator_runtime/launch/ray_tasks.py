@@ -10,11 +10,13 @@ import ray
 
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.ray_model_dir import ModelDir
+from estimator_runtime.launch.ray_movable_seat import MovableSeat
 from estimator_runtime.launch.ray_notices import Notices
 from estimator_runtime.launch.ray_seat import Seat
 from estimator_runtime.launch.ray_seating import Seating
 from estimator_runtime.launch.task import Ended, Reported
 from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.role import TaskType
 
 # For tasks to end that can be reached; then, for Ray to say of all that they are gone.
 _CLOSE_SECS = 20.0
@@ -39,10 +41,7 @@ class RayTasks:
         self._console = console
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
-        self._seats = {
-            task: Seat(task, job, folder, self._hear, self._takes_lines, self._admit)
-            for task in job.tasks
-        }
+        self._seats = {task: self._seat_of(task) for task in job.tasks}
         seats = list(self._seats.values())
         self._seating = Seating(
             seats, placement, nodes, folder, timeout_secs, console, self._closing
@@ -50,6 +49,12 @@ class RayTasks:
         self._notices = Notices(seats, console, self._closing)
         self._model_dir = ModelDir(job.trainers[0], console, self._closing)
         self._placing = None
+
+    def _seat_of(self, task):
+        parts = task, self._job, self._folder, self._hear, self._takes_lines
+        if task.type == TaskType.EVALUATOR:  # nobody connects to it
+            return MovableSeat(*parts, self._admit)
+        return Seat(*parts)
 
     def open(self, events, is_cancelled):
         """Let events go to this queue; returns at once."""
@@ -121,7 +126,7 @@ class RayTasks:
             placing.set_exception(error)
 
     def _admit(self, seat, node_id, node, folder):
-        """Wait until a task may be started where Ray has put it; see `Seat`."""
+        """Wait until a task may be started where Ray has put it; see `MovableSeat`."""
         may_start = self._seating.admit(seat, node_id)
         if may_start:
             self._model_dir.move_one(seat, node, self._copies({folder}))

@@ -193,6 +193,7 @@ class _Tasks:
 def cluster(monkeypatch):
     from estimator_runtime.launch import (
         ray_cluster,
+        ray_movable_seat,
         ray_seat,
         ray_seating,
         ray_tasks,
@@ -200,7 +201,8 @@ def cluster(monkeypatch):
     )
 
     cluster = _Cluster()
-    for module in (ray_seat, ray_seating, ray_tasks, shared_folder):
+    modules = ray_movable_seat, ray_seat, ray_seating, ray_tasks, shared_folder
+    for module in modules:
         monkeypatch.setattr(module, "ray", cluster)
     names = ("is_alive", "leaving", "addresses", "check_nodes", "disconnect")
     for name in names:
@@ -285,6 +287,30 @@ def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, c
         r"lost its actor \(.* is unavailable: it is cut off.*\)", end.cause
     )
     assert cluster.killed == [chief]
+
+
+def test_a_notice_is_heard_after_a_while_in_which_the_head_did_not_answer(monkeypatch):
+    from estimator_runtime.launch import ray_cluster, ray_notices
+
+    class Seat:
+        node, node_id, task = "10.0.0.1", "id", "chief"
+        is_movable = is_leaving = has_run = False
+        looks = 0
+
+        def give_up_lost_start(self):
+            self.looks += 1
+            if self.looks == 1:
+                raise ConnectionError("the head is silent")
+
+    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.02)
+    monkeypatch.setattr(ray_cluster, "leaving", lambda: {"id"})
+    told, is_closing = queue.Queue(), threading.Event()
+    notices = ray_notices.Notices([Seat()], Console(io.StringIO()), is_closing)
+    notices.open(told)
+    try:
+        assert told.get(timeout=30) == Leaving()
+    finally:
+        is_closing.set()
 
 
 def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
