@@ -28,7 +28,7 @@ from estimator_runtime import (
 from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.parser import Parser, unknown_argument
+from estimator_runtime.parser import Parser, show, unknown_argument
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -90,9 +90,9 @@ def _parse(argv):
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        raise UsageError(
-            unknown_argument(unknown[0], arguments, options, commands.choices)
-        )
+        commands.choices[""] = parser  # whose options stand before any command
+        problem = unknown_argument(unknown[0], arguments, options, commands.choices)
+        raise UsageError(problem)
     if not hasattr(options, "command"):
         parser.error("no COMMAND given")
     return options
@@ -188,7 +188,7 @@ def _add_render(commands):
 
 def _render(options):
     _drop_separator(options)
-    print(rendering.render(options), end="")
+    show(rendering.render(options))
     return 0
 
 
@@ -223,9 +223,5 @@ def _add_activation(commands):
 
 def _print(options):
     text, status = options.describe(options)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `| head` has all that it wants
-        # Python flushes once more at its end, and would say what it found.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    show(f"{text}\n")
     return status

@@ -69,9 +69,7 @@ def describe(options, now):
             shown["advice"] = _advice_as_json(costs, options.mtbf_hours)
         text = json.dumps(shown, indent=2)
     else:
-        lines = [*_as_text(found, now)]
-        if options.verify:
-            lines.append("all data was read, and compared with its checksums")
+        lines = [*_as_text(found, now, options.verify)]
         if costs is not None:
             lines += _advice_as_text(costs, options.mtbf_hours)
         text = "\n".join(lines)
@@ -99,10 +97,14 @@ def _as_json(found, now):
     }
 
 
-def _as_text(found, now):
+def _as_text(found, now, is_verified):
     rows = [("step", "size", "age", "state")]
     for each in found.entries:
-        state = f"{each.state}: {each.reason}" if each.reason else each.state
+        reason = each.reason
+        if is_verified and each.state == inventory.GOOD:
+            has_index = any(path.endswith(".index") for path in each.files)
+            reason = "checksums right" if has_index else "a format without checksums"
+        state = f"{each.state}: {reason}" if reason else each.state
         if each is found.restart:
             state += "; a restart goes on from here"
         step = "-" if each.step is None else str(each.step)

@@ -3,6 +3,8 @@
 import argparse
 import difflib
 import itertools
+import os
+import sys
 
 from estimator_runtime.errors import UsageError
 
@@ -22,6 +24,10 @@ class Parser(argparse.ArgumentParser):
         """
         raise UsageError(f"{message}; see '{self.prog} --help'")
 
+    def _print_message(self, message, file=None):
+        """Print help or the version; what argparse calls."""
+        show(message)
+
     def similar_option(self, argument):
         """Give the option that may be meant by one it does not know, or None."""
         name, equals, _ = argument.partition("=")
@@ -35,28 +41,53 @@ class Parser(argparse.ArgumentParser):
             iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None
         )
 
+    def has_option(self, argument):
+        """Tell whether it knows an option, given with a value or without."""
+        return argument.partition("=")[0] in self._option_string_actions
 
-def unknown_argument(argument, arguments, options, commands):
+
+def show(text):
+    """Print on standard output; that its reader wants no more of it is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would report the same there.
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+
+def unknown_argument(argument, arguments, options, parsers):
     """Say what is wrong with an argument that no parser knows.
 
     Args:
         argument: The argument.
         arguments: All arguments of the command line.
         options: What was parsed of them.
-        commands: The subparsers, by the name of the command.
+        parsers: The `Parser` of each command by its name, and that of the options
+            before any command by "".
+
+    Returns:
+        A line, with what would do.
     """
     is_option = argument.startswith("-")
+    kind = "unknown option" if is_option else "unexpected argument"
     command = next((each for each in arguments if not each.startswith("-")), "")
-    parser = commands.get(command)
-    ours = f"'{parser.prog} --help'" if parser else "'estimator-runtime --help'"
+    is_before = command in itertools.takewhile(argument.__ne__, reversed(arguments))
+    parser = parsers.get(command, parsers[""])
+    if is_option and command and is_before and parser.has_option(argument):
+        return f"option {argument!r} stands before {command!r}; put it after that"
+    problem = f"{kind} {argument!r}"
+    similar = None
+    if is_option:
+        similar = (parsers[""] if is_before else parser).similar_option(argument)
     script_given = getattr(options, "script", None)  # to doctor, which does not run it
-    similar = parser.similar_option(argument) if is_option and parser else None
+    ours = f"'{parser.prog} --help'"
+    if similar is not None:
+        return f"{problem}; did you mean {similar!r}? See {ours}"
+    remedy = f"see {ours}"
     if is_option and hasattr(options, "program"):
         remedy = f"options of the script belong after it, ours are listed by {ours}"
     elif script_given in itertools.takewhile(argument.__ne__, arguments):
-        remedy = f"{command} takes none of the script's, leave them out; see {ours}"
-    else:
-        remedy = f"see {ours}"
-    kind = "unknown option" if is_option else "unexpected argument"
-    question = f" (did you mean {similar!r}?)" if similar else ""
-    return f"{kind} {argument!r}{question}; {remedy}"
+        remedy = f"{command} takes none of the script's, leave them out; {remedy}"
+    return f"{problem}; {remedy}"

@@ -79,8 +79,8 @@ def folder(tmp_path):
         ),
         (
             ["run", "--hel", "train.py"],
-            "unknown option '--hel' (did you mean '--help'?); options of the script "
-            "belong after it, ours are listed by 'estimator-runtime run --help'",
+            "unknown option '--hel'; did you mean '--help'? "
+            "See 'estimator-runtime run --help'",
         ),
         (
             ["run", "trian.py"],
@@ -150,8 +150,26 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["doctor", "--modeldir", "m", "x.py"],
-            "unknown option '--modeldir' (did you mean '--model-dir'?); "
-            "see 'estimator-runtime doctor --help'",
+            "unknown option '--modeldir'; did you mean '--model-dir'? "
+            "See 'estimator-runtime doctor --help'",
+        ),
+        (
+            ["doctor", "x.py", "--modeldir", "m"],
+            "unknown option '--modeldir'; did you mean '--model-dir'? "
+            "See 'estimator-runtime doctor --help'",
+        ),
+        (
+            ["--verify", "checkpoints", "m"],
+            "option '--verify' stands before 'checkpoints'; put it after that",
+        ),
+        (
+            ["--model-dir=m", "doctor"],
+            "option '--model-dir=m' stands before 'doctor'; put it after that",
+        ),
+        (
+            ["--verison"],
+            "unknown option '--verison'; did you mean '--version'? "
+            "See 'estimator-runtime --help'",
         ),
         (
             ["checkpoints", "a", "b"],
@@ -159,8 +177,8 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2' (did you mean '--workers'?); options of the "
-            "script belong after it, ours are listed by 'estimator-runtime render --help'",
+            "unknown option '--wrkers=2'; did you mean '--workers'? "
+            "See 'estimator-runtime render --help'",
         ),
         (
             ["--verbose", "status"],
@@ -174,15 +192,26 @@ def test_an_argument_that_a_command_does_not_know_is_explained_as_one_of_that_co
     assert run(arguments, folder) == refusal(2, line)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["run", "--help"],
+        ["--version"],
+        ["render", "--backend=kubernetes", "--image=i", "--workers=1", "x.py"],
+    ],
+)
 def test_a_reader_that_has_enough_of_the_text_ends_no_command_with_a_traceback(
-    tmp_path,
+    arguments, unbuffered, tmp_path
 ):
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as stdout:
         done = subprocess.run(
-            [sys.executable, "-m", "estimator_runtime", "status"],
+            [sys.executable, "-m", "estimator_runtime", *arguments],
             cwd=tmp_path,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,

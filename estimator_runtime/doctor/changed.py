@@ -1,29 +1,15 @@
-"""What TensorFlow 2 has under a name of TensorFlow 1, and is something else.
+"""What TensorFlow 2 has under a name of TensorFlow 1, and works another way.
 
-A script that uses it can be parsed, finds every name, and then trains otherwise than it
-did, or fails in its midst. This is so with stock TensorFlow 2.15 too.
+These are some that a script can be read for: with them it finds every name, and then
+trains otherwise than it did, or fails in its midst; with stock TensorFlow 2.15 too.
 """
 
-_SUMMARIES = ("audio", "histogram", "image", "scalar", "text")
-_OF_KERAS = (
-    "losses.mean_squared_error",
-    "metrics.mean_absolute_error",
-    "metrics.mean_squared_error",
+_SUMMARIES = tuple(
+    f"tensorflow.summary.{each}"
+    for each in ("audio", "histogram", "image", "scalar", "text")
 )
-
-# The name to what is different.
-_NAMES = {
-    **{
-        f"tensorflow.summary.{each}": "writes nothing in a model_fn, where it has no "
-        "writer"
-        for each in _SUMMARIES
-    },
-    **{
-        f"tensorflow.{each}": "is the function of Keras: it gives a value for each "
-        "example"
-        for each in _OF_KERAS
-    },
-}
+_WRITER = "tensorflow.summary.create_file_writer"
+_DROPOUT = "tensorflow.nn.dropout"
 # Methods that datasets of TensorFlow 1 have.
 _METHODS = ("make_initializable_iterator", "make_one_shot_iterator")
 
@@ -34,22 +20,46 @@ def find(uses):
     Args:
         uses: The `program.Uses` of the script.
 
-    Yields:
-        (line, what stands there, how it is different, what to write in its place).
+    Returns:
+        Tuples (line, what stands there, how it is different, what to write in its
+        place), in the order of the lines; names by their whole path.
     """
-    for name, line in uses.names.items():
-        if name in _NAMES:
-            shown = name.replace("tensorflow.", "tf.")
-            of_v1 = name.replace("tensorflow.", "tf.compat.v1.")
-            yield line, shown, _NAMES[name], of_v1
-    # Under tensorflow.compat.v1 they are those of TensorFlow 1.
-    is_new = "tensorflow.compat.v1" not in uses.names
+    return sorted([*_summaries(uses), *_dropout(uses), *_iterators(uses)])
+
+
+def _summaries(uses):
+    if _WRITER in uses.names:  # then they are meant as they are
+        return
+    for name in _SUMMARIES:
+        if name in uses.names:
+            of_v1 = name.replace("tensorflow", "tensorflow.compat.v1")
+            difference = "writes nothing in a model_fn, where it has no writer"
+            yield uses.names[name], name, difference, of_v1
+
+
+def _dropout(uses):
+    if _DROPOUT in uses.by_position:
+        yield (
+            uses.by_position[_DROPOUT],
+            f"{_DROPOUT}(x, p)",
+            "drops p of x, where that of TensorFlow 1 keeps it",
+            "rate=, to be clear",
+        )
+
+
+def _iterators(uses):
+    datasets = "tensorflow.data.", "tensorflow.compat.v1.data."
+    is_new, is_old = (
+        any(f"{name}.".startswith(each) for name in uses.names) for each in datasets
+    )
+    if is_old or not is_new or "tensorflow.compat.v1" in uses.names:
+        return
     for method in _METHODS:
-        if is_new and method in uses.methods:
+        if method in uses.methods:
             yield (
                 uses.methods[method],
                 f".{method}()",
                 "is no method of a dataset of TensorFlow 2",
-                f"tf.compat.v1.data.{method}(dataset), or return the dataset itself "
-                "from the input_fn",
+                f"tensorflow.compat.v1.data.{method}(dataset), or return the dataset "
+                "itself from the input_fn",
             )

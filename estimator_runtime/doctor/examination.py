@@ -126,7 +126,7 @@ def _examine_script(path, uses, answer):
     if answer is not None:
         yield from _missing(name, uses, answer)
     for line, used, difference, remedy in changed.find(uses):
-        text = f"{name}:{line}: {used} {difference}; write {remedy}"
+        text = f"{name}:{line}: {_shown(used)} {difference}; write {_shown(remedy)}"
         yield Finding(about="script", state=NOTE, text=text)
     if answer is None or versions.parse(versions.tensorflow_version()) < (2, 16):
         return

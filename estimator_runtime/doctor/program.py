@@ -18,14 +18,17 @@ class Uses:
         names: Dotted name, such as "tensorflow.estimator.RunConfig", to the first line
             that needs it. Those that a `try`, or an `if` about versions, guards are
             not among them.
-        methods: Name of a method that is called on something of the script's own to
-            the first line that does; not those under a guard either.
+        methods: Name of a method that is called on anything but a name of TensorFlow
+            to the first line that does; not under a guard either.
+        by_position: Name of TensorFlow to the first line that calls it with two
+            arguments or more that have no names; not under a guard either.
         tpu_lines: Lines that pass use_tpu=True.
         keras_line: First line that imports keras itself, or None.
     """
 
     names: dict[str, int]
     methods: dict[str, int]
+    by_position: dict[str, int]
     tpu_lines: tuple[int, ...]
     keras_line: int | None
 
@@ -56,6 +59,7 @@ def read(source):
             and not any(f"{name}.".startswith(f"{each}.") for each in stored)
         },
         methods=names.methods,
+        by_position=names.by_position,
         tpu_lines=tuple(names.tpu_lines),
         keras_line=min(
             (at for name, at in found.items() if name.partition(".")[0] == "keras"),
@@ -110,6 +114,7 @@ class _Names(ast.NodeVisitor):
         self.found = {}
         self.stored = set()
         self.methods = {}
+        self.by_position = {}
         self.tpu_lines = []
 
     def visit_Import(self, node):
@@ -137,10 +142,13 @@ class _Names(ast.NodeVisitor):
             is_true = isinstance(each.value, ast.Constant) and each.value.value is True
             if each.arg == "use_tpu" and is_true:
                 self.tpu_lines.append(node.lineno)
-        method = node.func
-        is_own = isinstance(method, ast.Attribute) and self._dotted(method) is None
-        if is_own and not self._guards:
-            self.methods.setdefault(method.attr, method.end_lineno)
+        if isinstance(node.func, ast.Attribute) and not self._guards:
+            dotted, line = self._dotted(node.func), node.func.end_lineno or 0
+            if dotted is None:  # of a chain of calls, the last one is met first
+                name = node.func.attr
+                self.methods[name] = min(line, self.methods.get(name, line))
+            elif len(node.args) > 1:
+                self.by_position.setdefault(dotted, line)
         self.generic_visit(node)
 
     def visit_Try(self, node):

@@ -205,6 +205,7 @@ def _warm_up():
     fifth of the time to import TensorFlow is spent in it, and nearly all that a process
     needs to end. What it does not touch stays shared with the tasks.
     """
+    is_collecting = gc.isenabled()
     gc.disable()
     import estimator_runtime
 
@@ -214,7 +215,8 @@ def _warm_up():
     import estimator_runtime.training
 
     gc.freeze()
-    gc.enable()
+    if is_collecting:
+        gc.enable()
     if context.context_safe() is not None and context.context_safe()._initialized:
         raise LaunchError(
             "TensorFlow has executed an op while it was imported, and could not be "

@@ -17,6 +17,7 @@ from estimator_runtime.launch import node_probe
 from estimator_runtime.launch.ray_errors import brief
 from estimator_runtime.launch.resources import Resources
 
+_logger = logging.getLogger(__name__)
 _CONNECT_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # Starting a worker process of Ray on a busy node, and a Python beside it.
@@ -105,6 +106,15 @@ def addresses():
 def is_alive(node_id):
     """Tell whether a node is there, as far as Ray knows."""
     return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+
+
+def is_lost(node_id):
+    """Tell whether a node is gone; while Ray's head does not answer, none is."""
+    try:
+        return not is_alive(node_id)
+    except Exception:  # who asks may have the end of a run to tell of
+        _logger.debug("Ray does not say which nodes there are", exc_info=True)
+        return False
 
 
 def leaving():

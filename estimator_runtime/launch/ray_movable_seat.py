@@ -39,9 +39,10 @@ class MovableSeat(Seat):
     def start(self, run, environ):
         """Start a run where Ray puts its actor, once that will do."""
         actor = self._actor_for(run)
-        if actor is not None:
-            self._planned = (run, environ)
-            self._start_planned(actor)
+        with self._lock:
+            if actor is not None and self.actor is actor:
+                self._planned = (run, environ)
+                self._start_planned(actor)
 
     def signal(self, run, number):
         """Send a signal to a run; what is only planned ends by any."""
@@ -57,9 +58,9 @@ class MovableSeat(Seat):
         self._hear(Ended(run=run, status=-int(number)))
 
     def give_up_lost_start(self):
-        """Leave it: Ray moves the actor, and says where it is then."""
+        """Do nothing: Ray moves the actor, and it is heard of where it is then."""
 
-    def _find(self, actor, node_id, node, folder):
+    def _take_place(self, actor, node_id, node, folder):
         threading.Thread(
             target=self._move,
             args=(actor, node_id, node, folder),
@@ -74,6 +75,9 @@ class MovableSeat(Seat):
         except LaunchError as error:
             if self.actor is actor:
                 self._hear(Refused(reason=str(error)))
+            return
+        except Exception as error:  # noqa: BLE001 - told of as the end of the run
+            self._lose(actor, error)
             return
         with self._lock:
             if may_start and self.actor is actor:

@@ -1,6 +1,5 @@
 """Nodes of a Ray cluster that give notice, or are gone: their tasks have to move."""
 
-import contextlib
 import threading
 
 from estimator_runtime.launch import ray_cluster
@@ -41,9 +40,7 @@ class Notices:
 
     def _watch(self, events):
         while not self._is_closing.wait(_LOOK_EVERY_SECS):
-            # Ray's head may not answer for a while: the next look is as good.
-            with contextlib.suppress(Exception):
-                self._look(events)
+            self._look(events)
 
     def _look(self, events):
         for seat in self._seats:
@@ -60,9 +57,10 @@ class Notices:
         then = ": stopping the job with a checkpoint, to place it anew"
         for seat in told:
             seat.is_leaving = True
+        if told:
+            events.put(Leaving())
+        for seat in told:
             self._console.say(
                 f"node {seat.node} of {seat.task} is about to go"
                 f"{then if is_busy else ''}"
             )
-        if told:
-            events.put(Leaving())

@@ -89,8 +89,11 @@ class Seat:
             self.refuse(run, "its node is gone")
             return
         actor = self._actor_for(run)
-        if actor is not None:
-            self._starting = actor.start.remote(run, environ, self.port, self.node_id)
+        with self._lock:
+            is_there = actor is not None and self.actor is actor
+            if is_there:
+                answer = actor.start.remote(run, environ, self.port, self.node_id)
+                self._starting = answer
 
     def refuse(self, run, why):
         """Let a run end before it starts, as the task needs another address."""
@@ -167,7 +170,7 @@ class Seat:
 
     def has_lost_node(self):
         """Tell whether the node is gone on which the task has its address."""
-        return self.node_id is not None and not ray_cluster.is_alive(self.node_id)
+        return self.node_id is not None and ray_cluster.is_lost(self.node_id)
 
     def _actor_for(self, run):
         """Give the actor that is to start a run; None if it has ended with that."""
@@ -179,8 +182,11 @@ class Seat:
             self._end(run, "lost its actor")
         return actor if is_there else None
 
-    def _find(self, actor, node_id, node, folder):
-        """Hear once where Ray has put an actor; by the thread that follows it."""
+    def _take_place(self, actor, node_id, node, folder):
+        """Do what is to be done once it is known where Ray has put an actor: nothing.
+
+        Called by the thread that follows it, which it must not hold up.
+        """
 
     def _follow(self, actor):
         """Pass on the events of an actor, until it is gone."""
@@ -189,7 +195,7 @@ class Seat:
             try:
                 if here is None:
                     here, *place = ray.get(actor.where.remote())
-                    self._find(actor, here, *place)
+                    self._take_place(actor, here, *place)
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -240,7 +246,7 @@ class Seat:
 
     def _end(self, run, cause, is_displaced=None):
         if is_displaced is None:
-            is_displaced = self.has_lost_node() and not self.is_movable
+            is_displaced = not self.is_movable and self.has_lost_node()
         status = -int(signal.SIGKILL)
         end = Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)
         self._hear(end)

@@ -37,6 +37,9 @@ def test_every_difference_is_named_with_the_versions_it_was_found_with():
     start = f"python {platform.python_version()}, tensorflow {tf.__version__}, tensorflow-estimator 2.15.0, "
     assert packages.startswith(start)
     assert sorted(found) == sorted(each.name for each in PATCHES)
+    for state in set(found.values()):  # those of one together, in their order
+        names = [name for name, its_state in found.items() if its_state == state]
+        assert names == [each.name for each in PATCHES if each.name in names]
     on_new = "not scheduled" if NEW else "not needed"
     assert found["tf.estimator"] == on_new and found["the seam"] == "not scheduled"
 

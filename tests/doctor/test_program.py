@@ -107,11 +107,17 @@ def test_methods_of_what_is_the_scripts_own_have_their_first_line():
             tf.data.Dataset.range(3)
             .repeat()
         )
-        data.repeat()
+        data.repeat().batch(
+            3
+        ).batch(4)
+        tf.add(1, 2)
+        tf.negative(1, name="two")
         try:
-            data.batch(2)
+            tf.subtract(1, 2)
+            data.map(2)
         except AttributeError:
             pass
         """
     )
-    assert uses.methods == {"repeat": 6}
+    assert uses.methods == {"repeat": 6, "batch": 8}
+    assert uses.by_position == {"tensorflow.add": 11}

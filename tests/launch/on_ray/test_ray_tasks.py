@@ -23,10 +23,12 @@ class _Actor:
     """Answers a call when it is told what; at first only where it is, and a start."""
 
     place = ("id", "10.0.0.1", ".")
-    is_dead = False
+    is_dead = is_slow = False
 
     def __init__(self):
-        self.answers = {"where": self.place, "take_port": 5000, "start": None}
+        self.answers = {"where": self.place, "take_port": 5000}
+        if not self.is_slow:
+            self.answers["start"] = None
         self.calls, self.polls, self.unanswered = [], [], []
 
     def __getattr__(self, name):
@@ -289,28 +291,37 @@ def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, c
     assert cluster.killed == [chief]
 
 
-def test_a_notice_is_heard_after_a_while_in_which_the_head_did_not_answer(monkeypatch):
+def _silent(*_):
+    raise ConnectionError("the head does not answer")
+
+
+def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
+    start, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster
+
+    tasks = start()
+    monkeypatch.setattr(ray_cluster, "is_alive", _silent)
+    cluster.actors[1].die()
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (tasks.runs[1], False)
+    assert end.cause.startswith("lost its actor")
+
+
+def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
+    start, cluster, monkeypatch
+):
     from estimator_runtime.launch import ray_cluster, ray_notices
 
-    class Seat:
-        node, node_id, task = "10.0.0.1", "id", "chief"
-        is_movable = is_leaving = has_run = False
-        looks = 0
-
-        def give_up_lost_start(self):
-            self.looks += 1
-            if self.looks == 1:
-                raise ConnectionError("the head is silent")
-
     monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.02)
-    monkeypatch.setattr(ray_cluster, "leaving", lambda: {"id"})
-    told, is_closing = queue.Queue(), threading.Event()
-    notices = ray_notices.Notices([Seat()], Console(io.StringIO()), is_closing)
-    notices.open(told)
-    try:
-        assert told.get(timeout=30) == Leaving()
-    finally:
-        is_closing.set()
+    monkeypatch.setattr(_Actor, "is_slow", True)
+    tasks = start()
+    monkeypatch.setattr(ray_cluster, "is_alive", _silent)
+    looks = cluster.looks
+    _wait_until(lambda: cluster.looks > looks + 2, tasks)
+    monkeypatch.setattr(ray_cluster, "is_alive", cluster.is_alive)
+    cluster.going = {"id"}
+    assert tasks.next() == Leaving()
 
 
 def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
@@ -694,4 +705,18 @@ def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
     again = Run(task=run.task, attempt=2)
     tasks.tasks.start(again, {})
     _wait_until(lambda: "start" in _calls(cluster.actors[4]), tasks)
+    assert "start" not in _calls(cluster.actors[3])
+
+
+def test_an_evaluator_whose_new_node_cannot_be_looked_at_has_ended(
+    beside_evaluator, cluster, monkeypatch
+):
+    from estimator_runtime.launch import ray_cluster
+
+    def is_alive(node):
+        return node != "old" if node != "new" else _silent()
+
+    monkeypatch.setattr(ray_cluster, "is_alive", is_alive)
+    run = _move_evaluator(beside_evaluator, monkeypatch)
+    assert beside_evaluator.next().run == run
     assert "start" not in _calls(cluster.actors[3])
