@@ -28,7 +28,7 @@ from estimator_runtime import (
 from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.parser import Parser, show, unknown_argument
+from estimator_runtime.parser import Parser, check_first, show, unknown_argument
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -86,6 +86,7 @@ def _parse(argv):
     program = next((each for each in arguments if not each.startswith("-")), "")
     if program.endswith(".py"):
         raise UsageError(f"{program!r} is no command; to run it: {_NAME} run {program}")
+    check_first(arguments, parser, commands.choices)
     if arguments[:1] == ["run"]:
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)

@@ -22,8 +22,10 @@ _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
 _SUBJECT_OF_ESTIMATORS = "tensorflow_estimator."
 # Whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
-# What TensorFlow itself may call of its own: sessions, hooks, feature columns, exports.
+# What TensorFlow itself may call of its own: sessions, savers, hooks, feature columns,
+# exports.
 _SUBJECTS_OF_TENSORFLOW = (
+    "tensorflow.python.checkpoint.",
     "tensorflow.python.training.",
     "tensorflow.python.feature_column.",
     "tensorflow.python.saved_model.",

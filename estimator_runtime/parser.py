@@ -57,6 +57,29 @@ def show(text):
             os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
+def check_first(arguments, parser, commands):
+    """Check that the first argument is a command, or an option that may stand first.
+
+    Args:
+        arguments: All arguments of the command line.
+        parser: The `Parser` of what stands before a command.
+        commands: The `Parser` of each command by its name.
+
+    Raises:
+        UsageError: If it is meant for a command after it, or is nearly one.
+    """
+    first = next(iter(arguments), "")
+    command = next((each for each in arguments if each in commands), None)
+    if first.startswith("-") and command is not None and not parser.has_option(first):
+        if commands[command].has_option(first):
+            raise UsageError(
+                f"option {first!r} stands before {command!r}; put it after that"
+            )
+    elif not first.startswith("-") and first not in commands:
+        for similar in difflib.get_close_matches(first, commands, n=1):
+            raise UsageError(f"{first!r} is no command; did you mean {similar!r}?")
+
+
 def unknown_argument(argument, arguments, options, parsers):
     """Say what is wrong with an argument that no parser knows.
 
@@ -75,8 +98,6 @@ def unknown_argument(argument, arguments, options, parsers):
     command = next((each for each in arguments if not each.startswith("-")), "")
     is_before = command in itertools.takewhile(argument.__ne__, reversed(arguments))
     parser = parsers.get(command, parsers[""])
-    if is_option and command and is_before and parser.has_option(argument):
-        return f"option {argument!r} stands before {command!r}; put it after that"
     problem = f"{kind} {argument!r}"
     similar = None
     if is_option:

@@ -159,6 +159,11 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
             "See 'estimator-runtime doctor --help'",
         ),
         (
+            ["--workers", "2", "run", "x.py"],
+            "option '--workers' stands before 'run'; put it after that",
+        ),
+        (["rnu", "x.py"], "'rnu' is no command; did you mean 'run'?"),
+        (
             ["--verify", "checkpoints", "m"],
             "option '--verify' stands before 'checkpoints'; put it after that",
         ),

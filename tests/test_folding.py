@@ -105,6 +105,7 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         (OURS, "tensorflow.python.training.basic_session_run_hooks", True),
         (TENSORFLOW, "tensorflow.python.training.session_run_hook", True),
         (TENSORFLOW, "tensorflow.python.saved_model.utils_impl", True),
+        (TENSORFLOW, "tensorflow.python.checkpoint.checkpoint_management", True),
         (TENSORFLOW, "tensorflow.python.ops.math_ops", False),
         ("/home/me/train.py:3", "tensorflow_estimator.python.estimator.estimator", True),
         ("/home/me/train.py:3", "tensorflow.python.training.session_run_hook", False),

@@ -11,6 +11,7 @@ from tensorflow.core.util.event_pb2 import SessionLog
 
 from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import series
+from estimator_runtime.checkpoint.claim import Claim
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.measures import Measures
 from estimator_runtime.checkpoint.saver_target import SaverTarget
@@ -108,6 +109,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._restored: str | None = None
         self._target: Any = None  # where the checkpoints of this session go
         self._meta: bytes | None = None
+        self._claim: Claim | None = None  # while there is a session
 
     def begin(self):
         """Begin, also for the hook in whose place this is."""
@@ -119,6 +121,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     def after_create_session(self, session, coord):
         """Save the variables that the session starts with, unless it restored them."""
         self.settle_checkpoints()
+        self._claim = Claim(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
         super().after_create_session(session, coord)
@@ -146,6 +149,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Wait until nothing is being written, unless a second signal says not to."""
         if not preemption.is_hurried():
             self._writer.wait()
+        if self._claim is not None:
+            self._claim.release()
         if self.measures is not None:
             with _only_logged(self._summary_writer):
                 self._summary_writer.flush()

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+_OF_STOPS = (129, 130, 143)  # exit statuses
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -50,6 +52,8 @@ class Outcome:
     def _checkpoint_line(self):
         if self.checkpoint:
             line = f"newest good checkpoint: {self.checkpoint}"
+            if self.exit_status in _OF_STOPS:
+                line += "; the same command goes on from there"
             return f"{line}\n{self.spoilt}" if self.spoilt else line
         if self.unknown:
             return f"newest good checkpoint: not known here, {self.unknown}"

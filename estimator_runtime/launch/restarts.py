@@ -19,6 +19,7 @@ _FINAL = frozenset(
         "CompatibilityError",
         "ConfigError",
         "ConfigTypeError",
+        "EstimatorRuntimeError",  # a script that cannot be parsed
         "IndentationError",
         "ModuleNotFoundError",
         _NAN,

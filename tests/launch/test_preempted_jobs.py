@@ -50,7 +50,8 @@ def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     # A ps or an evaluator of another launcher must not take this for the end.
     assert not (tmp_path / "model" / "training_finished.json").exists()
     saved = tf.train.latest_checkpoint(str(tmp_path / "model"))
-    assert job.text.endswith(f"newest good checkpoint: {saved}\n")
+    go_on = "the same command goes on from there"
+    assert job.text.endswith(f"newest good checkpoint: {saved}; {go_on}\n")
 
 
 def _signal_all(pids, number):

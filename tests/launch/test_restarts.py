@@ -72,7 +72,13 @@ def test_a_budget_of_zero_allows_no_restart():
 
 
 @pytest.mark.parametrize(
-    "error", ["NanLossDuringTrainingError", "ConfigError", "SyntaxError"]
+    "error",
+    [
+        "NanLossDuringTrainingError",
+        "ConfigError",
+        "SyntaxError",
+        "EstimatorRuntimeError",
+    ],
 )
 def test_an_error_that_would_repeat_is_not_tried_again(error):
     refusal = Budget(max_restarts=3).refusal(Failure(status=1, error=error))
