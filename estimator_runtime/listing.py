@@ -102,8 +102,7 @@ def _as_text(found, now, is_verified):
     for each in found.entries:
         reason = each.reason
         if is_verified and each.state == inventory.GOOD:
-            has_index = any(path.endswith(".index") for path in each.files)
-            reason = "checksums right" if has_index else "a format without checksums"
+            reason = "checksums right" if each.is_read else "its data was not read"
         state = f"{each.state}: {reason}" if reason else each.state
         if each is found.restart:
             state += "; a restart goes on from here"

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 
-from estimator_runtime.errors import UsageError
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,7 +26,10 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message, file=None):
         """Print help or the version; what argparse calls."""
-        show(message)
+        if file is None or file is sys.stdout:
+            show(message)
+        else:
+            super()._print_message(message, file)
 
     def similar_option(self, argument):
         """Give the option that may be meant by one it does not know, or None."""
@@ -47,14 +50,23 @@ class Parser(argparse.ArgumentParser):
 
 
 def show(text):
-    """Print on standard output; that its reader wants no more of it is no error."""
+    """Print on standard output; that its reader wants no more of it is no error.
+
+    Raises:
+        EstimatorRuntimeError: If it cannot be written for another reason.
+    """
+    if sys.stdout is None:  # the process was started without it
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more at its end, and would report the same there.
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            problem = f"standard output cannot be written: {error.strerror}"
+            raise EstimatorRuntimeError(problem) from error
 
 
 def check_first(arguments, parser, commands):
@@ -104,11 +116,13 @@ def unknown_argument(argument, arguments, options, parsers):
         similar = (parsers[""] if is_before else parser).similar_option(argument)
     script_given = getattr(options, "script", None)  # to doctor, which does not run it
     ours = f"'{parser.prog} --help'"
-    if similar is not None:
-        return f"{problem}; did you mean {similar!r}? See {ours}"
     remedy = f"see {ours}"
+    if similar is not None:
+        problem += f" (did you mean {similar!r}?)"
     if is_option and hasattr(options, "program"):
         remedy = f"options of the script belong after it, ours are listed by {ours}"
-    elif script_given in itertools.takewhile(argument.__ne__, arguments):
+    elif not similar and script_given in itertools.takewhile(
+        argument.__ne__, arguments
+    ):
         remedy = f"{command} takes none of the script's, leave them out; {remedy}"
     return f"{problem}; {remedy}"

@@ -79,8 +79,8 @@ def folder(tmp_path):
         ),
         (
             ["run", "--hel", "train.py"],
-            "unknown option '--hel'; did you mean '--help'? "
-            "See 'estimator-runtime run --help'",
+            "unknown option '--hel' (did you mean '--help'?); options of the script "
+            "belong after it, ours are listed by 'estimator-runtime run --help'",
         ),
         (
             ["run", "trian.py"],
@@ -150,13 +150,13 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["doctor", "--modeldir", "m", "x.py"],
-            "unknown option '--modeldir'; did you mean '--model-dir'? "
-            "See 'estimator-runtime doctor --help'",
+            "unknown option '--modeldir' (did you mean '--model-dir'?); "
+            "see 'estimator-runtime doctor --help'",
         ),
         (
             ["doctor", "x.py", "--modeldir", "m"],
-            "unknown option '--modeldir'; did you mean '--model-dir'? "
-            "See 'estimator-runtime doctor --help'",
+            "unknown option '--modeldir' (did you mean '--model-dir'?); "
+            "see 'estimator-runtime doctor --help'",
         ),
         (
             ["--workers", "2", "run", "x.py"],
@@ -173,8 +173,8 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["--verison"],
-            "unknown option '--verison'; did you mean '--version'? "
-            "See 'estimator-runtime --help'",
+            "unknown option '--verison' (did you mean '--version'?); "
+            "see 'estimator-runtime --help'",
         ),
         (
             ["checkpoints", "a", "b"],
@@ -182,8 +182,8 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2'; did you mean '--workers'? "
-            "See 'estimator-runtime render --help'",
+            "unknown option '--wrkers=2' (did you mean '--workers'?); options of the "
+            "script belong after it, ours are listed by 'estimator-runtime render --help'",
         ),
         (
             ["--verbose", "status"],
@@ -223,6 +223,22 @@ def test_a_reader_that_has_enough_of_the_text_ends_no_command_with_a_traceback(
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["status"]])
+def test_a_text_that_cannot_be_written_is_one_line(arguments, tmp_path):
+    with open("/dev/full", "w") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "estimator_runtime", *arguments],
+            cwd=tmp_path,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    line = "standard output cannot be written: No space left on device"
+    assert done.stderr == f"estimator-runtime: error: {line}\n"
+    assert done.returncode == 1
 
 
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):

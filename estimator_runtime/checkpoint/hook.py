@@ -147,10 +147,12 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def settle_checkpoints(self):
         """Wait until nothing is being written, unless a second signal says not to."""
-        if not preemption.is_hurried():
-            self._writer.wait()
-        if self._claim is not None:
-            self._claim.release()
+        try:
+            if not preemption.is_hurried():
+                self._writer.wait()
+        finally:
+            if self._claim is not None:
+                self._claim.release()
         if self.measures is not None:
             with _only_logged(self._summary_writer):
                 self._summary_writer.flush()

@@ -28,6 +28,7 @@ class Entry:
             index that the state file does not name, which no restart looks at;
             "temporary", what a save has not finished.
         reason: Why it is not good, in a few words; None if it is.
+        is_read: Whether its data was read, and nothing found wrong with it.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Entry:
     saved_at: float
     state: str
     reason: str | None = None
+    is_read: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,16 +132,18 @@ def _take(folder, problem):
         if each is not None
     }
     known: dict[str, str | None] = dict.fromkeys(completed)
-    entries = []
+    entries, read = [], set()
     for each in _found(folder, seen, completed):
         with lease.reading(each.prefix):  # a training may be deleting others
             reason = known[each.prefix] if each.prefix in known else each.problem()
             if reason is None and problem is not None and each.has_index:
                 reason = known[each.prefix] = problem(each.prefix)
+                read.update([each.prefix] if reason is None else [])
         if reason is not None and _was_let_go(folder, each):
             continue
         bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
-        entries.append(_entry(each, GOOD if reason is None else bad, reason))
+        state = GOOD if reason is None else bad
+        entries.append(_entry(each, state, reason, each.prefix in read))
     entries += [each for each in map(_temporary, seen.temporary) if each is not None]
     if not entries:
         raise CheckpointError(
@@ -186,7 +190,7 @@ def _was_let_go(folder, checkpoint):
     return checkpoint.prefix not in look(folder).named
 
 
-def _entry(checkpoint, state, reason):
+def _entry(checkpoint, state, reason, is_read=False):
     return Entry(
         path=checkpoint.prefix,
         step=checkpoint.step,
@@ -196,6 +200,7 @@ def _entry(checkpoint, state, reason):
         saved_at=checkpoint.saved_at,
         state=state,
         reason=reason,
+        is_read=is_read,
     )
 
 

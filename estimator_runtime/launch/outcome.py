@@ -52,9 +52,10 @@ class Outcome:
     def _checkpoint_line(self):
         if self.checkpoint:
             line = f"newest good checkpoint: {self.checkpoint}"
-            if self.exit_status in _OF_STOPS:
-                line += "; the same command goes on from there"
-            return f"{line}\n{self.spoilt}" if self.spoilt else line
+            if self.spoilt:
+                return f"{line}\n{self.spoilt}"
+            is_stop = self.exit_status in _OF_STOPS
+            return f"{line}; the same command goes on from there" if is_stop else line
         if self.unknown:
             return f"newest good checkpoint: not known here, {self.unknown}"
         return "no checkpoint was saved"

@@ -109,7 +109,7 @@ def is_alive(node_id):
 
 
 def is_lost(node_id):
-    """Tell whether a node is gone; while Ray's head does not answer, none is."""
+    """Tell whether a node is gone; where Ray cannot be asked, it is not."""
     try:
         return not is_alive(node_id)
     except Exception:  # who asks may have the end of a run to tell of

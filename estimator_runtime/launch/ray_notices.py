@@ -1,10 +1,12 @@
 """Nodes of a Ray cluster that give notice, or are gone: their tasks have to move."""
 
+import logging
 import threading
 
 from estimator_runtime.launch import ray_cluster
 from estimator_runtime.launch.task import Leaving
 
+_logger = logging.getLogger(__name__)
 _LOOK_EVERY_SECS = 2.0
 
 
@@ -44,7 +46,10 @@ class Notices:
 
     def _look(self, events):
         for seat in self._seats:
-            seat.give_up_lost_start()
+            try:
+                seat.give_up_lost_start()
+            except Exception:  # the next look is as good, and notices have to be seen
+                _logger.debug("cannot look after %s", seat.task, exc_info=True)
         leaving = ray_cluster.leaving()
         # An evaluator is started again when its node is gone: nobody knows it.
         told = [

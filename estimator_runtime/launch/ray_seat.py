@@ -85,7 +85,7 @@ class Seat:
 
     def start(self, run, environ):
         """Start a run, at the address of the task."""
-        if self.has_lost_node():
+        if self._is_known_lost():
             self.refuse(run, "its node is gone")
             return
         actor = self._actor_for(run)
@@ -133,7 +133,7 @@ class Seat:
             actor, starting = self.actor, self._starting
         if actor is None or starting is None:
             return
-        if not ray.wait([starting], timeout=0)[0] and self.has_lost_node():
+        if not ray.wait([starting], timeout=0)[0] and self._is_known_lost():
             self._lose(actor, RayError("it was to start there"))
 
     @property
@@ -170,6 +170,10 @@ class Seat:
 
     def has_lost_node(self):
         """Tell whether the node is gone on which the task has its address."""
+        return self.node_id is not None and not ray_cluster.is_alive(self.node_id)
+
+    def _is_known_lost(self):
+        """Tell the same where an error would keep the end of a run from being told."""
         return self.node_id is not None and ray_cluster.is_lost(self.node_id)
 
     def _actor_for(self, run):
@@ -239,14 +243,16 @@ class Seat:
             if self.actor is not actor:
                 return
             run, self.actor, self._run = self._run, None, None
-        ray.kill(actor)  # it may have become unavailable only
-        if run is not None:
-            lost = "lost its node" if self.has_lost_node() else "lost its actor"
-            self._end(run, f"{lost} ({brief(error)})")
+        try:
+            ray.kill(actor)  # it may have become unavailable only
+        finally:
+            if run is not None:
+                lost = "lost its node" if self._is_known_lost() else "lost its actor"
+                self._end(run, f"{lost} ({brief(error)})")
 
     def _end(self, run, cause, is_displaced=None):
         if is_displaced is None:
-            is_displaced = not self.is_movable and self.has_lost_node()
+            is_displaced = not self.is_movable and self._is_known_lost()
         status = -int(signal.SIGKILL)
         end = Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)
         self._hear(end)

@@ -1,5 +1,6 @@
 """Two trainings in one model directory are told of it; nobody else is."""
 
+import os
 import subprocess
 import sys
 
@@ -49,6 +50,20 @@ def train(tmp_path, caplog):
     return train
 
 
+def _hold(folder):
+    """Give what another process is told that trains in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", _HOLD, str(folder)],
+        input="",
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "holds\n"
+    return done.stderr
+
+
 def _saver_hook(folder):
     return lambda: tf.compat.v1.train.CheckpointSaverHook(str(folder), save_steps=1)
 
@@ -74,11 +89,31 @@ def test_a_training_that_has_ended_holds_nothing(train, fails, tmp_path):
             train(fails=True)
     else:
         assert train() == 0
-    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
-    done = subprocess.run(
-        command, input="", text=True, capture_output=True, timeout=60, check=True
-    )
-    assert (done.stdout, done.stderr) == ("holds\n", "")
+    assert _hold(tmp_path) == ""
+
+
+def test_a_claim_that_nobody_knows_holds_nothing(tmp_path, train):
+    Claim(str(tmp_path))
+    Claim(str(tmp_path))
+    assert train() == 0
+
+
+def test_a_forked_child_neither_unlocks_nor_keeps_what_its_parent_has(tmp_path):
+    claim = Claim(str(tmp_path))
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        claim.release()
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    try:
+        assert "another process trains in" in _hold(tmp_path)
+        claim.release()
+        assert _hold(tmp_path) == ""
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)
 
 
 def test_what_cannot_be_locked_is_no_error(tmp_path, caplog):
