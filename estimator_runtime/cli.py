@@ -91,8 +91,8 @@ def _parse(argv):
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        commands.choices[""] = parser  # whose options stand before any command
-        problem = unknown_argument(unknown[0], arguments, options, commands.choices)
+        parsers = {**commands.choices, "": parser}  # whose options stand before any
+        problem = unknown_argument(unknown[0], arguments, options, parsers)
         raise UsageError(problem)
     if not hasattr(options, "command"):
         parser.error("no COMMAND given")
