@@ -65,7 +65,8 @@ def show(text):
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            problem = f"standard output cannot be written: {error.strerror}"
+            problem = f"standard output cannot be written ({error.strerror})"
+            problem += "; send it to where there is room"
             raise EstimatorRuntimeError(problem) from error
 
 

@@ -236,7 +236,10 @@ def test_a_text_that_cannot_be_written_is_one_line(arguments, tmp_path):
             text=True,
             timeout=60,
         )
-    line = "standard output cannot be written: No space left on device"
+    line = (
+        "standard output cannot be written (No space left on device); send it to where "
+        "there is room"
+    )
     assert done.stderr == f"estimator-runtime: error: {line}\n"
     assert done.returncode == 1
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-_OF_STOPS = (129, 130, 143)  # exit statuses
+from estimator_runtime.launch.restarts import STOPPED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Outcome:
             line = f"newest good checkpoint: {self.checkpoint}"
             if self.spoilt:
                 return f"{line}\n{self.spoilt}"
-            is_stop = self.exit_status in _OF_STOPS
+            is_stop = self.exit_status in STOPPED
             return f"{line}; the same command goes on from there" if is_stop else line
         if self.unknown:
             return f"newest good checkpoint: not known here, {self.unknown}"

@@ -28,7 +28,7 @@ _FINAL = frozenset(
     )
 )
 # Of a training that SIGTERM or Ctrl-C has stopped, with a checkpoint.
-_STOPPED = {143: "SIGTERM", 130: "SIGINT"}
+STOPPED = {143: "SIGTERM", 130: "SIGINT"}
 _FIRST_BACK_OFF_SECS = 1.0
 _MAX_BACK_OFF_SECS = 30.0
 
@@ -57,7 +57,7 @@ class Failure:
     @property
     def stopped_by(self):
         """The name of the signal that told it to end in order, or None."""
-        return _STOPPED.get(self.status)
+        return STOPPED.get(self.status)
 
     @property
     def is_nan(self):
