@@ -29,6 +29,7 @@ from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.parser import Parser, check_first, show, unknown_argument
+from estimator_runtime.process_name import name_after_task
 from estimator_runtime.tf_config import check_form
 
 _NAME = "estimator-runtime"
@@ -83,9 +84,9 @@ def _parse(argv):
     _add_render(commands)
     _add_activation(commands)
     arguments = sys.argv[1:] if argv is None else argv
-    program = next((each for each in arguments if not each.startswith("-")), "")
-    if program.endswith(".py"):
-        raise UsageError(f"{program!r} is no command; to run it: {_NAME} run {program}")
+    first = next(iter(arguments), "")
+    if first.endswith(".py"):
+        raise UsageError(f"{first!r} is no command; to run it: {_NAME} run {first}")
     check_first(arguments, parser, commands.choices)
     if arguments[:1] == ["run"]:
         arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
@@ -139,6 +140,7 @@ def _run(options):
     # What no reader of it could use. Whether there has to be a chief, or a task, only
     # the script knows: under a multi-worker strategy worker 0 leads, for one.
     check_form(os.environ)
+    name_after_task(os.environ)
     folding.start(os.environ)
     install()
     if not folding.is_verbose(os.environ) and not reporting.is_on():

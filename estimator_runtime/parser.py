@@ -4,6 +4,7 @@ import argparse
 import difflib
 import itertools
 import os
+import shlex
 import sys
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
@@ -79,14 +80,21 @@ def check_first(arguments, parser, commands):
         commands: The `Parser` of each command by its name.
 
     Raises:
-        UsageError: If it is meant for a command after it, or is nearly one.
+        UsageError: If it is an option of a command, which it should follow, or is
+            nearly a command.
     """
     first = next(iter(arguments), "")
     command = next((each for each in arguments if each in commands), None)
-    if first.startswith("-") and command is not None and not parser.has_option(first):
-        if commands[command].has_option(first):
+    if first.startswith("-") and not parser.has_option(first):
+        if command is not None and commands[command].has_option(first):
             raise UsageError(
                 f"option {first!r} stands before {command!r}; put it after that"
+            )
+        owners = (name for name in commands if commands[name].has_option(first))
+        if command is None and (owner := next(owners, None)):
+            raise UsageError(
+                f"no command stands before {first!r}, an option of {owner!r}; "
+                f"write: {shlex.join([parser.prog, owner, *arguments])}"
             )
     elif not first.startswith("-") and first not in commands:
         for similar in difflib.get_close_matches(first, commands, n=1):

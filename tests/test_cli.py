@@ -162,6 +162,11 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
             ["--workers", "2", "run", "x.py"],
             "option '--workers' stands before 'run'; put it after that",
         ),
+        (
+            ["--workers=2", "x.py"],
+            "no command stands before '--workers=2', an option of 'run'; "
+            "write: estimator-runtime run --workers=2 x.py",
+        ),
         (["rnu", "x.py"], "'rnu' is no command; did you mean 'run'?"),
         (
             ["--verify", "checkpoints", "m"],

@@ -4,6 +4,7 @@ Every program here is run twice, by real processes, and what plain python does i
 expectation. None needs TensorFlow, and none may find it imported.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -622,3 +623,30 @@ def test_children_and_their_children_get_the_runtime_before_the_script(
     in_child = b"True __mp_main__\n"
     expected = (0, b"True __main__\n" + in_child + in_child, b"")
     assert run([*OURS, "train.py"], tmp_path) == expected
+
+
+def shown_name(folder, **variables):
+    write(
+        folder,
+        {"program.py": f"print(open('/proc/self/comm').read())\n{NO_TENSORFLOW}"},
+    )
+    status, output, problem = run([*OURS, "program.py"], folder, **variables)
+    assert (status, problem) == (0, b"")
+    return output.decode().strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are named in /proc")
+def test_ps_and_top_show_which_task_a_process_is(tmp_path):
+    cluster = {"chief": ["h:1"], "worker": ["h:2", "h:3"]}
+    task = {"type": "worker", "index": "1"}
+    config = json.dumps({"cluster": cluster, "task": task})
+    assert shown_name(tmp_path, TF_CONFIG=config) == "worker 1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are named in /proc")
+@pytest.mark.parametrize(
+    "config", ["", "{}", '{"task": {"type": "worker", "index": 1}}']
+)
+def test_a_process_that_is_no_task_of_a_cluster_keeps_its_name(config, tmp_path):
+    name = pathlib.Path(os.path.realpath(sys.executable)).name[:15]
+    assert shown_name(tmp_path, TF_CONFIG=config) in (name, "python", "python3")

@@ -14,6 +14,7 @@ pytest-timeout, pandas and scikit-learn.
 
 import argparse
 import collections
+import gc
 import json
 import os
 import pathlib
@@ -96,6 +97,9 @@ def run_here(options):
     """Run one copied file under pytest, in this process."""
     import pytest
 
+    # What TensorFlow's import leaves is not searched for garbage: that is most of the
+    # search, and tests that make many graphs call for it all the time.
+    gc.disable()
     if not options.stock:
         import estimator_runtime
 
@@ -110,6 +114,8 @@ def run_here(options):
     flags.FLAGS(sys.argv[:1])  # what tf.test.main() would do
     # canned/v1 holds tests and what they share; the wheel leaves it out.
     canned.__path__.append(str(pathlib.Path(options.checkout, ROOT, "canned")))
+    gc.freeze()
+    gc.enable()
     [name] = options.files
     arguments = [pathlib.Path(name).name, "-q", "--rootdir=.", "-pno:cacheprovider"]
     arguments += ["--tb=short", "-Wignore", "--disable-warnings"]
