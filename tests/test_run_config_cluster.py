@@ -248,13 +248,13 @@ def test_what_the_frozen_class_refuses_is_refused_in_its_words_on_one_line(
     [
         ({"cluster": {"chief": ["h:1"], "ps": ["h:2", "h:1"]}}, "cluster['ps'][1]"),
         ({"cluster": {"chief": ["h:1"], "ps": ["H:1"]}}, "cluster['ps'][0]"),
-        ({"cluster": {"chief": ["h:99999"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["h:-1"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["h:http"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["h"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": [":1"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["h :1"]}}, "cluster['chief'][0]"),
-        ({"cluster": {"chief": ["grpc://h:1"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["h:99999"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["h:-1"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["h:http"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["h"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": [":1"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["h :1"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
+        ({"cluster": {"chief": ["grpc://h:1"], "ps": ["h:2"]}}, "cluster['chief'][0]"),
         ({"cluster": {"chief": ["h:1"], "": ["h:2"]}}, "cluster"),
         ({"cluster": {"chief": ["h:1"], "ps": {"1": "h:2"}}}, "cluster['ps']"),
         ({"cluster": _CHIEF, "task": {"type": "worker", "index": 1.7}}, "task.index"),
@@ -277,6 +277,15 @@ def test_what_the_frozen_class_lets_pass_and_would_hang_or_crash_later_is_refuse
         er.RunConfig()
     assert str(refused.value).startswith(f"TF_CONFIG: {field} ")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["fake_chief", ":1", "grpc://h:1"])
+def test_the_address_of_the_only_task_may_be_any_as_nobody_connects_to_it(
+    address, set_tf_config
+):
+    set_tf_config({"cluster": {"chief": [address]}, "task": _CHIEF_0})
+    assert er.RunConfig().is_chief
+    assert er.RunConfig().master == ""
 
 
 @pytest.mark.parametrize("tf_config", ["[]", '"chief"', "5", {"task": None}])

@@ -9,7 +9,7 @@
 The tests see the tensorflow-estimator that is installed, never the checkout's, and this
 package's runtime behind it. Each file gets a process of its own. What a test came to is
 written at once, so a hanging one takes nothing else with it. Needs pytest,
-pytest-timeout, pandas and scikit-learn.
+pytest-timeout, pandas, scikit-learn and, for clusters, portpicker.
 """
 
 import argparse
@@ -42,6 +42,12 @@ def main():
     parser.add_argument(
         "--timeout-secs", type=float, default=500, help="for one file (default: 500)"
     )
+    parser.add_argument(
+        "--test-timeout-secs",
+        type=float,
+        default=150,
+        help="for one test (default: 150)",
+    )
     parser.add_argument("--compare", nargs=2, metavar=("NEW", "OLD"))
     parser.add_argument(
         "--in-this-process", action="store_true", help=argparse.SUPPRESS
@@ -72,6 +78,7 @@ def run_apart(name, options):
     flags = [f for f in ("--tf1", "--stock") if getattr(options, f.strip("-"))]
     command = [sys.executable, __file__, options.checkout, name, *flags]
     command += ["--output", os.path.abspath(options.output), "--in-this-process"]
+    command += ["--test-timeout-secs", str(options.test_timeout_secs)]
     with tempfile.TemporaryDirectory() as folder:
         # A copy: beside the original, `tensorflow_estimator` would be the checkout's.
         shutil.copy(pathlib.Path(options.checkout, ROOT, name), folder)
@@ -120,7 +127,7 @@ def run_here(options):
     arguments = [pathlib.Path(name).name, "-q", "--rootdir=.", "-pno:cacheprovider"]
     arguments += ["--tb=short", "-Wignore", "--disable-warnings"]
     # One that waits for what never comes takes no other with it.
-    arguments += ["--timeout=150", "--timeout-method=signal"]
+    arguments += [f"--timeout={options.test_timeout_secs}", "--timeout-method=signal"]
     return int(pytest.main(arguments, plugins=[Recorder(name, options.output)]))
 
 
