@@ -12,6 +12,15 @@ from estimator_runtime.errors import CheckpointError
 _MOST_NAMED = 3
 
 
+# Programs that begin anew where no checkpoint fits catch TensorFlow's own errors.
+class MissingVariablesError(tf.errors.NotFoundError, CheckpointError):
+    """A checkpoint has not all variables of the model."""
+
+
+class OtherShapesError(tf.errors.InvalidArgumentError, CheckpointError):
+    """A checkpoint has variables of the model in other shapes."""
+
+
 class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
     """TensorFlow's ChiefSessionCreator, which checks what it restores.
 
@@ -35,8 +44,9 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         """Make a session, with restored or initialized variables.
 
         Raises:
-            CheckpointError: If the folder has checkpoints, but none can be used, or
-                they are another model's.
+            CheckpointError: If the folder has checkpoints, but none can be used.
+            MissingVariablesError, OtherShapesError: If they are another model's; they
+                are CheckpointErrors, too.
         """
         self.restored_prefix = None
         folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
@@ -64,7 +74,9 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                 )
                 if not found:
                     raise
-                raise _of_another_model(checkpoint.prefix, found) from error
+                is_missing = isinstance(error, tf.errors.NotFoundError)
+                kind = MissingVariablesError if is_missing else OtherShapesError
+                raise _mismatch(kind, checkpoint.prefix, found) from error
 
     def _check_shapes(self, session, prefix):
         """Refuse values of other shapes; TensorFlow gives them to variables too."""
@@ -73,7 +85,7 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
             found = differences(self.saver, prefix)
             if found:
                 session.close()
-                raise _of_another_model(prefix, found)
+                raise _mismatch(OtherShapesError, prefix, found)
 
 
 def differences(saver, prefix):
@@ -102,10 +114,14 @@ def differences(saver, prefix):
     return sorted(found)
 
 
-def _of_another_model(prefix, found):
-    return CheckpointError(
-        f"{prefix} is a checkpoint of another model: {_listed(found)}; give the model "
-        "that it was saved from, or another folder (all files are as they were)"
+def _mismatch(kind, prefix, found):
+    # The first words are TensorFlow's: programs look for them.
+    return kind(
+        None,
+        None,
+        "Restoring from checkpoint failed: there is a mismatch between this model and "
+        f"that of {prefix}: {_listed(found)}; give the model that it was saved from, "
+        "or another folder (all files are as they were)",
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,10 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import files, recovery
+from estimator_runtime.checkpoint.restore import (
+    MissingVariablesError,
+    OtherShapesError,
+)
 from estimator_runtime.checkpoint.state import State, read_state, write_state
 from estimator_runtime.cli import main
 from estimator_runtime.errors import CheckpointError
@@ -192,10 +197,11 @@ def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
         tf.compat.v1.get_variable("bias", initializer=0.0)
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
-            CheckpointError,
+            tf.errors.NotFoundError,
             match=r"'weight' has shape \[100\] there, \[7\] here; it has no 'bias'",
-        ):
+        ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
+    assert isinstance(raised.value, CheckpointError)
     assert {name: (ckpt / name).read_bytes() for name in names(ckpt)} == before
 
 
@@ -204,10 +210,19 @@ def test_values_of_another_shape_are_not_given_to_a_variable(ckpt):
         tf.compat.v1.get_variable("weight", initializer=[0.0] * 7)
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
-            CheckpointError,
-            match=r"of another model: 'weight' has shape \[100\] there, \[7\] here; give",
-        ):
+            tf.errors.InvalidArgumentError,
+            match=r"Restoring from checkpoint failed.* a mismatch between .*: "
+            r"'weight' has shape \[100\] there, \[7\] here; give",
+        ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
+    assert isinstance(raised.value, CheckpointError)
+
+
+def test_a_mismatch_survives_pickling_with_its_text():
+    for kind in (MissingVariablesError, OtherShapesError):
+        error = pickle.loads(pickle.dumps(kind(None, None, "what is wrong")))
+        assert type(error) is kind
+        assert str(error) == "what is wrong"
 
 
 def test_a_saver_that_reshapes_may_restore_values_of_another_shape(ckpt):
