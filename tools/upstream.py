@@ -101,7 +101,7 @@ def run_apart(name, options):
 
 
 def run_here(options):
-    """Run one copied file under pytest, in this process."""
+    """Run one copied file under pytest, in this process, and end it."""
     import pytest
 
     # What TensorFlow's import leaves is not searched for garbage: that is most of the
@@ -128,7 +128,10 @@ def run_here(options):
     arguments += ["--tb=short", "-Wignore", "--disable-warnings"]
     # One that waits for what never comes takes no other with it.
     arguments += [f"--timeout={options.test_timeout_secs}", "--timeout-method=signal"]
-    return int(pytest.main(arguments, plugins=[Recorder(name, options.output)]))
+    status = int(pytest.main(arguments, plugins=[Recorder(name, options.output)]))
+    sys.stdout.flush()
+    # Threads of tests that have failed may wait for ever; python would wait for them.
+    os._exit(status)
 
 
 def give_back_removed_names():
