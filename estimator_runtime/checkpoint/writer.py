@@ -1,7 +1,9 @@
 """The thread that writes checkpoints while training goes on."""
 
 import logging
+import os
 import threading
+import weakref
 
 from estimator_runtime.errors import CheckpointError
 
@@ -10,11 +12,27 @@ _logger = logging.getLogger(__name__)
 # checkpoint cannot be written elsewhere, and a signal can end the process.
 _NAMED_EVERY_SECS = 30.0
 _THREAD = "checkpoint writer"
+_writers: weakref.WeakSet = weakref.WeakSet()
 
 
 def is_any_under_way():
     """Tell whether this process writes a checkpoint now, in whatever session."""
     return any(thread.name == _THREAD for thread in threading.enumerate())
+
+
+def wait_for_own():
+    """Wait for the writes that this thread has submitted, in whatever session.
+
+    For whoever looks for a checkpoint where TensorFlow's own hook would have written it
+    already: in the thread that trains, after the step that was to be saved.
+    """
+    for each in list(_writers):
+        if each.submitter == threading.get_ident():
+            each.wait()
+
+
+# A forked child has their locks as they were, and none of their threads.
+os.register_at_fork(after_in_child=_writers.clear)
 
 
 class CheckpointWriter:
@@ -26,10 +44,13 @@ class CheckpointWriter:
 
     Attributes:
         last_step: Global step of the newest write that was completed, or None.
+        submitter: Identity of the thread that has submitted the last one, or None.
     """
 
     def __init__(self, named_every_secs=_NAMED_EVERY_SECS):
         self.last_step = None
+        self.submitter = None
+        _writers.add(self)
         self._named_every_secs = named_every_secs
         self._writing_step = None
         self._changed = threading.Condition()
@@ -77,6 +98,7 @@ class CheckpointWriter:
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
             self._waiting = step, write, series
+            self.submitter = threading.get_ident()
             if not self._is_running:
                 self._is_running = True
                 try:

@@ -11,7 +11,7 @@ import os
 
 from tensorflow_estimator.python.estimator import estimator
 
-from estimator_runtime.checkpoint import lease
+from estimator_runtime.checkpoint import lease, writer
 
 
 def patch_estimator(_module):
@@ -55,9 +55,7 @@ def _holding(original, latest):
 def _holding_until_done(original, latest):
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def read(self, *args, **kwargs):
-        call = signature.bind(self, *args, **kwargs)
+    def generate(self, call):
         # What a generator sets in a context its caller would see: so not `together`.
         with contextlib.ExitStack() as leases:
 
@@ -67,6 +65,11 @@ def _holding_until_done(original, latest):
             _give_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)
 
+    @functools.wraps(original)
+    def read(self, *args, **kwargs):
+        # Now: in the generator, wrong arguments would be refused at the first result.
+        return generate(self, signature.bind(self, *args, **kwargs))
+
     return read
 
 
@@ -74,6 +77,7 @@ def _give_checkpoint(call, latest, hold):
     """Hold the checkpoint that a call is to read; name the newest to it, if none is."""
     prefix = call.arguments.get("checkpoint_path")
     if prefix:
+        writer.wait_for_own()
         hold(os.fsdecode(prefix))
     else:
         call.arguments["checkpoint_path"] = lease.hold_newest(latest, hold)

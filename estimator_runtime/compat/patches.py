@@ -75,6 +75,12 @@ PATCHES = (
         apply=_late("deletions:patch_saver"),
     ),
     Patch(
+        name="checkpoints asked for while they are written",
+        reason="a hook that evaluates after a save would get the checkpoint before",
+        after="tensorflow",
+        apply=_late("own_checkpoints:patch_readers"),
+    ),
+    Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers it has not, and cannot be copied for it",
         after="tensorflow",

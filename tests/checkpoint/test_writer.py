@@ -1,11 +1,13 @@
 """The thread that writes checkpoints: its order, its queue of one, its errors."""
 
 import logging
+import os
+import signal
 import threading
 
 import pytest
 
-from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.checkpoint.writer import CheckpointWriter, wait_for_own
 from estimator_runtime.errors import CheckpointError
 
 LONG_SECS = 60  # nothing here takes it, unless it hangs
@@ -236,3 +238,33 @@ def test_whoever_waits_for_the_disk_says_so(caplog):
         "Training has waited 0.01 s for the checkpoint of step 7 to be written; does "
         "its disk answer?"
     )
+
+
+def test_a_thread_waits_for_the_writes_of_its_own_only():
+    log = []
+    write, writer = Write(log, 1), CheckpointWriter()
+    in_thread(lambda: writer.submit(1, write)).wait(LONG_SECS)
+    wait_for_own()
+    assert log == []
+    mine, of_mine = Write(log, 2), CheckpointWriter()
+    of_mine.submit(2, mine)
+    mine.may_end.set()
+    wait_for_own()
+    assert log == [2]
+    write.may_end.set()
+    writer.wait()
+
+
+def test_a_forked_child_waits_for_no_write_of_its_parent():
+    write, writer = Write([], 1), CheckpointWriter()
+    writer.submit(1, write)
+    assert write.begun.wait(LONG_SECS)
+    child = os.fork()
+    if not child:
+        signal.alarm(LONG_SECS)
+        wait_for_own()
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    write.may_end.set()
+    writer.wait()
+    assert os.waitstatus_to_exitcode(status) == 7

@@ -1,0 +1,95 @@
+"""A hook that looks for the checkpoint just saved finds it, as with TensorFlow's hook.
+
+The saves are of some megabytes, so that each is still being written when the hook looks.
+"""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+
+er.install()
+
+train = tf.compat.v1.train
+EVERY = 3
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable(
+        "weight", [1 << 20], initializer=tf.zeros_initializer
+    )
+    loss = tf.reduce_sum(weight[:1] * features)
+    step = train.get_global_step()
+    train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(
+        mode,
+        loss=loss,
+        train_op=train_op,
+        predictions={"step": tf.identity(step)[None]},
+    )
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors([1.0]).repeat()
+
+
+def one_input_fn():
+    return tf.data.Dataset.from_tensors([1.0])
+
+
+def number(prefix):
+    return int(prefix.rpartition("-")[2])
+
+
+# What a hook may ask, of (estimator, the prefix of the step just saved), for its step.
+ASKED = {
+    "Estimator.latest_checkpoint": lambda e, _: number(e.latest_checkpoint()),
+    "Estimator.evaluate": lambda e, _: e.evaluate(input_fn, steps=1)["global_step"],
+    "Estimator.evaluate(checkpoint_path)": lambda e, prefix: e.evaluate(
+        input_fn, steps=1, checkpoint_path=prefix
+    )["global_step"],
+    "Estimator.predict": lambda e, _: next(e.predict(one_input_fn))["step"],
+    "Estimator.get_variable_value": lambda e, _: e.get_variable_value("global_step"),
+    "latest_checkpoint": lambda e, _: number(tf.train.latest_checkpoint(e.model_dir)),
+    "get_checkpoint_state": lambda e, _: number(
+        tf.train.get_checkpoint_state(e.model_dir).model_checkpoint_path
+    ),
+    "checkpoint_exists": lambda _, prefix: (
+        train.checkpoint_exists(prefix) and number(prefix)
+    ),
+    "load_variable": lambda _, prefix: tf.train.load_variable(prefix, "global_step"),
+    "list_variables": lambda _, prefix: (
+        tf.train.list_variables(prefix) and number(prefix)
+    ),
+}
+
+
+class Asking(tf.estimator.SessionRunHook):
+    """Asks after each step that is saved."""
+
+    def __init__(self, ask):
+        self._ask = ask
+        self.answers = []
+
+    def before_run(self, run_context):
+        return train.SessionRunArgs(train.get_global_step())
+
+    def after_run(self, run_context, run_values):
+        step = int(run_context.session.run(train.get_global_step()))
+        if step % EVERY == 0:
+            self.answers.append((step, int(self._ask(step))))
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_hook_finds_the_checkpoint_of_its_step(asked, tmp_path):
+    config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+
+    def ask(step):
+        return ASKED[asked](estimator, os.path.join(tmp_path, f"model.ckpt-{step}"))
+
+    hook = Asking(ask)
+    estimator.train(input_fn, max_steps=3 * EVERY, hooks=[hook])
+    assert hook.answers == [(step, step) for step in (3, 6, 9)]
