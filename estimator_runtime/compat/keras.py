@@ -14,6 +14,8 @@ import types
 from estimator_runtime.errors import CompatibilityError
 
 VARIABLE = "TF_USE_LEGACY_KERAS"
+# Set beside it: children of other Python installations are to do without.
+OURS_VARIABLE = "ESTIMATOR_RUNTIME_LEGACY_KERAS"
 _YES = ("true", "True", "1")  # the values TensorFlow's loaders accept
 
 
@@ -42,6 +44,8 @@ def choose_legacy(version):
         _put_tf_keras_on_path()
     # Also for the child processes of this one, which inherit it.
     os.environ[VARIABLE] = "1"
+    if asked is None:
+        os.environ[OURS_VARIABLE] = "1"
 
 
 def resolve_loaders(_module):

@@ -11,10 +11,14 @@ import sys
 
 def _start():
     folder = os.path.dirname(os.path.abspath(__file__))
-    if os.environ.get("ESTIMATOR_RUNTIME_CHILDREN") == sys.prefix:
+    home = os.environ.get("ESTIMATOR_RUNTIME_CHILDREN")
+    if home == sys.prefix:
         import _estimator_runtime_startup  # type: ignore[import-not-found]
 
         _estimator_runtime_startup.watch_as_parent_does()
+    elif home and os.environ.pop("ESTIMATOR_RUNTIME_LEGACY_KERAS", None):
+        # The choice of the process that has the runtime: here there may be no tf-keras.
+        os.environ.pop("TF_USE_LEGACY_KERAS", None)
     # The program's imports and its sys.path are as without it.
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
     _import_own()

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import sysconfig
+import venv
 
 import pytest
 
@@ -128,6 +129,26 @@ def test_another_python_is_left_alone(tmp_path):
         cwd=tmp_path,
     )
     assert "_frozen_importlib" in done.stdout and "_Watcher" not in done.stdout
+
+
+LEGACY = "import os; print(os.environ.get('TF_USE_LEGACY_KERAS'))"
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "None"), ("1", "1")])
+def test_the_choice_of_legacy_keras_is_not_for_another_python(
+    chosen, expected, tmp_path
+):
+    venv.create(tmp_path / "other", with_pip=False, symlinks=True)
+    other = tmp_path / "other" / "bin" / "python"
+    variables = {} if chosen is None else {"TF_USE_LEGACY_KERAS": chosen}
+    done = run(
+        "-c",
+        "import estimator_runtime as er, subprocess; er.install();"
+        f"subprocess.run([{str(other)!r}, '-c', {LEGACY!r}], check=True)",
+        cwd=tmp_path,
+        **variables,
+    )
+    assert done.stdout.strip() == expected, done.stderr
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
