@@ -34,10 +34,7 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
 
 def criterion_of(config):
     """Give the `Criterion` of a config, or None if it keeps no best checkpoints."""
-    own = getattr(config, "training_options", None)
-    if not isinstance(own, TrainingOptions):
-        # Configs of the frozen package, and of TPU's, have none: the environment's.
-        own = TrainingOptions.from_environ()
+    own = TrainingOptions.of(config)
     if not own.keep_best or own.best_metric is None:
         return None
     mode = best_mode_of(own.best_metric, own.best_mode)

@@ -61,6 +61,18 @@ class TrainingOptions:
             option_values.best_mode_of(self.best_metric, self.best_mode)
 
     @classmethod
+    def of(cls, config):
+        """Give the options of a config.
+
+        Those of the frozen package, and of TPU's, have none: the environment's.
+
+        Raises:
+            ConfigError: As `from_environ`.
+        """
+        own = getattr(config, "training_options", None)
+        return own if isinstance(own, cls) else cls.from_environ()
+
+    @classmethod
     def from_environ(cls, environ=os.environ, **given):
         """Read the options that the command's flags left in the environment.
 

@@ -28,7 +28,9 @@ _SYNCHRONOUS_GRACE_SECS = 1
 _train = tf.compat.v1.train
 
 
-@seam.replaces("tensorflow.python.training.training")
+@seam.replaces(
+    "tensorflow.python.training.training", monitored_session.MonitoredTrainingSession
+)
 def MonitoredTrainingSession(
     master="",
     is_chief=True,

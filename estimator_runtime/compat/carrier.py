@@ -23,12 +23,8 @@ def patch_estimator(_module):
 
     @functools.wraps(original)
     def train_model(self, *args, **kwargs):
-        # Configs of the frozen package, and of TPU's, have none: the environment's.
-        own = getattr(self.config, "training_options", None)
-        with (
-            options.use(own or options.TrainingOptions.from_environ()),
-            preemption.watched(),
-        ):
+        own = options.TrainingOptions.of(self.config)
+        with options.use(own), preemption.watched():
             return original(self, *args, **kwargs)
 
     estimator.Estimator._train_model = train_model

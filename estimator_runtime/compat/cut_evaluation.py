@@ -8,6 +8,7 @@ would be those of a part of the data.
 """
 
 import functools
+import inspect
 import logging
 
 import tensorflow as tf
@@ -40,12 +41,15 @@ def patch_estimator(_module):
     for name in ("after_save", "end"):
         setattr(listener, name, _ending_early(getattr(listener, name)))
     original = estimator.Estimator._evaluate_run
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def evaluate_run(self, **arguments):  # as `Estimator.evaluate` calls it
+    def evaluate_run(*args, **kwargs):
+        call = signature.bind(*args, **kwargs)
         if _listening:
-            arguments["all_hooks"] = [*(arguments["all_hooks"] or ()), _CutHook()]
-        return original(self, **arguments)
+            hooks = call.arguments["all_hooks"] or ()
+            call.arguments["all_hooks"] = [*hooks, _CutHook()]
+        return original(*call.args, **call.kwargs)
 
     estimator.Estimator._evaluate_run = evaluate_run
 

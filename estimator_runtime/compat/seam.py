@@ -6,11 +6,13 @@ through one module and use it through another.
 """
 
 import importlib
+import logging
 import sys
 import types
 
 from estimator_runtime import compat
 
+_logger = logging.getLogger(__name__)
 # Imported when the frozen package has been; each uses `replaces` below.
 _RUNTIME_MODULES = (
     "estimator_runtime.run_config",
@@ -29,7 +31,7 @@ def connect(_module):
         importlib.import_module(name)
 
 
-def replaces(module_name):
+def replaces(module_name, stock=None):
     """Decorate the runtime's version of a name of TensorFlow or the frozen package.
 
     The decorated object takes the place of the attribute of the same name in
@@ -37,16 +39,25 @@ def replaces(module_name):
 
     Args:
         module_name: Module that owns the name and is imported already.
+        stock: The object that is replaced, where a program may have put one of its own
+            in its place before; that stays.
     """
 
     def decorate(ours):
         compat.install()  # whoever imports only this one module gets the rest too
         owner = importlib.import_module(module_name)
-        stock = getattr(owner, ours.__name__)
+        found = getattr(owner, ours.__name__)
+        if stock is not None and found is not stock:
+            _logger.warning(
+                "%s.%s is the program's own; Estimators use that, not this runtime's",
+                module_name,
+                ours.__name__,
+            )
+            return ours
         setattr(owner, ours.__name__, ours)
         for module in _holders():
             for name, value in list(vars(module).items()):
-                if value is stock:
+                if value is found:
                     setattr(module, name, ours)
         return ours
 

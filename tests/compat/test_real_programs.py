@@ -118,6 +118,24 @@ def test_what_the_runtime_replaced_survives_being_patched(monkeypatch, tmp_path)
     assert estimator.train(input_fn, steps=1).latest_checkpoint().endswith("ckpt-1")
 
 
+def test_a_private_method_takes_its_arguments_by_position_too(monkeypatch, tmp_path):
+    class Own(tf.estimator.Estimator):
+        def _evaluate_run(self, **arguments):
+            return super()._evaluate_run(*arguments.values())
+
+    monkeypatch.setattr(
+        tf.estimator.Estimator, "_assert_members_are_not_overridden", lambda self: None
+    )
+    estimator = Own(model_fn, str(tmp_path)).train(input_fn, steps=2)
+    assert estimator.evaluate(input_fn, steps=1)["global_step"] == 2
+
+
+def test_wrong_arguments_of_predict_are_refused_at_the_call(tmp_path):
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hook'"):
+        estimator.predict(input_fn, hook=[])
+
+
 def test_the_roles_of_old_clusters_are_known(set_tf_config):
     cluster = {"master": ["host0:1"], "worker": ["host1:1"], "ps": ["host2:1"]}
     task = {"type": "master", "index": 0}
@@ -158,6 +176,21 @@ sys.modules["tensorflow.estimator"] = tf.estimator
 from tensorflow.python.estimator.estimator import Estimator
 import tensorflow.estimator
 print(Estimator is tf.compat.v1.estimator.Estimator)
+""",
+    "a session maker of its own, put in place before Estimators are used": """
+import tempfile
+import tensorflow as tf
+from tensorflow.python.training import training
+made = []
+original = training.MonitoredTrainingSession
+def own(*args, **kwargs):
+    made.append(kwargs["checkpoint_dir"])
+    return original(*args, **kwargs)
+training.MonitoredTrainingSession = own
+estimator = tf.estimator.BaselineRegressor(model_dir=tempfile.mkdtemp())
+data = tf.data.Dataset.from_tensors
+estimator.train(lambda: data(({"x": [1.0]}, [1.0])), steps=1)
+print(made == [estimator.model_dir])
 """,
     "the nested names of the older API": """
 import tensorflow.compat.v1 as tf
