@@ -1,4 +1,4 @@
-"""`tf.estimator` in every API module that had it up to TensorFlow 2.15."""
+"""Names that TensorFlow 2.16 removed, in every API module that had them up to 2.15."""
 
 import importlib
 import importlib.util
@@ -6,8 +6,16 @@ import os
 import re
 import sys
 
+import wrapt
 from tensorflow.python.util.lazy_loader import LazyLoader
 
+_V1_ROOTS = ("tensorflow.compat.v1", "tensorflow._api.v2.compat.v1")
+_V2_ROOTS = (
+    "tensorflow",
+    "tensorflow.compat.v2",
+    "tensorflow._api.v2",
+    "tensorflow._api.v2.compat.v2",
+)
 _API_MODULE = re.compile(r"tensorflow(\._api\.v2)?(\.compat(\.v[12])?)*(\.v2)?")
 
 
@@ -23,6 +31,26 @@ def provide_estimator(_module):
     for name, module in list(sys.modules.items()):
         if _API_MODULE.fullmatch(name) and hasattr(module, "__version__"):
             _add(module, package, "_v1" if name.endswith(".v1") else "_v2")
+
+
+def add(path, values, *, only_v1=False):
+    """Add names to an API module, such as that of `tf.data.experimental`.
+
+    Args:
+        path: Its name below the API's roots, such as "data.experimental".
+        values: Dict of the names and what they are.
+        only_v1: Whether to leave out the API of TensorFlow 2.
+    """
+
+    def update(module):
+        # The importer has the module, and sys.modules, in version 1, its wrapper.
+        for name, value in values.items():
+            setattr(sys.modules.get(module.__name__, module), name, value)
+
+    # `import tensorflow.data.experimental` makes a second copy of the module, which
+    # takes the place of the one that tf.data had.
+    for root in _V1_ROOTS if only_v1 else _V1_ROOTS + _V2_ROOTS:
+        wrapt.register_post_import_hook(update, f"{root}.{path}")
 
 
 def _add(module, package, version):

@@ -55,6 +55,13 @@ PATCHES = (
         apply=_late("api:provide_estimator"),
     ),
     Patch(
+        name="CheckpointInputPipelineHook",
+        reason="a hook of tf.data that takes an Estimator was removed with them",
+        after="tensorflow",
+        since=(2, 16),
+        apply=_late("input_pipeline:provide"),
+    ),
+    Patch(
         name="tensorflow.python.estimator",
         reason="old programs import it; 2.15 has only copies of it, newer have none",
         after="tensorflow",

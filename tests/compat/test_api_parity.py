@@ -1,7 +1,9 @@
 """Every public name of TensorFlow 2.15.1's Estimators, on every TensorFlow.
 
 estimator_names.txt lists them: what the API packages of the frozen package define, with
-tf.estimator and tf.compat.v1.estimator for their roots.
+tf.estimator and tf.compat.v1.estimator for their roots, and what else of the API needs
+Estimators, or was removed with them. (All names of both APIs were compared: 2.15.1's
+against those of 2.21 with this runtime.)
 """
 
 import operator
@@ -25,7 +27,7 @@ def exists(name):
 
 
 def test_every_public_name_is_there():
-    assert len(NAMES) == 164
+    assert len(NAMES) == 172
     assert [name for name in NAMES if not exists(name)] == []
 
 
