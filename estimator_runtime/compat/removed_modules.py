@@ -5,6 +5,8 @@ import sys
 import types
 from importlib.machinery import ModuleSpec
 
+from estimator_runtime.compat import api
+
 _TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 _TPU_PARAMETERS = (
     "AdagradParameters",
@@ -33,12 +35,8 @@ def provide_tpu_stand_ins(_module):
         stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
         _provide("tensorflow.python.tpu", name, stand_in)
     embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
-    experimental = importlib.import_module(
-        "tensorflow._api.v2.compat.v1.tpu.experimental"
-    )
-    for name in _TPU_PARAMETERS:
-        if not hasattr(experimental, name):
-            setattr(experimental, name, getattr(embedding, name))
+    parameters = {name: getattr(embedding, name) for name in _TPU_PARAMETERS}
+    api.add("tpu.experimental", parameters, only_v1=True)
 
 
 def _provide(package_name, name, module):

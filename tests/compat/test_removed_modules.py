@@ -40,6 +40,8 @@ def test_tpu_optimizer_parameters_are_back_in_the_api():
     assert public.AdamParameters is tpu_embedding.AdamParameters
     with pytest.raises(NotImplementedError):
         public.AdagradParameters(0.1)
+    again = importlib.import_module("tensorflow.compat.v1.tpu.experimental")
+    assert again.AdamParameters is tpu_embedding.AdamParameters
 
 
 def test_symbols_exported_to_the_estimator_api_are_found_by_name_again():
