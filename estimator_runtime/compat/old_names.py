@@ -1,8 +1,9 @@
-"""`tensorflow.python.estimator`, the name of the frozen package up to TensorFlow 1.13.
+"""Names under which TensorFlow itself had modules of the frozen package.
 
-TensorFlow 2.15 still ships thirty modules under it, each a copy of the frozen module's
-names: what a program patches in a copy has no effect. Newer ones ship none. Here each
-old name is the frozen module itself, on every TensorFlow.
+`tensorflow.python.estimator` was its name up to TensorFlow 1.13, and five modules for
+TPUs were in `tensorflow.python.tpu`. TensorFlow 2.15 still ships them, each a copy of
+the frozen module's names: what a program patches in a copy has no effect. Newer ones
+ship none. Here each old name is the frozen module itself, on every TensorFlow.
 """
 
 import importlib.util
@@ -14,6 +15,10 @@ _OLD = "tensorflow.python.estimator"
 _FROZEN = "tensorflow_estimator.python.estimator"
 # Under both, as `from package import keras` goes by the name that the package has.
 _RENAMED = {f"{package}.keras": f"{_FROZEN}.keras_lib" for package in (_OLD, _FROZEN)}
+_TPU_NAMES = {
+    f"tensorflow.python.tpu.{name}": f"{_FROZEN}.tpu.{name}"
+    for name in ("error_handling", "tpu_config", "tpu_context", "tpu_estimator", "util")
+}
 
 
 def provide(_module):
@@ -21,6 +26,16 @@ def provide(_module):
     # First, or the folder of the frozen package, which is where the old name leads,
     # would be searched for submodules, and each loaded a second time.
     sys.meta_path.insert(0, _Finder())
+
+
+def replace_tpu_copies(_module):
+    """Let the names under tensorflow.python.tpu find the frozen package's modules."""
+    sys.meta_path.insert(0, _TPUFinder())
+
+
+def provide_tpu(_module):
+    """Do so where TensorFlow has no module of that name."""
+    sys.meta_path.append(_TPUFinder())
 
 
 class _Finder(MetaPathFinder):
@@ -42,6 +57,12 @@ class _Finder(MetaPathFinder):
                 raise  # what the parents import is missing, not the module
             found = None
         return found and ModuleSpec(fullname, _Alias(frozen))
+
+
+class _TPUFinder(MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        frozen = _TPU_NAMES.get(fullname)
+        return frozen and ModuleSpec(fullname, _Alias(frozen))
 
 
 class _Alias(Loader):

@@ -48,6 +48,13 @@ PATCHES = (
         apply=_late("removed_modules:provide_tpu_stand_ins"),
     ),
     Patch(
+        name="AsyncCheckpointSaverHook",
+        reason="tensorflow.python.tpu.async_checkpoint was removed",
+        after="tensorflow",
+        since=(2, 16),
+        apply=_late("removed_modules:provide_async_checkpoint"),
+    ),
+    Patch(
         name="tf.estimator",
         reason="TensorFlow's API no longer has the attribute",
         after="tensorflow",
@@ -66,6 +73,20 @@ PATCHES = (
         reason="old programs import it; 2.15 has only copies of it, newer have none",
         after="tensorflow",
         apply=_late("old_names:provide"),
+    ),
+    Patch(
+        name="copies in tensorflow.python.tpu",
+        reason="five modules are copies of the frozen ones: patching them does nothing",
+        after="tensorflow",
+        until=(2, 16),
+        apply=_late("old_names:replace_tpu_copies"),
+    ),
+    Patch(
+        name="TPUEstimator in tensorflow.python.tpu",
+        reason="programs import it, and four modules beside it, by this name",
+        after="tensorflow",
+        since=(2, 16),
+        apply=_late("old_names:provide_tpu"),
     ),
     Patch(
         name="protobuf's float_format",

@@ -1,4 +1,4 @@
-"""Modules the frozen package imports that TensorFlow 2.16 removed."""
+"""Modules that TensorFlow 2.16 removed, and the frozen package or its users import."""
 
 import importlib
 import sys
@@ -37,6 +37,23 @@ def provide_tpu_stand_ins(_module):
     embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
     parameters = {name: getattr(embedding, name) for name in _TPU_PARAMETERS}
     api.add("tpu.experimental", parameters, only_v1=True)
+
+
+def provide_async_checkpoint(_module):
+    """Put a module where the hook was that saves while a TPU goes on training.
+
+    This runtime saves so by TensorFlow's CheckpointSaverHook itself, but not by its
+    subclasses. So the name stands for that hook, which takes the same arguments.
+    """
+    from tensorflow.python.training import basic_session_run_hooks
+
+    name = "tensorflow.python.tpu.async_checkpoint"
+    module = types.ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
+    vars(module)["AsyncCheckpointSaverHook"] = (
+        basic_session_run_hooks.CheckpointSaverHook
+    )
+    _provide("tensorflow.python.tpu", "async_checkpoint", module)
 
 
 def _provide(package_name, name, module):

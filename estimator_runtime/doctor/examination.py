@@ -175,4 +175,5 @@ def _in_v1(dotted):
 def _shown(dotted):
     """Write a name as scripts do."""
     first, dot, rest = dotted.partition(".")
-    return f"tf{dot}{rest}" if first == "tensorflow" else dotted
+    is_public = first == "tensorflow" and not f"{rest}.".startswith("python.")
+    return f"tf{dot}{rest}" if is_public else dotted

@@ -8,6 +8,8 @@ import ast
 import dataclasses
 
 _ROOTS = ("tensorflow", "tensorflow_estimator", "keras")
+# Names of modules, whichever package they are in.
+_OF_ESTIMATORS = {"estimator", "tpu_estimator", "tpu_config"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,9 @@ class Uses:
     @property
     def estimator_names(self):
         """Those of `names` that lead to Estimators."""
-        return tuple(each for each in self.names if "estimator" in each.split("."))
+        return tuple(
+            each for each in self.names if _OF_ESTIMATORS.intersection(each.split("."))
+        )
 
 
 def read(source):

@@ -52,3 +52,18 @@ def test_symbols_exported_to_the_estimator_api_are_found_by_name_again():
     ]
     assert tf_export.get_v1_names(tf.estimator.TrainSpec) == ["estimator.TrainSpec"]
     assert tf_export.get_v2_names(tf.Variable) == ["Variable"]
+
+
+def test_the_asynchronous_hook_saves(tmp_path):
+    from tensorflow.python.tpu import async_checkpoint
+
+    hook = async_checkpoint.AsyncCheckpointSaverHook(
+        checkpoint_dir=str(tmp_path), save_steps=2
+    )
+    with tf.Graph().as_default():
+        add = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+        with estimator_runtime.MonitoredTrainingSession(
+            scaffold=tf.compat.v1.train.Scaffold(), hooks=[hook]
+        ) as session:
+            session.run(add)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")

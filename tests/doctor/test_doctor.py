@@ -91,6 +91,23 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
 
 
+def test_old_names_of_modules_are_found_and_lead_to_estimators(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\n"
+        "from tensorflow.python.tpu import async_checkpoint, tpu_config, tpu_estimator\n"
+        "tpu_config.RunConfig()\n"
+        "tpu_config.Oracle\n"
+        "tf.data.experimental.CheckpointInputPipelineHook\n"
+    )
+    status, output = doctor("train.py", cwd=tmp_path)
+    lines = [each for each in output.splitlines() if " script " in each]
+    assert (
+        "train.py can be parsed, and uses tensorflow.python.tpu.tpu_config" in lines[0]
+    )
+    assert "train.py:4: there is no tensorflow.python.tpu.tpu_config.Oracle" in lines[1]
+    assert (status, len(lines)) == (1, 2), output
+
+
 def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
     (tmp_path / "train.py").write_text(
         "import tensorflow as tf\n\n\ndef model_fn():\n    tf.summary.scalar('x', 1.0)\n"
