@@ -1,15 +1,16 @@
 """The frozen tensorflow-estimator on any TensorFlow: the only place that patches.
 
-`install()` touches nothing by itself. It looks at the installed versions, refuses
-what cannot work, and waits: each patch is applied right after the import of the
-module it is about, so a program may still set TensorFlow's environment variables
-before its own `import tensorflow`, and pays nothing if it never comes to that.
+`install()` touches nothing by itself, but for what a failed import has left. It looks
+at the installed versions, refuses what cannot work, and waits: each patch is applied
+right after the import of the module it is about, so a program may still set
+TensorFlow's environment variables before its own `import tensorflow`, and pays nothing
+if it never comes to that.
 """
 
 import os
 import threading
 
-from estimator_runtime.compat import children, keras, patch, versions
+from estimator_runtime.compat import children, keras, leftovers, patch, versions
 from estimator_runtime.compat.patches import PATCHES
 
 _lock = threading.RLock()
@@ -39,6 +40,7 @@ def install():
             return
         tensorflow = versions.check_installed()
         keras.choose_legacy(tensorflow)
+        leftovers.drop()
         patch.schedule(
             [each for each in PATCHES if each.applies_to(tensorflow)],
             # Of a TensorFlow that nobody has tried, programs without Estimators keep

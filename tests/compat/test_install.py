@@ -70,6 +70,47 @@ def test_one_object_for_each_name_by_every_road_after(first_lines):
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
 
 
+@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="TensorFlow 2.15 can import it")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import tensorflow_estimator",
+        "from tensorflow_estimator.python.estimator import estimator",
+    ],
+)
+def test_an_import_that_failed_before_install_does_no_harm(statement):
+    program = f"""
+try:
+    {statement}
+except ImportError:
+    pass
+else:
+    raise SystemExit("it is there")
+import sys
+assert [each for each in sys.modules if each.startswith("tensorflow_estimator")]
+import estimator_runtime
+estimator_runtime.install()
+{statement}
+"""
+    result = _run(program + _SAME_OBJECTS)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
+def test_what_is_imported_and_complete_is_not_dropped():
+    program = """
+import estimator_runtime
+estimator_runtime.install()
+import sys, tensorflow_estimator
+from estimator_runtime.compat import leftovers
+there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
+leftovers.drop()
+assert len(there) > 50 and there.items() <= sys.modules.items()
+print("ok")
+"""
+    result = _run(program)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
 @pytest.mark.skipif(
     _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
 )
