@@ -9,6 +9,8 @@ import functools
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from estimator_runtime.compat import keras_3
+
 # What the conversion would drop in silence, though it changes the step.
 _WITHOUT_LEGACY = ("weight_decay", "use_ema")
 
@@ -21,6 +23,7 @@ def patch_canned(_module):
 
     @functools.wraps(original)
     def get_optimizer_instance_v2(opt, learning_rate=None):
+        keras_3.refuse("the optimizer is", opt)
         return original(_legacy(opt), learning_rate)
 
     optimizers.get_optimizer_instance_v2 = get_optimizer_instance_v2

@@ -146,6 +146,20 @@ PATCHES = (
         apply=_late("optimizers:patch_canned"),
     ),
     Patch(
+        name="models of Keras 3",
+        reason="model_to_estimator lacks a private attribute, and does not say why",
+        after="tensorflow_estimator",
+        since=(2, 16),
+        apply=_late("keras_3:patch_model_to_estimator"),
+    ),
+    Patch(
+        name="model_fns with Keras 3",
+        reason="they train once; then the checkpoint is said to be of another model",
+        after="tensorflow_estimator",
+        since=(2, 16),
+        apply=_late("keras_3:patch_model_fn"),
+    ),
+    Patch(
         name="training options",
         reason="the frozen Estimator passes only TensorFlow's arguments to its session",
         after="tensorflow_estimator",

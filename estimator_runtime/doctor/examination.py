@@ -26,6 +26,12 @@ from estimator_runtime.doctor.finding import (
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _SHOWN = 5
+# What models are made of; the rest, such as keras.utils, does no harm.
+_MODELS_OF_KERAS = (
+    *("keras.Input", "keras.Model", "keras.Sequential", "keras.Variable"),
+    *("keras.applications", "keras.layers", "keras.metrics", "keras.models"),
+    "keras.optimizers",
+)
 
 
 def add_options(parser):
@@ -136,12 +142,26 @@ def _examine_script(path, uses, answer):
             "with use_tpu=False it trains here"
         )
         yield Finding(about="script", state=PROBLEM, text=text)
-    if uses.keras_line is not None and shown:
-        text = (
-            f"{name}:{uses.keras_line}: keras is Keras 3 here; models for an "
-            "Estimator have to be of tf.keras"
-        )
-        yield Finding(about="script", state=NOTE, text=text)
+    if uses.keras_names and shown:
+        yield _keras_3(name, uses.keras_names)
+
+
+def _keras_3(name, used):
+    """Say what `import keras` means to a script that uses Estimators."""
+    for dotted, line in used.items():
+        if dotted.startswith(_MODELS_OF_KERAS):
+            # For the Estimators, most likely: beside TensorFlow 2.15 it could be.
+            text = (
+                f"{name}:{line}: {dotted} is of Keras 3 here, which Estimators "
+                "cannot use; write `from tensorflow import keras`, and `from "
+                "tensorflow.keras...` for `from keras...`"
+            )
+            return Finding(about="script", state=PROBLEM, text=text)
+    text = (
+        f"{name}:{min(used.values())}: keras is Keras 3 here; models for an Estimator "
+        "have to be of tf.keras"
+    )
+    return Finding(about="script", state=NOTE, text=text)
 
 
 def _missing(name, uses, answer):

@@ -25,14 +25,15 @@ class Uses:
         by_position: Name of TensorFlow to the first line that calls it with two
             arguments or more that have no names; not under a guard either.
         tpu_lines: Lines that pass use_tpu=True.
-        keras_line: First line that imports keras itself, or None.
+        keras_names: Names of keras itself, such as "keras.layers.Dense", to the first
+            line that needs each; not under a guard either.
     """
 
     names: dict[str, int]
     methods: dict[str, int]
     by_position: dict[str, int]
     tpu_lines: tuple[int, ...]
-    keras_line: int | None
+    keras_names: dict[str, int]
 
     @property
     def estimator_names(self):
@@ -55,20 +56,18 @@ def read(source):
     names.visit(tree)
     found = dict(sorted(names.found.items(), key=lambda item: item[1]))
     stored = tuple(names.stored)
+    of_keras = {n: at for n, at in found.items() if n.partition(".")[0] == "keras"}
     return Uses(
         names={
             name: line
             for name, line in found.items()
-            if name.partition(".")[0] != "keras"
+            if name not in of_keras
             and not any(f"{name}.".startswith(f"{each}.") for each in stored)
         },
         methods=names.methods,
         by_position=names.by_position,
         tpu_lines=tuple(names.tpu_lines),
-        keras_line=min(
-            (at for name, at in found.items() if name.partition(".")[0] == "keras"),
-            default=None,
-        ),
+        keras_names=of_keras,
     )
 
 

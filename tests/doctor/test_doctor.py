@@ -108,6 +108,27 @@ def test_old_names_of_modules_are_found_and_lead_to_estimators(tmp_path):
     assert (status, len(lines)) == (1, 2), output
 
 
+@pytest.mark.parametrize(
+    "keras, used",
+    [
+        ("import keras", "keras.layers.Dense(1)"),
+        ("from keras.layers import Dense", "Dense(1)"),
+        ("from keras import optimizers", "optimizers.Adam()"),
+        ("from keras.utils import to_categorical", "to_categorical([1])"),
+        ("from tensorflow import keras", "keras.layers.Dense(1)"),
+    ],
+)
+def test_layers_of_keras_3_beside_an_estimator_are_a_problem(keras, used, tmp_path):
+    (tmp_path / "train.py").write_text(
+        f"import tensorflow as tf\n{keras}\n\n\ndef model_fn():\n    {used}\n\n\n"
+        "tf.estimator.Estimator(model_fn)\n"
+    )
+    status, output = doctor("train.py", cwd=tmp_path)
+    is_problem = NEW and "tensorflow" not in keras and "utils" not in keras
+    text = "is of Keras 3 here, which Estimators cannot use; write `from tensorflow"
+    assert (status, text in output) == (int(is_problem), is_problem), output
+
+
 def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
     (tmp_path / "train.py").write_text(
         "import tensorflow as tf\n\n\ndef model_fn():\n    tf.summary.scalar('x', 1.0)\n"

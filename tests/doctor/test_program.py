@@ -89,13 +89,15 @@ def test_tpus_and_keras_itself_are_noticed():
     uses = read(
         """
         import keras
+        keras.layers.Dense(1)
         estimator.TPUEstimator(model_fn, use_tpu=False)
         estimator.TPUEstimator(model_fn, use_tpu=True)
         """
     )
-    assert (uses.tpu_lines, uses.keras_line) == ((4,), 2)
+    assert uses.tpu_lines == (5,)
+    assert uses.keras_names == {"keras": 2, "keras.layers.Dense": 3}
     nothing = program.read("import tensorflow.keras as keras")
-    assert (nothing.tpu_lines, nothing.keras_line) == ((), None)
+    assert (nothing.tpu_lines, nothing.keras_names) == ((), {})
 
 
 def test_methods_of_what_is_the_scripts_own_have_their_first_line():
