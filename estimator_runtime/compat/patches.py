@@ -160,6 +160,13 @@ PATCHES = (
         apply=_late("keras_3:patch_model_fn"),
     ),
     Patch(
+        name="texts of pandas 3",
+        reason="pandas_input_fn has types for TensorFlow that it does not know",
+        after="tensorflow_estimator",
+        needed=_late("pandas_strings:has_strings_of_its_own"),
+        apply=_late("pandas_strings:patch_queues"),
+    ),
+    Patch(
         name="training options",
         reason="the frozen Estimator passes only TensorFlow's arguments to its session",
         after="tensorflow_estimator",
