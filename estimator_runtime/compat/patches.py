@@ -71,7 +71,9 @@ PATCHES = (
     Patch(
         name="tensorflow.python.estimator",
         reason="old programs import it; 2.15 has only copies of it, newer have none",
-        after="tensorflow",
+        # That is, at once: another thread may be at `import tensorflow`, and a third
+        # ask for the old name before its end.
+        after="sys",
         apply=_late("old_names:provide"),
     ),
     Patch(

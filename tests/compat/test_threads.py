@@ -189,3 +189,26 @@ other.join()
 print(tf.estimator.RunConfig is er.RunConfig)
 """
     assert _run(program, is_child=True) == "True"
+
+
+def test_the_old_name_of_the_frozen_package_waits_for_the_import_of_another_thread():
+    program = """
+import estimator_runtime as er
+er.install()
+begun, is_waiting = threading.Event(), threading.Event()
+def pause():
+    import tensorflow.python  # there, and so asked for no more by the other thread
+    begun.set()
+    is_waiting.wait(60)
+sys.meta_path.insert(0, At("tensorflow.python.tools", pause))
+thread = start(lambda: importlib.import_module("tensorflow"))
+begun.wait(60)
+is_waiting.set()  # the rest of the import takes longer than the next line's first look
+from tensorflow.python.estimator import run_config
+thread.join()
+import tensorflow as tf
+import tensorflow_estimator.python.estimator.run_config as frozen
+print(run_config is frozen, run_config.RunConfig is er.RunConfig)
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True True\nTrue"
