@@ -4,21 +4,23 @@ TensorFlow's hook writes it before the hooks after it are called; ours, while tr
 goes on. A hook that evaluates, exports or restores every so many steps would get the
 checkpoint before. Other threads and processes find what is on the disk, as ever.
 
-The names here are private, and the same in all tested versions: the public functions,
-of which programs may have got hold already, ask them first.
+The private names here are the same in all tested versions; public functions, of which
+programs may have got hold already, ask them first. A Saver that saves asks none of
+them: it need not wait.
 """
 
 import functools
 
 from tensorflow.python.checkpoint import checkpoint_management
-from tensorflow.python.training import checkpoint_utils
+from tensorflow.python.training import checkpoint_utils, saver, training
 
 from estimator_runtime.checkpoint import writer
+from estimator_runtime.compat import api
 
-# Asked by get_checkpoint_state and latest_checkpoint; by checkpoint_exists, and so by a
-# Saver that restores; by load_checkpoint, load_variable and list_variables.
+# Asked by latest_checkpoint; by checkpoint_exists, and so by a Saver that restores; by
+# load_checkpoint, load_variable and list_variables.
 _ASKED = (
-    (checkpoint_management, "_GetCheckpointFilename"),
+    (checkpoint_management, "get_checkpoint_state"),
     (checkpoint_management, "_prefix_to_checkpoint_path"),
     (checkpoint_utils, "_get_checkpoint_filename"),
 )
@@ -28,6 +30,10 @@ def patch_readers(_module):
     """Let TensorFlow's readers of checkpoints wait for those of this thread."""
     for module, name in _ASKED:
         setattr(module, name, _waiting(getattr(module, name)))
+    # The one that is asked by its public names alone.
+    state = checkpoint_management.get_checkpoint_state
+    saver.get_checkpoint_state = training.get_checkpoint_state = state
+    api.add("train", {"get_checkpoint_state": state})
 
 
 def _waiting(original):

@@ -17,7 +17,9 @@ from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import series
 from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
+from estimator_runtime.checkpoint.state import read_state
 from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.compat import versions
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -63,8 +65,9 @@ def run(session, step, steps):
 
 
 def saved_steps(folder):
-    state = train.get_checkpoint_state(str(folder))
-    paths = state.all_model_checkpoint_paths if state else []
+    # As another process finds them: TensorFlow's functions wait for those of this one.
+    state = read_state(folder)
+    paths = state.paths if state else []
     return [int(path.rpartition("-")[2]) for path in paths]
 
 
@@ -740,7 +743,8 @@ with tf.Graph().as_default():
 
 
 def test_stocks_asynchronous_hook_loses_all_but_the_last_checkpoint(tmp_path):
-    pytest.importorskip("tensorflow.python.tpu.async_checkpoint")
+    if versions.parse(tf.__version__) >= (2, 16):
+        pytest.skip("TensorFlow 2.16 removed it")
     for whose in ("stock", "ours"):
         (tmp_path / whose).mkdir()
         result = subprocess.run(
