@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 # checkpoint cannot be written elsewhere, and a signal can end the process.
 _NAMED_EVERY_SECS = 30.0
 _THREAD = "checkpoint writer"
-_writers: weakref.WeakSet = weakref.WeakSet()
+_own = threading.local()  # the writers that a thread has submitted to
 
 
 def is_any_under_way():
@@ -26,13 +26,12 @@ def wait_for_own():
     For whoever looks for a checkpoint where TensorFlow's own hook would have written it
     already: in the thread that trains, after the step that was to be saved.
     """
-    for each in list(_writers):
-        if each.submitter == threading.get_ident():
-            each.wait()
+    for each in list(getattr(_own, "writers", ())):
+        each.wait()
 
 
 # A forked child has their locks as they were, and none of their threads.
-os.register_at_fork(after_in_child=_writers.clear)
+os.register_at_fork(after_in_child=lambda: vars(_own).clear())
 
 
 class CheckpointWriter:
@@ -44,13 +43,10 @@ class CheckpointWriter:
 
     Attributes:
         last_step: Global step of the newest write that was completed, or None.
-        submitter: Identity of the thread that has submitted the last one, or None.
     """
 
     def __init__(self, named_every_secs=_NAMED_EVERY_SECS):
         self.last_step = None
-        self.submitter = None
-        _writers.add(self)
         self._named_every_secs = named_every_secs
         self._writing_step = None
         self._changed = threading.Condition()
@@ -98,7 +94,7 @@ class CheckpointWriter:
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
             self._waiting = step, write, series
-            self.submitter = threading.get_ident()
+            vars(_own).setdefault("writers", weakref.WeakSet()).add(self)
             if not self._is_running:
                 self._is_running = True
                 try:

@@ -1,4 +1,4 @@
-"""Names that TensorFlow 2.16 removed, in every API module that had them up to 2.15."""
+"""Names of TensorFlow's API in every module that has them, or had them up to 2.15."""
 
 import importlib
 import importlib.util

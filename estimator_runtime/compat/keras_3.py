@@ -13,6 +13,7 @@ import types
 
 import tensorflow as tf
 
+from estimator_runtime.compat import versions
 from estimator_runtime.errors import CompatibilityError
 
 # Between whoever makes a variable and a creator of variables.
@@ -91,9 +92,7 @@ def _refusing_variables():
 
 
 def _is_keras_3_imported():
-    version = getattr(sys.modules.get("keras"), "__version__", "")
-    major = version.partition(".")[0]
-    return major.isdecimal() and int(major) >= 3
+    return versions.major(sys.modules.get("keras")) >= 3
 
 
 def _keras_maker():

@@ -6,15 +6,14 @@ have one of pandas's own, for which TensorFlow knows no equal.
 
 import functools
 
+from estimator_runtime.compat import versions
+
 
 def has_strings_of_its_own():
     """Tell whether the pandas that the frozen package found is 3 or newer."""
     from tensorflow_estimator.python.estimator.inputs.queues import feeding_functions
 
-    if not feeding_functions.HAS_PANDAS:
-        return False
-    major = feeding_functions.pd.__version__.partition(".")[0]
-    return major.isdecimal() and int(major) >= 3
+    return feeding_functions.HAS_PANDAS and versions.major(feeding_functions.pd) >= 3
 
 
 def patch_queues(_module):

@@ -65,6 +65,12 @@ def parse(text):
     return int(match[1]), int(match[2])
 
 
+def major(module):
+    """Give the major version of another package, such as 3; 0 if it tells none."""
+    number = str(getattr(module, "__version__", "")).partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
 def wait_for_import():
     """Wait for the end of an `import tensorflow`, if another thread is at it.
 

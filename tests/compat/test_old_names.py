@@ -30,6 +30,16 @@ training util
 TPU_NAMES = ("error_handling", "tpu_config", "tpu_context", "tpu_estimator", "util")
 
 
+def assert_prints(line, program):
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.stdout.strip(), result.returncode) == (line, 0), result.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_old_name_is_the_frozen_module_itself(name):
     frozen = importlib.import_module(f"tensorflow_estimator.python.estimator.{name}")
@@ -130,13 +140,7 @@ assert RunConfig is er.RunConfig is tf.estimator.RunConfig
 assert Estimator is estimator.Estimator is tf.compat.v1.estimator.Estimator
 print("ok")
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+    assert_prints("ok", program)
 
 
 @pytest.mark.parametrize(
@@ -167,13 +171,7 @@ tpu_estimator._ONE_GIGABYTE = 7  # what is patched by one name has its effect
 assert frozen._ONE_GIGABYTE == 7
 print("ok")
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+    assert_prints("ok", program)
 
 
 def test_a_package_that_is_missing_is_named_and_not_the_old_name():
@@ -188,10 +186,4 @@ try:
 except ModuleNotFoundError as error:
     print(error.name)
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (result.stdout.strip(), result.returncode) == ("six", 0), result.stderr
+    assert_prints("six", program)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint import lease
 
 er.install()
 
@@ -47,9 +48,6 @@ def number(prefix):
 ASKED = {
     "Estimator.latest_checkpoint": lambda e, _: number(e.latest_checkpoint()),
     "Estimator.evaluate": lambda e, _: e.evaluate(input_fn, steps=1)["global_step"],
-    "Estimator.evaluate(checkpoint_path)": lambda e, prefix: e.evaluate(
-        input_fn, steps=1, checkpoint_path=prefix
-    )["global_step"],
     "Estimator.predict": lambda e, _: next(e.predict(one_input_fn))["step"],
     "Estimator.get_variable_value": lambda e, _: e.get_variable_value("global_step"),
     "latest_checkpoint": lambda e, _: number(tf.train.latest_checkpoint(e.model_dir)),
@@ -93,3 +91,19 @@ def test_a_hook_finds_the_checkpoint_of_its_step(asked, tmp_path):
     hook = Asking(ask)
     estimator.train(input_fn, max_steps=3 * EVERY, hooks=[hook])
     assert hook.answers == [(step, step) for step in (3, 6, 9)]
+
+
+def test_a_hook_that_names_the_checkpoint_of_its_step_holds_it(tmp_path, monkeypatch):
+    held, hold = [], lease.hold
+    monkeypatch.setattr(lease, "hold", lambda prefix: held.append(hold(prefix)))
+    config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+
+    def ask(step):
+        prefix = os.path.join(tmp_path, f"model.ckpt-{step}")
+        found = estimator.evaluate(input_fn, steps=1, checkpoint_path=prefix)
+        return found["global_step"]
+
+    hook = Asking(ask)
+    estimator.train(input_fn, max_steps=2 * EVERY, hooks=[hook])
+    assert (hook.answers, held) == ([(3, 3), (6, 6)], [True, True])
