@@ -8,13 +8,10 @@ from importlib.machinery import ModuleSpec
 from estimator_runtime.compat import api
 
 _TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
-_TPU_PARAMETERS = (
+_API_PARAMETERS = (
     "AdagradParameters",
     "AdamParameters",
     "FtrlParameters",
-    "MomentumParameters",
-    "ProximalAdagradParameters",
-    "RMSPropParameters",
     "StochasticGradientDescentParameters",
 )
 
@@ -28,14 +25,18 @@ def provide_estimator_training(_module):
 def provide_tpu_stand_ins(_module):
     """Put importable stand-ins where the TPU embedding modules were.
 
-    They are enough for `TPUEstimator(use_tpu=False)`; using what they stand for
-    raises NotImplementedError.
+    With what describes an embedding, they are enough for
+    `TPUEstimator(use_tpu=False)`; using what they stand for raises
+    NotImplementedError.
     """
     for name in _TPU_MODULES:
         stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
         _provide("tensorflow.python.tpu", name, stand_in)
+    ours = importlib.import_module("estimator_runtime.compat.tpu_embedding")
     embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
-    parameters = {name: getattr(embedding, name) for name in _TPU_PARAMETERS}
+    for name in ours.__all__:
+        setattr(embedding, name, getattr(ours, name))
+    parameters = {name: getattr(ours, name) for name in _API_PARAMETERS}
     api.add("tpu.experimental", parameters, only_v1=True)
 
 
@@ -62,7 +63,7 @@ def _provide(package_name, name, module):
 
 
 class _StandIn(types.ModuleType):
-    """A module in which every public name is a class that cannot be made."""
+    """A module whose public names are classes that cannot be made, but for its own."""
 
     def __init__(self, name):
         super().__init__(name)

@@ -1,0 +1,138 @@
+"""Embeddings for a TPU, in programs that run on a machine without one."""
+
+import inspect
+import math
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime
+
+estimator_runtime.install()
+
+from tensorflow.python.tpu import tpu_embedding  # noqa: E402
+
+tf1 = tf.compat.v1
+PARAMETERS = tf1.tpu.experimental
+
+
+def test_a_tpu_estimator_with_embedding_columns_trains_on_a_cpu(tmp_path):
+    ids = tf.feature_column.categorical_column_with_identity("id", num_buckets=3)
+    columns = [PARAMETERS.embedding_column(ids, dimension=2)]
+
+    def model_fn(features, labels, mode, params):
+        inputs = tf1.feature_column.input_layer(features, columns)
+        score = tf.matmul(inputs, tf1.get_variable("w", [2, 1]))
+        loss = tf1.losses.mean_squared_error(labels, score)
+        optimizer = tf1.train.GradientDescentOptimizer(0.1)
+        train_op = optimizer.minimize(loss, tf1.train.get_global_step())
+        return tf1.estimator.tpu.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def input_fn(params):
+        data = {"id": [[0], [1], [2], [0]]}, [[1.0], [2.0], [3.0], [1.0]]
+        dataset = tf.data.Dataset.from_tensor_slices(data).repeat()
+        return dataset.batch(params["batch_size"], drop_remainder=True)
+
+    estimator = tf1.estimator.tpu.TPUEstimator(
+        model_fn,
+        config=tf1.estimator.tpu.RunConfig(model_dir=str(tmp_path), tf_random_seed=1),
+        use_tpu=False,
+        train_batch_size=4,
+        eval_batch_size=4,
+        embedding_config_spec=tf1.estimator.tpu.experimental.EmbeddingConfigSpec(
+            feature_columns=columns,
+            optimization_parameters=PARAMETERS.AdagradParameters(learning_rate=0.1),
+        ),
+    )
+    estimator.train(input_fn, max_steps=1)
+    before = estimator.evaluate(input_fn, steps=1)["loss"]
+    estimator.train(input_fn, max_steps=200)
+    assert estimator.evaluate(input_fn, steps=1)["loss"] < before / 10
+
+
+@pytest.mark.parametrize(
+    "name, required, defaults",
+    [
+        ("AdagradParameters", 1, {"initial_accumulator": 0.1}),
+        ("AdamParameters", 1, {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}),
+        ("FtrlParameters", 1, {"learning_rate_power": -0.5, "beta": 0}),
+        ("MomentumParameters", 2, {"use_nesterov": False}),
+        ("ProximalAdagradParameters", 1, {"l1_regularization_strength": 0.0}),
+        ("RMSPropParameters", 4, {"clip_weight_min": None}),
+        ("StochasticGradientDescentParameters", 1, {"clip_gradient_max": None}),
+    ],
+)
+def test_the_parameters_of_an_optimizer_are_attributes(name, required, defaults):
+    made = getattr(tpu_embedding, name)(*[0.5] * required)
+    expected = {"learning_rate": 0.5, "use_gradient_accumulation": True, **defaults}
+    assert {each: getattr(made, each) for each in expected} == expected
+
+
+def test_the_parameters_of_an_optimizer_are_in_the_order_of_tensorflow_2_15():
+    arguments = list(inspect.signature(tpu_embedding.FtrlParameters).parameters)
+    assert arguments == [
+        "learning_rate",
+        "learning_rate_power",
+        "initial_accumulator_value",
+        "l1_regularization_strength",
+        "l2_regularization_strength",
+        "use_gradient_accumulation",
+        "clip_weight_min",
+        "clip_weight_max",
+        "weight_decay_factor",
+        "multiply_weight_decay_factor_by_learning_rate",
+        "multiply_linear_by_learning_rate",
+        "beta",
+        "allow_zero_accumulator",
+        "clip_gradient_min",
+        "clip_gradient_max",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, bad",
+    [
+        ("AdagradParameters", {"initial_accumulator": 0.0}),
+        ("AdamParameters", {"beta1": 1.0}),
+        ("AdamParameters", {"epsilon": 0.0}),
+        ("FtrlParameters", {"learning_rate_power": 0.5}),
+        ("ProximalAdagradParameters", {"l2_regularization_strength": -1.0}),
+        (
+            "AdagradParameters",
+            {"clip_gradient_max": 1.0, "use_gradient_accumulation": False},
+        ),
+    ],
+)
+def test_parameters_that_no_optimizer_can_have_are_refused(name, bad):
+    with pytest.raises(ValueError, match=next(iter(bad)).partition("_")[0]):
+        getattr(tpu_embedding, name)(0.1, **bad)
+
+
+def test_a_table_and_a_feature_are_tuples_with_defaults():
+    table = tpu_embedding.TableConfig(7, 4)
+    assert table[:2] == (7, 4)
+    assert table.combiner == "mean"
+    assert table.initializer.stddev == 1 / math.sqrt(4)
+    assert table._replace(combiner=None).combiner is None
+    assert tpu_embedding.FeatureConfig("t") == ("t", 0, None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"vocabulary_size": 0},
+        {"dimension": 1.5},
+        {"initializer": 1},
+        {"combiner": "max"},
+        {"learning_rate": 0.1, "learning_rate_fn": abs},
+        {"optimization_parameters": "adam"},
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        tpu_embedding.TableConfig(**{"vocabulary_size": 7, "dimension": 4, **bad})
+
+
+def test_a_sequence_of_no_whole_length_is_refused():
+    with pytest.raises(ValueError, match="max_sequence_length"):
+        tpu_embedding.FeatureConfig("t", max_sequence_length=-1)
