@@ -13,7 +13,9 @@ def training_session_kwargs(config, scaffold=None, hooks=None, chief_only_hooks=
     With them a training loop of your own checkpoints, logs and writes summaries
     as an Estimator with this config does:
 
-        with MonitoredTrainingSession(**config.training_session_kwargs()) as s:
+        stop = tf.compat.v1.train.StopAtStepHook(last_step=10_000)
+        arguments = config.training_session_kwargs(hooks=[stop])
+        with MonitoredTrainingSession(**arguments) as s:
             while not s.should_stop():
                 s.run(train_op)
 
