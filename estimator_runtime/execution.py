@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import sysconfig
 import traceback
 
 from estimator_runtime import folding, last_words, preemption, reporting
@@ -17,6 +18,8 @@ from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.loop import closing
 
 _PYTHONS_HOOK = sys.__excepthook__
+_PACKAGES = ("estimator_runtime", "tensorflow", "tensorflow_estimator")
+_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
 
 
 def execute(code, module, at_end=lambda: None):
@@ -87,7 +90,8 @@ def report(failure):
         if places[-1][1]:  # not one that the program itself raised
             # A setting of the user's that cannot be: where it was given, and what
             # would do. How this package found out is no help.
-            place = [place for place, is_ours in places if not is_ours][-1]
+            own = [place for place, is_ours in places if not is_ours]
+            place = (own or [places[0][0]])[-1]
             _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
     is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
@@ -133,11 +137,20 @@ def _tell_stop(failure):
 
 
 def _places(failure):
-    """Give the lines that `failure` came through: (file:line, not the program's)."""
+    """Give the lines that `failure` came through: (file:line, not the program's).
+
+    Through Python's library, such as contextlib's, leads many a call of this package.
+    """
     for frame, line in traceback.walk_tb(failure.__traceback__):
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        is_ours = package in ("estimator_runtime", "tensorflow", "tensorflow_estimator")
-        yield f"{frame.f_code.co_filename}:{line}", is_ours
+        path = frame.f_code.co_filename
+        yield f"{path}:{line}", package in _PACKAGES or _is_of_python(path)
+
+
+def _is_of_python(path):
+    is_installed = "site-packages" in path or "dist-packages" in path
+    is_library = path.startswith((_LIBRARY, "<frozen "))
+    return is_library and not is_installed
 
 
 def _call_hook(failure):

@@ -39,6 +39,15 @@ _NUMBERS = {
     "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
+# Any object will do that acts as one; what these give is no such object in any program.
+_OBJECTS = {
+    "train_distribute": "a tf.distribute.Strategy",
+    "eval_distribute": "a tf.distribute.Strategy",
+    "experimental_distribute": "a DistributeConfig",
+    "device_fn": "a function that takes an op",
+}
+_PLAIN = (str, bytes, numbers.Number, list, tuple, dict, set)
+
 
 def check(settings):
     """Check settings given by name; None and unknown names are left alone.
@@ -68,6 +77,8 @@ def check(settings):
             _check_protocol(value)
         elif name in ("tf_random_seed", "experimental_max_worker_delay_secs"):
             _check_integer(name, value)
+        elif name in _OBJECTS:
+            _check_object(name, value)
     _check_one_interval(
         settings.get("save_checkpoints_steps"), settings.get("save_checkpoints_secs")
     )
@@ -160,6 +171,14 @@ def _check_one_interval(steps, secs):
             f"RunConfig: save_checkpoints_steps is {steps!r} and "
             f"save_checkpoints_secs is {secs!r}, but `save_checkpoints_steps` and "
             "`save_checkpoints_secs` cannot be both set. Leave one of them out"
+        )
+
+
+def _check_object(name, value):
+    # TensorFlow takes what is false for None.
+    if value and isinstance(value, _PLAIN):
+        raise ConfigTypeError(
+            f"RunConfig: {name} is {_shown(value)}; give {_OBJECTS[name]}, or None"
         )
 
 

@@ -98,6 +98,7 @@ def carry(flags, environ):
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(options.PROGRESS_VARIABLE, "auto")
     folding.is_verbose(environ)
+    waits.check(environ)
     # Each by itself: the program may have the option that belongs to it, so whether all
     # go together is known where it makes a RunConfig or a session.
     for name in options.CHECKS:

@@ -20,8 +20,25 @@ STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
 PS_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
 # Seconds without an answer of a task that a training needs, before it is given up.
 PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
+VARIABLES = (
+    START_DELAY_VARIABLE,
+    RECOVERY_WAIT_VARIABLE,
+    STOP_GRACE_VARIABLE,
+    PS_GRACE_VARIABLE,
+    PEER_TIMEOUT_VARIABLE,
+)
 # For tasks that a launcher starts together: none of TensorFlow's waits is needed.
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
+
+
+def check(environ):
+    """Check all variables, at the start: most are read where a training waits.
+
+    Raises:
+        ConfigError: If one is no number of seconds.
+    """
+    for name in VARIABLES:
+        _seconds(environ, name, None)
 
 
 def start_delay_secs(default_secs, environ=os.environ):

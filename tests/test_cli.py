@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -493,6 +494,25 @@ def test_a_variable_that_is_no_number_of_steps_is_one_line_and_status_1(folder):
         1,
         f"{variable} is 'many'; give a whole number of steps, 1 or more, or \"auto\"",
     )
+
+
+def test_a_variable_that_is_no_wait_is_one_line_before_the_script_starts(folder):
+    variable = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
+    assert run(["run", "train.py"], folder, **{variable: "x"}) == refusal(
+        1, f"{variable} is 'x'; give a number of seconds, 0 or more"
+    )
+
+
+def test_a_setting_is_placed_in_the_program_and_not_in_pythons_library(folder):
+    (folder / "train.py").write_text(
+        "import contextlib, os\n"
+        "from estimator_runtime import TFConfig\n"
+        "with contextlib.ExitStack() as stack:\n"
+        "    stack.callback(TFConfig.from_environ, {'TF_CONFIG': '{'})\n"
+    )
+    status, out, error = run(["run", "train.py"], folder)
+    assert (status, out) == (1, "")
+    assert re.match(r"estimator-runtime: error: \S*/train.py:3: TF_CONFIG: ", error)
 
 
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):

@@ -118,6 +118,25 @@ def test_a_fraction_is_no_integer(name, rule):
     )
 
 
+@pytest.mark.parametrize(
+    "name, remedy",
+    [
+        ("train_distribute", "a tf.distribute.Strategy"),
+        ("eval_distribute", "a tf.distribute.Strategy"),
+        ("experimental_distribute", "a DistributeConfig"),
+        ("device_fn", "a function that takes an op"),
+    ],
+)
+def test_a_plain_value_is_no_strategy_and_no_function(name, remedy):
+    for nothing in (None, "", False, []):  # as TensorFlow has it
+        settings.check({name: nothing})
+    settings.check({name: print})
+    assert refusal(**{name: "mirrored"}) == (
+        ConfigTypeError,
+        f"RunConfig: {name} is 'mirrored' (str); give {remedy}, or None",
+    )
+
+
 @pytest.mark.parametrize("model_dir", ["model", b"model", pathlib.Path("model")])
 def test_a_path_of_any_kind_is_a_model_dir(model_dir):
     settings.check({"model_dir": model_dir})
@@ -174,7 +193,7 @@ def test_two_checkpoint_intervals_are_refused_even_if_one_is_zero():
 
 
 def test_unknown_names_are_left_alone():
-    settings.check({"device_fn": "anything", "of_a_subclass": -1})
+    settings.check({"checkpoint_save_graph_def": "anything", "of_a_subclass": -1})
 
 
 def test_an_error_of_the_frozen_class_keeps_its_words_on_one_line():

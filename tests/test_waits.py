@@ -25,3 +25,10 @@ def test_a_wait_that_is_no_number_of_seconds_is_refused(text):
         f"ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS is {text!r}; give a number of seconds, 0 "
         "or more"
     )
+
+
+@pytest.mark.parametrize("name", waits.VARIABLES)
+def test_all_waits_are_checked_together_whoever_reads_them_later(name):
+    waits.check(dict.fromkeys(waits.VARIABLES, "1.5"))
+    with pytest.raises(ConfigError, match=f"^{name} is 'soon'"):
+        waits.check({name: "soon"})

@@ -64,7 +64,8 @@ def check_environ(environ):
     if "TF_CONFIG" in environ:
         raise ConfigError(
             "TF_CONFIG is set in the environment, and the launcher makes one for each "
-            "task; unset TF_CONFIG, or leave out --workers and --ps to run one task"
+            "task; unset TF_CONFIG, or leave out --workers, --ps, --evaluator and "
+            "--backend to run one task"
         )
 
 

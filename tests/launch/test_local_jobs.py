@@ -435,8 +435,8 @@ def test_a_tf_config_of_the_launchers_own_is_refused(launch, tmp_path):
     assert (job.end(), job.text) == (
         1,
         "estimator-runtime: error: TF_CONFIG is set in the environment, and the launcher "
-        "makes one for each task; unset TF_CONFIG, or leave out --workers and --ps to "
-        "run one task\n",
+        "makes one for each task; unset TF_CONFIG, or leave out --workers, --ps, "
+        "--evaluator and --backend to run one task\n",
     )
 
 
