@@ -37,9 +37,10 @@ _NAME = "estimator-runtime"
 _EXIT_STATUSES = """\
 exit status:
   0  success
-  1  the environment does not allow it (TF_CONFIG, installed packages), the script
-     cannot be parsed, a task of the cluster has failed for good, (checkpoints) a
-     restart would not go on from the newest checkpoint, or (doctor) there is a problem
+  1  a setting or the environment does not allow it (TF_CONFIG, installed packages),
+     the script cannot be parsed, a task of the cluster has failed for good,
+     (checkpoints) a restart would not go on from the newest checkpoint, or (doctor,
+     status, enable) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
   129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
@@ -177,7 +178,7 @@ def _add_doctor(commands):
 def _add_render(commands):
     parser = commands.add_parser(
         "render",
-        help="print manifests of a job, for a cluster that is not run from here",
+        help="print Kubernetes manifests of a job",
         usage=f"{_NAME} render --backend kubernetes --image IMAGE [options] SCRIPT "
         "[ARGS...]",
         description="Print a job as manifests for `kubectl apply -f`. Nothing is "
@@ -219,8 +220,8 @@ def _drop_separator(options):
 
 
 def _add_activation(commands):
-    for name, (describe, help) in enabling.COMMANDS.items():
-        parser = commands.add_parser(name, help=help, description=enabling.DESCRIPTION)
+    for name, (describe, help, description) in enabling.COMMANDS.items():
+        parser = commands.add_parser(name, help=help, description=description)
         parser.set_defaults(command=_print, describe=describe)
 
 

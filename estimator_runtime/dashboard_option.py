@@ -12,10 +12,10 @@ def add_option(parser):
     """Add the option to the parser of `run`."""
     parser.add_argument(
         _FLAG,
-        metavar="PORT",
+        metavar="[PORT]",
         type=_port,
         help="start TensorBoard with the job, on 127.0.0.1, and print its address: at "
-        "this PORT, with 0 at any that is free, without at the first from 6006",
+        "this PORT, with 0 at any that is free, without PORT at the first from 6006",
     )
 
 

@@ -5,7 +5,7 @@ from estimator_runtime.compat import install, versions
 from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
 
-DESCRIPTION = (
+_WHERE_ENABLED = (
     "Where enabled, plain `python train.py`, notebooks and tests have tf.estimator as "
     "under\n'estimator-runtime run', and tf.keras is tf-keras. "
     f"{VARIABLE}=0 switches it off\nfor one run."
@@ -32,9 +32,26 @@ def _status(_options):
     return f"{activation}\n{report()}", 0
 
 
-# Name of a command to (what gives its text and exit status, its help).
+# Name of a command to (what gives its text and exit status, its help, its description).
 COMMANDS = {
-    "enable": (_enable, "let every python of this environment have the runtime"),
-    "disable": (_disable, "undo 'enable'"),
-    "status": (_status, "say whether it is enabled, and on which TensorFlow"),
+    "enable": (
+        _enable,
+        "let every python of this environment have the runtime",
+        "Write two small files into site-packages, which Python reads at its start.\n"
+        f"{_WHERE_ENABLED}\n"
+        "The exit status is 1 if the packages cannot run Estimators, or the folder "
+        "cannot\nbe written.",
+    ),
+    "disable": (
+        _disable,
+        "undo 'enable'",
+        f"Remove what 'enable' has written.\n{_WHERE_ENABLED}",
+    ),
+    "status": (
+        _status,
+        "say whether it is enabled, and on which TensorFlow",
+        "Say whether 'enable' is in force, which versions are installed, and which "
+        f"differences\nbetween TensorFlows matter to them.\n{_WHERE_ENABLED}\nThe exit "
+        "status is 1 if Estimators cannot run here.",
+    ),
 }

@@ -21,7 +21,11 @@ VARIABLES = {
 
 def add_options(parser):
     """Add the flags to the parser of `run`."""
-    group = parser.add_argument_group("training")
+    group = parser.add_argument_group(
+        "training",
+        "Each can be given by a variable too, such as "
+        f"{options.STEPS_PER_RUN_VARIABLE};\ndocs/environment.md lists them.",
+    )
     group.add_argument(
         "--steps-per-run",
         metavar="K",

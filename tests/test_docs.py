@@ -127,6 +127,20 @@ def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
     assert (ROOT / cli._parse(arguments).program[0]).exists()
 
 
+def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
+    of_processes = {  # that the runtime sets for its own
+        *("CHILDREN", "FAMILY", "JOB", "JOB_ATTEMPT", "LEGACY_KERAS", "REPORT_FD"),
+        "RUN",
+    }
+    read = set()
+    for file in (ROOT / "estimator_runtime").rglob("*.py"):
+        read |= set(re.findall(r'"ESTIMATOR_RUNTIME_(\w+)"', file.read_text()))
+    rows = re.findall(r"^\| (.*?) \|", _text("docs/environment.md"), re.M)
+    listed = set(re.findall(r"ESTIMATOR_RUNTIME_(\w+)", " ".join(rows)))
+    assert listed == read - of_processes
+    assert of_processes < read
+
+
 def test_each_file_that_the_image_takes_is_there():
     for names in re.findall(r"^COPY (?!--from)(.*) \S+$", _text("Dockerfile"), re.M):
         for name in names.split():
