@@ -39,14 +39,14 @@ _NUMBERS = {
     "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
-# Any object will do that acts as one; what these give is no such object in any program.
+# Any object will do that acts as one; a text or a number does in no program.
 _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
     "eval_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",
     "device_fn": "a function that takes an op",
 }
-_PLAIN = (str, bytes, numbers.Number, list, tuple, dict, set)
+_PLAIN = (str, bytes, numbers.Number)
 
 
 def check(settings):

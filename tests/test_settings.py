@@ -128,9 +128,10 @@ def test_a_fraction_is_no_integer(name, rule):
     ],
 )
 def test_a_plain_value_is_no_strategy_and_no_function(name, remedy):
-    for nothing in (None, "", False, []):  # as TensorFlow has it
+    for nothing in (None, "", False):  # as TensorFlow has it
         settings.check({name: nothing})
-    settings.check({name: print})
+    for anything in (print, ("a", "named tuple, as DistributeConfig")):
+        settings.check({name: anything})
     assert refusal(**{name: "mirrored"}) == (
         ConfigTypeError,
         f"RunConfig: {name} is 'mirrored' (str); give {remedy}, or None",
