@@ -1,12 +1,14 @@
-"""Who looks for a checkpoint in the thread that trains finds the one just saved.
+"""Whoever reads or saves checkpoints in the thread that trains finds the one before.
 
 TensorFlow's hook writes it before the hooks after it are called; ours, while training
 goes on. A hook that evaluates, exports or restores every so many steps would get the
 checkpoint before. Other threads and processes find what is on the disk, as ever.
 
+A Saver that the program lets save in that thread waits too: of two checkpoints of one
+name, or one step, the later one is to stay.
+
 The private names here are the same in all tested versions; public functions, of which
-programs may have got hold already, ask them first. A Saver that saves asks none of
-them: it need not wait.
+programs may have got hold already, ask them first.
 """
 
 import functools
@@ -26,10 +28,11 @@ _ASKED = (
 )
 
 
-def patch_readers(_module):
-    """Let TensorFlow's readers of checkpoints wait for those of this thread."""
+def patch_readers_and_savers(_module):
+    """Let TensorFlow's readers and Savers wait for the checkpoints of this thread."""
     for module, name in _ASKED:
         setattr(module, name, _waiting(getattr(module, name)))
+    saver.Saver.save = _waiting(saver.Saver.save)
     # The one that is asked by its public names alone.
     state = checkpoint_management.get_checkpoint_state
     saver.get_checkpoint_state = training.get_checkpoint_state = state

@@ -108,7 +108,7 @@ PATCHES = (
         name="checkpoints asked for while they are written",
         reason="a hook that evaluates after a save would get the checkpoint before",
         after="tensorflow",
-        apply=_late("own_checkpoints:patch_readers"),
+        apply=_late("own_checkpoints:patch_readers_and_savers"),
     ),
     Patch(
         name="evaluator of a multi-worker strategy",

@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+from concurrent import futures
 
 import pytest
 import tensorflow as tf
@@ -173,11 +174,15 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
                 session.run(step)
             assert begun.wait(20)
             prefix = str(tmp_path / "model.ckpt")
-            session.run_step_fn(
-                lambda step_context: own.save(
-                    step_context.session, prefix, global_step=3
-                )
-            )
+            raw = session.run_step_fn(lambda step_context: step_context.session)
+
+            def save():
+                with raw.graph.as_default():
+                    own.save(raw, prefix, global_step=3)
+
+            # In the thread that trains it would wait for the write.
+            with futures.ThreadPoolExecutor() as another_thread:
+                another_thread.submit(save).result(20)
             may_end.set()
             hook.settle_checkpoints()
             assert files.step_of(read_state(tmp_path).latest) == 3

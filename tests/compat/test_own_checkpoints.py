@@ -107,3 +107,32 @@ def test_a_hook_that_names_the_checkpoint_of_its_step_holds_it(tmp_path, monkeyp
     hook = Asking(ask)
     estimator.train(input_fn, max_steps=2 * EVERY, hooks=[hook])
     assert (hook.answers, held) == ([(3, 3), (6, 6)], [True, True])
+
+
+class Pruning(tf.estimator.SessionRunHook):
+    """Changes the weights after each step that is saved, and saves them itself."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def begin(self):
+        [weight] = tf.compat.v1.trainable_variables("weight")
+        self._prune = weight.assign(tf.fill(weight.shape, -1.0))
+        self._saver = train.Saver()
+
+    def after_run(self, run_context, run_values):
+        step = int(run_context.session.run(train.get_global_step()))
+        if step % EVERY == 0:
+            run_context.session.run(self._prune)
+            self._saver.save(run_context.session, self._path, global_step=step)
+
+
+@pytest.mark.parametrize("name", ["model.ckpt", "pruned.ckpt"])
+def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path):
+    config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    hooks = [Pruning(str(tmp_path / name))]
+    estimator.train(input_fn, max_steps=2 * EVERY, hooks=hooks)
+    newest = tf.train.latest_checkpoint(str(tmp_path))
+    assert newest == str(tmp_path / f"{name}-{2 * EVERY}")
+    assert set(tf.train.load_variable(newest, "weight")) == {-1.0}
