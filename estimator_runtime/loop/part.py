@@ -20,6 +20,8 @@ _UNFUSABLE = {
     "CollectiveReduceV3": "all-reduces among workers",
     "NcclAllReduce": "all-reduces through NCCL",
 }
+# Like what is "Anonymous", these make a resource that no other step has.
+_OF_ONE_STEP = ("StackV2", "TensorArrayV3")
 
 
 class CannotFuse(Exception):
@@ -104,6 +106,8 @@ class Part:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if _has_reference(op):
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
+            if _keeps_resource(op):
+                raise CannotFuse(f"computes what {op.name!r} is made of")
         functions = kernels.called_functions(self.graph, self.ops.values())
         for name, function in sorted(functions.items()):
             for node in function.node_def:
@@ -167,9 +171,13 @@ def _has_reference(op):
 
 
 def _is_resource(op):
-    return (
-        bool(op.outputs)
-        and not op.inputs
-        and not op.type.startswith("Anonymous")  # makes a new one at each step
-        and all(t.dtype == tf.resource for t in op.outputs)
-    )
+    """Tell whether an op gives a resource that all steps share, such as a variable."""
+    # A dense table is made of two of its keys.
+    return _keeps_resource(op) and all(t.op.type == "Const" for t in op.inputs)
+
+
+def _keeps_resource(op):
+    is_of_one_step = op.type.startswith("Anonymous") or op.type in _OF_ONE_STEP
+    gives = bool(op.outputs) and all(t.dtype == tf.resource for t in op.outputs)
+    takes = any(t.dtype in (tf.resource, tf.variant) for t in op.inputs)
+    return gives and not takes and not is_of_one_step

@@ -123,6 +123,20 @@ def lookup_table(features):
     return dense(features) + tf.reshape(table.lookup(features["name"]), [-1, 1])
 
 
+def dense_table(features, empty_key=-1):
+    table = tf.lookup.experimental.DenseHashTable(
+        tf.int64, tf.float32, 0.0, empty_key=empty_key, deleted_key=-2
+    )
+    words = tf.cast(tf.reshape(features["words"], [-1]), tf.int64)
+    step = tf1.cast(train.get_global_step(), tf.int64)
+    with tf.control_dependencies([table.insert(words * step, tf.ones([40]))]):
+        return dense(features) * tf.cast(table.size(), tf.float32) / 40
+
+
+def dense_table_of_a_computed_key(features):
+    return dense_table(features, tf.negative(tf.constant(1, tf.int64)))
+
+
 def table_of_each_step(features):
     table = tf.raw_ops.AnonymousMutableHashTable(
         key_dtype=tf.int64, value_dtype=tf.float32
@@ -164,6 +178,7 @@ def keras_layers(features):
             summary_of_a_reference_variable,
             "is run with a reference variable, 'old",
         ),
+        (dense_table_of_a_computed_key, "computes what 'MutableDenseHashTable"),
     ],
 )
 def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, caplog):
@@ -184,6 +199,7 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
         graph_function,
         random_generator,
         lookup_table,
+        dense_table,
         table_of_each_step,
         partitioned,
         keras_layers,
