@@ -186,7 +186,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "progress": progress,
             }
         )
-        strategies.adapt(self.train_distribute, self.eval_distribute)
+        # Not the properties: a subclass may answer them from what it has not set yet.
+        strategies.adapt(self._train_distribute, self._eval_distribute)
 
     @property
     def checkpoint_overhead(self):

@@ -79,7 +79,9 @@ def check_folders(arguments, hooks):
 def _saves_to(folder, hook):
     if not isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
         return False
-    return os.fsdecode(hook._checkpoint_dir) == os.fsdecode(folder)
+    # One of the program's own may be made without TensorFlow's constructor.
+    saved_to = getattr(hook, "_checkpoint_dir", None) or ""
+    return os.fsdecode(saved_to) == os.fsdecode(folder)
 
 
 def _check_writable(argument, folder):

@@ -152,6 +152,34 @@ def test_ctrl_c_is_a_keyboard_interrupt_that_names_the_checkpoint(tmp_path, add)
     assert str(told.value) == f"stopped by SIGINT at step 1; it is saved in {saved}"
 
 
+class Delegating(train.CheckpointSaverHook):
+    """One made without TensorFlow's constructor, which leaves all to another."""
+
+    def __init__(self, hook):
+        for name in (
+            *("begin", "after_create_session", "before_run", "after_run"),
+            "end",
+        ):
+            setattr(self, name, getattr(hook, name))
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+def test_a_saver_hook_of_the_programs_own_kind_saves_the_last_step(
+    tmp_path, add, number
+):
+    saver = Delegating(train.CheckpointSaverHook(str(tmp_path), save_steps=1000))
+    # Without others that save: nothing but the hook says where.
+    scaffold = train.Scaffold()
+    with (
+        Told() as told,
+        er.MonitoredTrainingSession(scaffold=scaffold, hooks=[saver]) as session,
+    ):
+        session.run(add)
+        if number is not None:
+            signal.raise_signal(number)
+    assert (told.status, saved_step(tmp_path)) == (number and 143, 1)
+
+
 def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
     with pytest.raises(KeyboardInterrupt) as told, er.MonitoredTrainingSession() as s:
         s.run(add)

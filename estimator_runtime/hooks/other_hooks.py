@@ -1,5 +1,7 @@
 """What the other hooks of a session know of its training."""
 
+import math
+
 import tensorflow as tf
 
 from estimator_runtime.compat import logged_values
@@ -32,11 +34,13 @@ class OtherHooks:
     def last_step(self):
         """Global step at which the training ends, or None if nobody knows (yet)."""
         known = [
-            hook._last_step
+            # One of the program's own may have none, and any kind of number.
+            getattr(hook, "_last_step", None)
             for hook in self._hooks
             if isinstance(hook, tf.compat.v1.train.StopAtStepHook)
         ]
-        return min((each for each in known if each is not None), default=None)
+        last = min((each for each in known if each is not None), default=math.inf)
+        return math.ceil(last) if math.isfinite(last) else None
 
     def _note(self, values):
         loss = values.get("loss")

@@ -29,7 +29,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
     def after_create_session(self, session, coord):
         """Report the last step, which hooks that count from here have now."""
         if self._others.last_step is not None:
-            reporting.progress(last_step=int(self._others.last_step))
+            reporting.progress(last_step=self._others.last_step)
 
     def before_run(self, run_context):
         """Ask for the global step, as other hooks do."""

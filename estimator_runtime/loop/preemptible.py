@@ -86,9 +86,11 @@ class PreemptibleSession(monitored_session.MonitoredSession):
     def _saved(self):
         """Give the path of the checkpoint that its hooks have saved last, or ""."""
         for hook in self._hooks:
-            if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
+            # One of the program's own may be made without TensorFlow's constructor.
+            folder = getattr(hook, "_checkpoint_dir", None)
+            if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook) and folder:
                 with contextlib.suppress(tf.errors.OpError):  # of remote storage
-                    return tf.train.latest_checkpoint(hook._checkpoint_dir) or ""
+                    return tf.train.latest_checkpoint(folder) or ""
         return ""
 
 
