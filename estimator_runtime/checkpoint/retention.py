@@ -27,7 +27,8 @@ class Policy:
     """How many checkpoints stay.
 
     Attributes:
-        newest: The newest to keep; 0 keeps all, and none of them in view.
+        newest: The newest to keep; 0 keeps all, and has those in view, as TensorFlow's
+            Saver, that it was told of when it was made.
         every_secs: Of those that are too many, the first one stays for good after each
             so many seconds. TensorFlow's Saver counts them in the same way; but after
             a pause, a restart also, one stays here, and there one for each of them.
@@ -50,7 +51,7 @@ class Policy:
             `Plan`.
         """
         if not self.newest:
-            return Plan(kept=(), gone=(), preserved_at=preserved_at)
+            return Plan(kept=tuple(saved[:-1]), gone=(), preserved_at=preserved_at)
         gone, late = [], []
         for path, at in saved[: -self.newest]:
             if at == math.inf:

@@ -172,9 +172,10 @@ class Series:
             self._preserved_at,
             may_go=lambda path: unread.enter_context(lease.deleting(path)),
         )
-        named = plan.kept or ((prefix, self._now()),)
-        if newer is not None and newer not in dict(named):
-            named = (*named, (newer, self._now()))
+        named = plan.kept
+        for path in (prefix, newer):
+            if path is not None and path not in dict(named):
+                named = (*named, (path, self._now()))
         commit.leave_note(folder, plan.gone)
         state = State(
             latest=newer or prefix,

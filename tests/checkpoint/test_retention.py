@@ -21,6 +21,7 @@ def saved(*times):
         # The number has become smaller since the last run.
         (2, [1, 2, 3, 4, 5], [4, 5], [1, 2, 3]),
         (0, [5], [], []),
+        (0, [1, 2, 5], [1, 2], []),
     ],
 )
 def test_the_newest_stay(newest, times, kept, gone):

@@ -146,6 +146,17 @@ def test_an_old_one_goes_when_the_new_one_is_on_the_disk_and_named(
     assert steps_on_disk(tmp_path) == [3]
 
 
+@pytest.mark.parametrize("max_to_keep", [0, None])
+def test_where_all_are_kept_the_last_of_each_run_is_named_as_by_tensorflow(
+    tmp_path, max_to_keep
+):
+    for last in (3, 6, 9):
+        train_to(tmp_path, last, max_to_keep=max_to_keep)
+    named = [files.step_of(path) for path in read_state(tmp_path).paths]
+    assert named == [3, 6, 9]
+    assert steps_on_disk(tmp_path) == [0, 2, 3, 5, 6, 8, 9]
+
+
 @pytest.mark.parametrize("max_to_keep", [1, 3])
 @pytest.mark.parametrize("whose", ["the same saver", "another saver"])
 def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
