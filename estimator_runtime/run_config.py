@@ -160,6 +160,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             arguments["save_checkpoints_steps"] = save_checkpoints_steps
         if save_checkpoints_secs is not _USE_DEFAULT:
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
+        arguments = settings.unwrapped(arguments)
         settings.check(arguments)
         arguments.update(interval.of_run_config(arguments, checkpoint_overhead))
         # With a strategy for training, TensorFlow's coordinator reads the task, and a
@@ -208,6 +209,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             ConfigError: (a ValueError) If a name cannot be replaced, a value cannot
                 be used, or both checkpoint intervals are set.
         """
+        kwargs = settings.unwrapped(kwargs)
         settings.check(kwargs)
         if "checkpoint_overhead" in kwargs:
             overhead = kwargs.pop("checkpoint_overhead")

@@ -44,9 +44,23 @@ _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
     "eval_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",
-    "device_fn": "a function that takes an op",
 }
 _PLAIN = (str, bytes, numbers.Number)
+
+
+def unwrapped(settings):
+    """Give settings with numbers in place of numpy's arrays of one, as `load` has."""
+    return {
+        name: value.item() if _is_wrapped(value) else value
+        for name, value in settings.items()
+    }
+
+
+def _is_wrapped(value):
+    is_number = isinstance(value, numbers.Number)
+    return (
+        not is_number and getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    )
 
 
 def check(settings):

@@ -6,12 +6,12 @@ there, and its exporters read the same one once more.
 
 import contextlib
 import functools
-import inspect
 import os
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import lease, writer
+from estimator_runtime.compat import calls
 
 
 def patch_estimator(_module):
@@ -40,11 +40,11 @@ def _holding_latest(original):
 
 
 def _holding(original, latest):
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     @functools.wraps(original)
     def read(self, *args, **kwargs):
-        call = signature.bind(self, *args, **kwargs)
+        call = bind(self, *args, **kwargs)
         with lease.together():
             _give_checkpoint(call, lambda: latest(self), lease.hold)
             return original(*call.args, **call.kwargs)
@@ -53,7 +53,7 @@ def _holding(original, latest):
 
 
 def _holding_until_done(original, latest):
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     def generate(self, call):
         # What a generator sets in a context its caller would see: so not `together`.
@@ -68,7 +68,7 @@ def _holding_until_done(original, latest):
     @functools.wraps(original)
     def read(self, *args, **kwargs):
         # Now: in the generator, wrong arguments would be refused at the first result.
-        return generate(self, signature.bind(self, *args, **kwargs))
+        return generate(self, bind(self, *args, **kwargs))
 
     return read
 

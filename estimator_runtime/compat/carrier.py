@@ -7,12 +7,12 @@ From here on signals stop the training in order, also in sessions of TensorFlow'
 """
 
 import functools
-import inspect
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime import options, preemption
 from estimator_runtime.checkpoint import interval
+from estimator_runtime.compat import calls
 from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.own_options import OwnOptions
 
@@ -33,13 +33,13 @@ def patch_estimator(_module):
 def patch_run_config(_module):
     """Let configs that are not ours, as TPU's, follow the environment's overhead."""
     original = StockRunConfig.__init__
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     @functools.wraps(original)
     def init(self, *args, **kwargs):
         own = {}
         if not isinstance(self, OwnOptions):
-            given = signature.bind(self, *args, **kwargs).arguments
+            given = bind(self, *args, **kwargs).arguments
             own = interval.of_run_config(given, None)
         original(self, *args, **kwargs, **own)
 

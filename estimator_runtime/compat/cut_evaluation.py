@@ -8,13 +8,13 @@ would be those of a part of the data.
 """
 
 import functools
-import inspect
 import logging
 
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator, training
 
 from estimator_runtime import preemption
+from estimator_runtime.compat import calls
 
 _logger = logging.getLogger(__name__)
 
@@ -41,11 +41,11 @@ def patch_estimator(_module):
     for name in ("after_save", "end"):
         setattr(listener, name, _ending_early(getattr(listener, name)))
     original = estimator.Estimator._evaluate_run
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     @functools.wraps(original)
     def evaluate_run(*args, **kwargs):
-        call = signature.bind(*args, **kwargs)
+        call = bind(*args, **kwargs)
         if _listening:
             hooks = call.arguments["all_hooks"] or ()
             call.arguments["all_hooks"] = [*hooks, _CutHook()]

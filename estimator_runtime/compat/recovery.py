@@ -6,21 +6,21 @@ make one, in `monitored_session.py` and for strategies, gives it: it is 30 s
 """
 
 import functools
-import inspect
 
 from tensorflow.python.training import session_manager
 
 from estimator_runtime import waits
+from estimator_runtime.compat import calls
 
 
 def patch_session_manager(_module):
     """Let the default be `waits.recovery_wait_secs`; an argument still wins."""
     original = session_manager.SessionManager.__init__
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     @functools.wraps(original)
     def init(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs).arguments
+        given = bind(self, *args, **kwargs).arguments
         if "recovery_wait_secs" not in given:
             kwargs["recovery_wait_secs"] = waits.recovery_wait_secs()
         original(self, *args, **kwargs)

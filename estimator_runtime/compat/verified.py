@@ -6,21 +6,22 @@ it trains on.
 """
 
 import functools
-import inspect
 import os
 
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import checksums, recovery, turns
+from estimator_runtime.compat import calls
 
 
 def patch_estimator(_module):
     """Let the task that saves checkpoints check them before it trains."""
     original = estimator.Estimator.train
-    signature = inspect.signature(original)
+    bind = calls.binder(original)
 
     @functools.wraps(original)
     def train(self, *args, **kwargs):
+        call = bind(self, *args, **kwargs)
         folder = os.fsdecode(self.model_dir)
         config = self.config
         # Under the coordinator each task seems to be the chief until its turn comes;
@@ -29,10 +30,7 @@ def patch_estimator(_module):
         if config.is_chief and not coordinated and "://" not in folder:
             with turns.turn():
                 newest = recovery.recover(folder)
-            max_steps = signature.bind_partial(self, *args, **kwargs).arguments.get(
-                "max_steps"
-            )
-            _check_result(folder, newest, max_steps)
+            _check_result(folder, newest, call.arguments.get("max_steps"))
         return original(self, *args, **kwargs)
 
     estimator.Estimator.train = train

@@ -130,10 +130,12 @@ def test_a_private_method_takes_its_arguments_by_position_too(monkeypatch, tmp_p
     assert estimator.evaluate(input_fn, steps=1)["global_step"] == 2
 
 
-def test_wrong_arguments_of_predict_are_refused_at_the_call(tmp_path):
+@pytest.mark.parametrize("method", ["train", "evaluate", "predict"])
+def test_wrong_arguments_are_refused_at_the_call_as_pythons_own(method, tmp_path):
     estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'hook'"):
-        estimator.predict(input_fn, hook=[])
+    words = rf"Estimator\.{method}\(\) got an unexpected keyword argument 'hook'"
+    with pytest.raises(TypeError, match=words):
+        getattr(estimator, method)(input_fn, hook=[])
 
 
 def test_the_roles_of_old_clusters_are_known(set_tf_config):
