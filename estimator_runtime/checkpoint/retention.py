@@ -27,8 +27,8 @@ class Policy:
     """How many checkpoints stay.
 
     Attributes:
-        newest: The newest to keep; 0 keeps all, and has those in view, as TensorFlow's
-            Saver, that it was told of when it was made.
+        newest: The newest to keep; 0 keeps all. Then those are in view that the Saver
+            was told of at its start, and none that it saves, as with TensorFlow's.
         every_secs: Of those that are too many, the first one stays for good after each
             so many seconds. TensorFlow's Saver counts them in the same way; but after
             a pause, a restart also, one stays here, and there one for each of them.
