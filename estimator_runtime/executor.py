@@ -176,7 +176,9 @@ def serve_until_finished(finish, cluster, timeout_secs, release):
         is_noted = not release.is_by_launcher and finish.step() is not None
         is_over = release.number is not None or is_noted
         if is_over and not presence.look():
-            TRAINING_LOG.info("the training has ended; this ps is done")
+            is_ended = finish.step() is not None
+            why = "the training has ended" if is_ended else "no trainer is left"
+            TRAINING_LOG.info("%s; this ps is done", why)
             return
         if release.is_overdue:
             _logger.warning(

@@ -23,11 +23,12 @@ _SUBJECT_OF_ESTIMATORS = "tensorflow_estimator."
 # Whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
 # What TensorFlow itself may call of its own: sessions, savers, hooks, feature columns,
-# exports.
+# exports, event files.
 _SUBJECTS_OF_TENSORFLOW = (
     "tensorflow.python.checkpoint.",
     "tensorflow.python.training.",
     "tensorflow.python.feature_column.",
+    "tensorflow.python.lib.io.",
     "tensorflow.python.saved_model.",
 )
 

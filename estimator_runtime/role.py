@@ -66,8 +66,8 @@ def check_chief(cluster: Cluster, *, required: bool) -> None:
         raise ConfigError(
             f"TF_CONFIG: cluster has the jobs {shown(list(cluster))}. "
             'If "cluster" is set in TF_CONFIG, it must have one "chief" node; '
-            "add 'chief' with one address, or leave out --no-chief (only multi-worker "
-            "strategies need none)"
+            "add 'chief' with one address (only multi-worker strategies need none, as "
+            "with --no-chief)"
         )
 
 

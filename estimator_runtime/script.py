@@ -12,6 +12,7 @@ import builtins
 import difflib
 import importlib.util
 import os
+import re
 import runpy
 import sys
 import types
@@ -160,6 +161,8 @@ def _script_remedy(path):
             return f"to run it as a package, put -m before it: -m {path}"
         return "name a script in it"
     folder, name = os.path.split(path)
+    if re.fullmatch(r"python[0-9.]*", name):
+        return "leave it out, and name the script itself"
     if os.path.isdir(folder or "."):
         scripts = [each for each in os.listdir(folder or ".") if each.endswith(".py")]
         for similar in difflib.get_close_matches(name, scripts, n=1, cutoff=0.7):

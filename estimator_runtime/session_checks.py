@@ -43,7 +43,7 @@ def check_intervals(arguments):
         if arguments[name] is not None:
             settings.check_number(
                 f"MonitoredTrainingSession: {name}",
-                arguments[name],
+                settings.plain(arguments[name]),
                 f"it should be a number of {unit}, or None",
             )
 

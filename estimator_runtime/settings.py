@@ -42,7 +42,6 @@ _NUMBERS = {
 # Any object will do that acts as one; a text or a number does in no program.
 _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
-    "eval_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",
 }
 _PLAIN = (str, bytes, numbers.Number)
@@ -51,16 +50,17 @@ _PLAIN = (str, bytes, numbers.Number)
 def unwrapped(settings):
     """Give settings with numbers in place of numpy's arrays of one, as `load` has."""
     return {
-        name: value.item() if _is_wrapped(value) else value
+        name: plain(value) if name in _NUMBERS else value
         for name, value in settings.items()
     }
 
 
-def _is_wrapped(value):
-    is_number = isinstance(value, numbers.Number)
-    return (
-        not is_number and getattr(value, "ndim", None) == 0 and hasattr(value, "item")
-    )
+def plain(value):
+    """Give the number in an array of one, and anything else as it is."""
+    if isinstance(value, numbers.Number) or getattr(value, "size", None) != 1:
+        return value
+    number = value.item()
+    return number if isinstance(number, numbers.Number) else value
 
 
 def check(settings):

@@ -27,8 +27,8 @@ def read(document, **requirements):
 
 NO_CHIEF = (
     'If "cluster" is set in TF_CONFIG, it must have one "chief" node; '
-    "add 'chief' with one address, or leave out --no-chief (only multi-worker "
-    "strategies need none)"
+    "add 'chief' with one address (only multi-worker strategies need none, as with "
+    "--no-chief)"
 )
 NOT_AN_OBJECT = f"not an object; use one such as {EXAMPLE}"
 NO_CLUSTER = "Add the cluster, or leave task out"

@@ -231,7 +231,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
             self._note(step, size, blocked_secs + waited, background, since_secs)
 
-        self._writer.submit(step, write_and_note, series_of_clock)
+        self._writer.submit(step, write_and_note, series_of_clock, self._save_path)
         if waits:
             self._writer.close()
 

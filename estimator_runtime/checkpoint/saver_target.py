@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import files, series
+from estimator_runtime.checkpoint import files, series, writer
 from estimator_runtime.checkpoint.save_ops import saved_by
 from estimator_runtime.checkpoint.unwritten import OF_DISKS
 from estimator_runtime.errors import CheckpointError
@@ -49,6 +49,8 @@ class SaverTarget:
             CheckpointError: If its disk does not take it; the others are as they were.
             tf.errors.OpError: If a task of the cluster is lost meanwhile.
         """
+        # Before the turn is taken, which what this thread has submitted needs too.
+        writer.wait_before_save(self._save_path)
         if self._series is None:
             self._save(step)
             return 0

@@ -174,7 +174,7 @@ class Series:
         )
         named = plan.kept
         for path in (prefix, newer):
-            if path is not None and path not in dict(named):
+            if path is not None and path not in {*dict(named), *plan.gone}:
                 named = (*named, (path, self._now()))
         commit.leave_note(folder, plan.gone)
         state = State(

@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 
+from estimator_runtime.checkpoint.state import STATE_FILE
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -30,6 +31,18 @@ def wait_for_own():
         each.wait()
 
 
+def wait_before_save(save_path, state_file=None):
+    """Wait so, where a Saver of this thread would write the same files or state file.
+
+    Args:
+        save_path: Path of its checkpoints, with or without a step.
+        state_file: Name of its state file, or None for the usual one.
+    """
+    for each in list(getattr(_own, "writers", ())):
+        if each.may_meet(save_path, state_file):
+            each.wait()
+
+
 # A forked child has their locks as they were, and none of their threads.
 os.register_at_fork(after_in_child=lambda: vars(_own).clear())
 
@@ -53,6 +66,7 @@ class CheckpointWriter:
         self._waiting = None
         self._is_running = False
         self._error = None
+        self._save_paths: set[str] = set()
 
     def make_room(self, instead_of=None, raises=True):
         """Return as soon as a write can be submitted that need not wait for two.
@@ -80,13 +94,14 @@ class CheckpointWriter:
             if raises:
                 self._raise_error()
 
-    def submit(self, step, write, series=None):
+    def submit(self, step, write, series=None, save_path=None):
         """Run `write` on the background thread, after those submitted before.
 
         Args:
             step: The global step that it writes.
             write: Function without arguments.
             series: What `make_room` knows it by, if it may be dropped.
+            save_path: Path of its checkpoint, without step and suffix.
 
         Raises:
             CheckpointError: If there can be no thread for it.
@@ -94,6 +109,8 @@ class CheckpointWriter:
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
             self._waiting = step, write, series
+            if save_path is not None:
+                self._save_paths.add(os.path.abspath(save_path))
             vars(_own).setdefault("writers", weakref.WeakSet()).add(self)
             if not self._is_running:
                 self._is_running = True
@@ -109,6 +126,19 @@ class CheckpointWriter:
                         "allow this process more of them (ulimit -u, or pids.max of "
                         "its cgroup)"
                     ) from error
+
+    def may_meet(self, save_path, state_file):
+        """Tell whether a Saver may write what was submitted here too; see above."""
+        path = os.path.abspath(os.fsdecode(save_path))
+        folder, name = os.path.split(path)
+        return any(
+            os.path.dirname(each) == folder
+            and (
+                state_file in (None, STATE_FILE)
+                or name.startswith(os.path.basename(each))
+            )
+            for each in self._save_paths
+        )
 
     def wait(self):
         """Wait until all writes are completed or have failed."""

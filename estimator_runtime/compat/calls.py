@@ -1,5 +1,6 @@
 """What the arguments of a call are, for what is called in place of a function."""
 
+import contextlib
 import inspect
 
 
@@ -11,10 +12,9 @@ def binder(function):
     signature = inspect.signature(function)
 
     def bind(*args, **kwargs):
-        try:
+        with contextlib.suppress(TypeError):
             return signature.bind(*args, **kwargs)
-        except TypeError:
-            function(*args, **kwargs)
-            raise
+        # The very function whose signature refuses them, so it cannot run.
+        return inspect.unwrap(function)(*args, **kwargs)
 
     return bind

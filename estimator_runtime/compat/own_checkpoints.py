@@ -4,8 +4,8 @@ TensorFlow's hook writes it before the hooks after it are called; ours, while tr
 goes on. A hook that evaluates, exports or restores every so many steps would get the
 checkpoint before. Other threads and processes find what is on the disk, as ever.
 
-A Saver that the program lets save in that thread waits too: of two checkpoints of one
-name, or one step, the later one is to stay.
+A Saver that the program lets save in that thread waits too, where it writes the same
+names or the same state file: of two checkpoints the later one is to stay.
 
 The private names here are the same in all tested versions; public functions, of which
 programs may have got hold already, ask them first.
@@ -17,7 +17,7 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.training import checkpoint_utils, saver, training
 
 from estimator_runtime.checkpoint import writer
-from estimator_runtime.compat import api
+from estimator_runtime.compat import api, calls
 
 # Asked by latest_checkpoint; by checkpoint_exists, and so by a Saver that restores; by
 # load_checkpoint, load_variable and list_variables.
@@ -32,7 +32,7 @@ def patch_readers_and_savers(_module):
     """Let TensorFlow's readers and Savers wait for the checkpoints of this thread."""
     for module, name in _ASKED:
         setattr(module, name, _waiting(getattr(module, name)))
-    saver.Saver.save = _waiting(saver.Saver.save)
+    saver.Saver.save = _waiting_where_they_meet(saver.Saver.save)
     # The one that is asked by its public names alone.
     state = checkpoint_management.get_checkpoint_state
     saver.get_checkpoint_state = training.get_checkpoint_state = state
@@ -46,3 +46,15 @@ def _waiting(original):
         return original(*args, **kwargs)
 
     return ask
+
+
+def _waiting_where_they_meet(original):
+    bind = calls.binder(original)
+
+    @functools.wraps(original)
+    def save(*args, **kwargs):
+        given = bind(*args, **kwargs).arguments
+        writer.wait_before_save(given["save_path"], given.get("latest_filename"))
+        return original(*args, **kwargs)
+
+    return save

@@ -2,7 +2,8 @@
 
 A program for TPUs gives such descriptions to its TPUEstimator on a machine without one
 too, where the frozen package looks at their types and uses nothing else of them: the
-embedding columns themselves work on a CPU. So they are here; what uses a TPU is not.
+embedding columns themselves work on a CPU. So those that it takes are here; what uses a
+TPU is not.
 """
 
 import collections
@@ -24,6 +25,7 @@ __all__ = [
     "TableConfig",
 ]
 
+_MODULE = "tensorflow.python.tpu.tpu_embedding"  # by which pickles know them
 _POSITIVE = "more than 0", lambda value: value > 0
 _NOT_NEGATIVE = "0 or more", lambda value: value >= 0
 _NOT_POSITIVE = "0 or less", lambda value: value <= 0
@@ -52,15 +54,17 @@ class _OptimizationParameters:
         who = type(self).__name__
         for field in dataclasses.fields(self):
             words, is_allowed = field.metadata.get("allowed", ("", None))
-            value = values[field.name]
+            value = getattr(self, field.name)
             if is_allowed is not None and not is_allowed(value):
                 raise ValueError(f"{who}: {field.name} is {value!r}; give {words}")
         limits = values["clip_gradient_min"], values["clip_gradient_max"]
-        if limits != (None, None) and not values["use_gradient_accumulation"]:
+        are_clipped = limits != (None, None)
+        is_whole = not values.get("lazy_adam", True)  # Adam of all rows of a table
+        if (are_clipped or is_whole) and not values["use_gradient_accumulation"]:
             raise ValueError(
-                f"{who}: gradients that are clipped have to be accumulated; leave out "
-                "clip_gradient_min and clip_gradient_max, or "
-                "use_gradient_accumulation=False"
+                f"{who}: gradients have to be accumulated where they are clipped, or "
+                "lazy_adam is False; leave out clip_gradient_min, clip_gradient_max "
+                "and lazy_adam=False, or use_gradient_accumulation=False"
             )
 
 
@@ -89,7 +93,7 @@ def _parameters(name, *fields):
         fields,
         bases=(_OptimizationParameters,),
         eq=False,
-        namespace={"__module__": "tensorflow.python.tpu.tpu_embedding"},
+        namespace={"__module__": _MODULE},
     )
 
 
@@ -114,6 +118,7 @@ FtrlParameters = _parameters(
     ("beta", float, 0),
     ("allow_zero_accumulator", bool, False),
     *_CLIPPED,
+    ("initial_linear_value", float, dataclasses.field(default=0.0, init=False)),
 )
 MomentumParameters = _parameters(
     "MomentumParameters",
@@ -171,6 +176,7 @@ class TableConfig(
     """
 
     __slots__ = ()
+    __module__ = _MODULE
 
     def __new__(
         cls,
@@ -233,6 +239,7 @@ class FeatureConfig(
     """
 
     __slots__ = ()
+    __module__ = _MODULE
 
     def __new__(cls, table_id, max_sequence_length=0, weight_key=None):
         """Check the values."""

@@ -139,8 +139,9 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             "checkpoint_save_graph_def": True,
         }.items():
             # One at a time: 1.15 has configs with both checkpoint intervals.
-            settings.check({name: value})
-            setattr(self, f"_{name}", value)
+            one = settings.unwrapped({name: value})
+            settings.check(one)
+            setattr(self, f"_{name}", one[name])
         self._model_dir = settings.resolve_model_dir(model_dir, place.model_dir)
 
     def training_session_kwargs(self, *args, **kwargs):

@@ -40,7 +40,7 @@ class OtherHooks:
             if isinstance(hook, tf.compat.v1.train.StopAtStepHook)
         ]
         last = min((each for each in known if each is not None), default=math.inf)
-        return math.ceil(last) if math.isfinite(last) else None
+        return math.ceil(last) if last < math.inf else None
 
     def _note(self, values):
         loss = values.get("loss")

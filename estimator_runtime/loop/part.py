@@ -20,8 +20,6 @@ _UNFUSABLE = {
     "CollectiveReduceV3": "all-reduces among workers",
     "NcclAllReduce": "all-reduces through NCCL",
 }
-# Like what is "Anonymous", these make a resource that no other step has.
-_OF_ONE_STEP = ("StackV2", "TensorArrayV3")
 
 
 class CannotFuse(Exception):
@@ -177,7 +175,6 @@ def _is_resource(op):
 
 
 def _keeps_resource(op):
-    is_of_one_step = op.type.startswith("Anonymous") or op.type in _OF_ONE_STEP
     gives = bool(op.outputs) and all(t.dtype == tf.resource for t in op.outputs)
-    takes = any(t.dtype in (tf.resource, tf.variant) for t in op.inputs)
-    return gives and not takes and not is_of_one_step
+    # What makes a new one at each step (Anonymous..., a function) has no such name.
+    return gives and "shared_name" in op.node_def.attr

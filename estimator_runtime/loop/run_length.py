@@ -80,7 +80,8 @@ class Announcement:
         self._hooks = hooks
         self._run_length = run_length
         self._is_made = False
-        self._cut: tuple | None = None  # the length of a run before, and a hook
+        # The length of the run before, and the hooks that set it.
+        self._cut: tuple[int, set[str]] = 0, set()
 
     def ended(self, steps, due):
         """Take note of a run of so many steps, after the `RunLength` has.
@@ -94,18 +95,18 @@ class Announcement:
         option = f"steps_per_run={self._run_length.asked_for or 'auto'}"
         secs = self._run_length.settled_secs
         # A length that a hook has set tells when the same one has set it twice.
-        cut = sorted(
+        cut = {
             type(hook).__name__
             for hook, each in zip(self._hooks, due, strict=True)
             if each == steps
-        )
-        before, self._cut = self._cut, (steps, cut[0]) if cut else None
+        }
+        before, self._cut = self._cut, (steps, cut)
         if steps == self._run_length.asked_for:
             self._say(steps, option)
         elif secs is not None:
             self._say(steps, f"{option}, and so many take {secs:.2g} s")
-        elif before is not None and before == self._cut:
-            self._say(steps, f"{option}, and {cut[0]} must see a step then")
+        elif steps == before[0] and (again := cut & before[1]):
+            self._say(steps, f"{option}, and {min(again)} must see a step then")
 
     def _say(self, steps, reason):
         self._is_made = True

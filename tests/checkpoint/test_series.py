@@ -196,7 +196,9 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
                 another_thread.submit(save).result(20)
             may_end.set()
             hook.settle_checkpoints()
-            assert files.step_of(read_state(tmp_path).latest) == 3
+            state = read_state(tmp_path)
+            assert files.step_of(state.latest) == 3
+            assert [path for path in state.paths if not files.at(path).has_index] == []
             in_view = {files.step_of(path) for path in own.last_checkpoints}
             assert 3 in in_view
             for _ in range(2):

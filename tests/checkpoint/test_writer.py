@@ -268,3 +268,23 @@ def test_a_forked_child_waits_for_no_write_of_its_parent():
     write.may_end.set()
     writer.wait()
     assert os.waitstatus_to_exitcode(status) == 7
+
+
+@pytest.mark.parametrize(
+    "save_path, state_file, meets",
+    [
+        ("folder/model.ckpt", None, True),
+        (b"folder/model.ckpt-7", "checkpoint_other", True),
+        ("folder/other.ckpt", None, True),
+        ("folder/other.ckpt", "checkpoint", True),
+        ("folder/other.ckpt", "checkpoint_other", False),
+        ("elsewhere/model.ckpt", None, False),
+    ],
+)
+def test_a_saver_meets_what_has_its_files_or_its_state_file(
+    save_path, state_file, meets
+):
+    writer = CheckpointWriter()
+    writer.submit(7, lambda: None, save_path=os.path.abspath("folder/model.ckpt"))
+    writer.close()
+    assert writer.may_meet(save_path, state_file) == meets

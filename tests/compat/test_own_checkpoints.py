@@ -4,12 +4,15 @@ The saves are of some megabytes, so that each is still being written when the ho
 """
 
 import os
+import threading
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import saver
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import lease
+from estimator_runtime.checkpoint import lease, series
+from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 
 er.install()
 
@@ -128,7 +131,14 @@ class Pruning(tf.estimator.SessionRunHook):
 
 
 @pytest.mark.parametrize("name", ["model.ckpt", "pruned.ckpt"])
-def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path):
+def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path, monkeypatch):
+    write, never = BundleWriter.write, threading.Event()
+
+    def late(*args):
+        never.wait(0.3)
+        write(*args)
+
+    monkeypatch.setattr(BundleWriter, "write", late)
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
     estimator = tf.estimator.Estimator(model_fn, config=config)
     hooks = [Pruning(str(tmp_path / name))]
@@ -136,3 +146,46 @@ def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path):
     newest = tf.train.latest_checkpoint(str(tmp_path))
     assert newest == str(tmp_path / f"{name}-{2 * EVERY}")
     assert set(tf.train.load_variable(newest, "weight")) == {-1.0}
+
+
+def test_a_hook_whose_saver_saves_by_itself_may_save_beside_another(
+    tmp_path, monkeypatch
+):
+    """The writer needs the turn, and comes for it when the training has it."""
+    add, training_saves = series.Series.add, threading.Event()
+    add_saved = series.Series.add_saved
+
+    def late(*args):
+        training_saves.wait(1)
+        add(*args)
+
+    def noting(self, step, save, needed_bytes):
+        def save_and_note():
+            training_saves.set()
+            save()
+            training_saves.clear()
+
+        return add_saved(self, step, save_and_note, needed_bytes)
+
+    monkeypatch.setattr(series.Series, "add", late)
+    monkeypatch.setattr(series.Series, "add_saved", noting)
+
+    class Builder(saver.BulkSaverBuilder):
+        pass
+
+    folder = str(tmp_path)
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1).op
+        hook = train.CheckpointSaverHook(
+            folder,
+            save_steps=1,
+            saver=train.Saver(builder=Builder()),
+            checkpoint_basename="other.ckpt",
+        )
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=folder, save_checkpoint_steps=1, hooks=[hook]
+        ) as session:
+            for _ in range(2):
+                session.run(step)
+    for name in ("model", "other"):
+        assert (tmp_path / f"{name}.ckpt-2.index").exists()

@@ -56,6 +56,7 @@ def test_a_tpu_estimator_with_embedding_columns_trains_on_a_cpu(tmp_path):
         ("AdagradParameters", 1, {"initial_accumulator": 0.1}),
         ("AdamParameters", 1, {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}),
         ("FtrlParameters", 1, {"learning_rate_power": -0.5, "beta": 0}),
+        ("FtrlParameters", 1, {"initial_linear_value": 0.0}),
         ("MomentumParameters", 2, {"use_nesterov": False}),
         ("ProximalAdagradParameters", 1, {"l1_regularization_strength": 0.0}),
         ("RMSPropParameters", 4, {"clip_weight_min": None}),
@@ -95,6 +96,7 @@ def test_the_parameters_of_an_optimizer_are_in_the_order_of_tensorflow_2_15():
         ("AdagradParameters", {"initial_accumulator": 0.0}),
         ("AdamParameters", {"beta1": 1.0}),
         ("AdamParameters", {"epsilon": 0.0}),
+        ("AdamParameters", {"lazy_adam": False, "use_gradient_accumulation": False}),
         ("FtrlParameters", {"learning_rate_power": 0.5}),
         ("ProximalAdagradParameters", {"l2_regularization_strength": -1.0}),
         (
@@ -104,7 +106,7 @@ def test_the_parameters_of_an_optimizer_are_in_the_order_of_tensorflow_2_15():
     ],
 )
 def test_parameters_that_no_optimizer_can_have_are_refused(name, bad):
-    with pytest.raises(ValueError, match=next(iter(bad)).partition("_")[0]):
+    with pytest.raises(ValueError, match="(?i)" + next(iter(bad)).partition("_")[0]):
         getattr(tpu_embedding, name)(0.1, **bad)
 
 

@@ -24,7 +24,9 @@ class Stopping(train.StopAtStepHook):
         ([50, 40], 40),
         ([62.5], 63),
         ([np.float32(60)], 60),
+        ([10**400], 10**400),
         ([float("inf")], None),
+        ([float("nan")], None),
         ([float("inf"), 40], 40),
     ],
 )

@@ -137,10 +137,32 @@ def dense_table_of_a_computed_key(features):
     return dense_table(features, tf.negative(tf.constant(1, tf.int64)))
 
 
+def table_of_each_step_of_a_function(features, *arguments):
+    @tf.function
+    def make(*_):
+        return tf.raw_ops.AnonymousMutableHashTable(
+            key_dtype=tf.int64, value_dtype=tf.float32
+        )
+
+    return scaled_by_size(features, make(*arguments))
+
+
+def table_of_each_step_of_a_function_of_a_constant(features):
+    return table_of_each_step_of_a_function(features, tf.constant(1.0))
+
+
+def table_of_each_step_of_a_function_of_a_tensor(features):
+    return table_of_each_step_of_a_function(features, features["x"])
+
+
 def table_of_each_step(features):
     table = tf.raw_ops.AnonymousMutableHashTable(
         key_dtype=tf.int64, value_dtype=tf.float32
     )
+    return scaled_by_size(features, table)
+
+
+def scaled_by_size(features, table):
     words = tf.cast(tf.reshape(features["words"], [-1]), tf.int64)
     put = tf.raw_ops.LookupTableInsertV2(
         table_handle=table, keys=words, values=tf.ones([40])
@@ -201,6 +223,9 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
         lookup_table,
         dense_table,
         table_of_each_step,
+        table_of_each_step_of_a_function,
+        table_of_each_step_of_a_function_of_a_constant,
+        table_of_each_step_of_a_function_of_a_tensor,
         partitioned,
         keras_layers,
     ],

@@ -195,5 +195,16 @@ def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
     assert found == [f"running {said}"]
 
 
+def test_hooks_of_several_intervals_keep_the_log_from_nothing(caplog):
+    announcement = Announcement([Often(), Rarely()], RunLength("auto"))
+    with caplog.at_level(logging.INFO, "tensorflow"):
+        for step in range(0, 400, 100):
+            announcement.ended(100, [100, 200 - step % 200])
+    assert [record.getMessage() for record in caplog.records] == [
+        "running 100 steps per session call: steps_per_run=auto, and Often must see a "
+        "step then"
+    ]
+
+
 def test_the_log_waits_until_the_length_of_automatic_runs_is_found(caplog):
     assert announced("auto", 0.001, 7, caplog) == []
