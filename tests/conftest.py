@@ -3,10 +3,19 @@
 import json
 import pathlib
 import random
+import signal
 import socket
 import sys
 
 import pytest
+
+
+def pytest_configure():
+    """Heed what `nohup` and a shell's `&` let this process, and its children, ignore."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
