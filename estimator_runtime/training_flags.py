@@ -101,6 +101,18 @@ def carry(flags, environ):
         if value is not None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(options.PROGRESS_VARIABLE, "auto")
+    check(environ)
+
+
+def check(environ):
+    """Check the variables that say how to train.
+
+    Args:
+        environ: The environment.
+
+    Raises:
+        ConfigError: If one cannot be used.
+    """
     folding.is_verbose(environ)
     waits.check(environ)
     # Each by itself: the program may have the option that belongs to it, so whether all

@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 
-from estimator_runtime import script
+from estimator_runtime import script, training_flags
 from estimator_runtime.compat import versions
 from estimator_runtime.doctor import (
     changed,
@@ -23,7 +23,7 @@ from estimator_runtime.doctor.finding import (
     as_json,
     as_text,
 )
-from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
 
 _SHOWN = 5
 # What models are made of; the rest, such as keras.utils, does no harm.
@@ -86,6 +86,10 @@ def _examine(options, environ):
             yield devices.examine(answer, environ)
         except EstimatorRuntimeError as error:
             yield Finding(about="TensorFlow", state=PROBLEM, text=str(error))
+    try:
+        training_flags.check(environ)
+    except ConfigError as error:
+        yield Finding(about="settings", state=PROBLEM, text=str(error))
     config, said = task.read(environ)
     yield said
     if config is not None and config.cluster:

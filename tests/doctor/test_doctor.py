@@ -91,6 +91,15 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
 
 
+@pytest.mark.parametrize(
+    "variable", ["ESTIMATOR_RUNTIME_STOP_GRACE_SECS", "ESTIMATOR_RUNTIME_KEEP_BEST"]
+)
+def test_a_variable_that_run_would_refuse_is_a_problem(variable, tmp_path):
+    status, output = doctor(cwd=tmp_path, **{variable: "soon"})
+    assert status == 1
+    assert re.search(rf"^problem  settings +{variable} is 'soon'; give ", output, re.M)
+
+
 def test_old_names_of_modules_are_found_and_lead_to_estimators(tmp_path):
     (tmp_path / "train.py").write_text(
         "import tensorflow as tf\n"
