@@ -18,8 +18,8 @@ from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.loop import closing
 
 _PYTHONS_HOOK = sys.__excepthook__
-_PACKAGES = (
-    *("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras"),
+_PACKAGES = frozenset(
+    ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
 )
 _LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
 

@@ -515,6 +515,13 @@ def test_a_setting_is_placed_in_the_program_and_not_in_pythons_library(folder):
     assert re.match(r"estimator-runtime: error: \S*/train.py:3: TF_CONFIG: ", error)
 
 
+def test_the_word_python_before_the_script_is_to_be_left_out(folder):
+    assert run(["run", "python", "train.py"], folder) == refusal(
+        2,
+        "script 'python' does not exist; leave it out, and name the script itself",
+    )
+
+
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):
     assert run(["train.py", "--flag"], folder) == refusal(
         2, "'train.py' is no command; to run it: estimator-runtime run train.py"

@@ -44,8 +44,8 @@ def test_numbers_in_arrays_are_unwrapped_and_all_else_is_left():
         **{"model_dir": np.array("folder"), "train_distribute": np.array(None)},
     }
     found = settings.unwrapped(given)
-    assert found.pop("save_summary_steps") is 5  # noqa: F632
-    assert found.pop("save_checkpoints_secs") == 1.5
+    steps, secs = found.pop("save_summary_steps"), found.pop("save_checkpoints_secs")
+    assert (steps, type(steps), secs, type(secs)) == (5, int, 1.5, float)
     assert all(value is given[name] for name, value in found.items())
 
 

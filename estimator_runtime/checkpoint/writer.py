@@ -27,7 +27,7 @@ def wait_for_own():
     For whoever looks for a checkpoint where TensorFlow's own hook would have written it
     already: in the thread that trains, after the step that was to be saved.
     """
-    for each in list(getattr(_own, "writers", ())):
+    for each in _of_this_thread():
         each.wait()
 
 
@@ -38,9 +38,13 @@ def wait_before_save(save_path, state_file=None):
         save_path: Path of its checkpoints, with or without a step.
         state_file: Name of its state file, or None for the usual one.
     """
-    for each in list(getattr(_own, "writers", ())):
+    for each in _of_this_thread():
         if each.may_meet(save_path, state_file):
             each.wait()
+
+
+def _of_this_thread():
+    return list(getattr(_own, "writers", ()))
 
 
 # A forked child has their locks as they were, and none of their threads.
@@ -128,7 +132,7 @@ class CheckpointWriter:
                     ) from error
 
     def may_meet(self, save_path, state_file):
-        """Tell whether a Saver may write what was submitted here too; see above."""
+        """Tell whether a Saver may write the same; see `wait_before_save`."""
         path = os.path.abspath(os.fsdecode(save_path))
         folder, name = os.path.split(path)
         return any(
