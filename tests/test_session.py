@@ -3,6 +3,7 @@
 import inspect
 import os
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator
@@ -321,6 +322,18 @@ def test_a_summary_dir_that_nothing_is_written_to_is_left_alone(tmp_path):
     (tmp_path / "file").touch()
     off = {"save_summaries_steps": None, "log_step_count_steps": None}
     assert hook_types(summary_dir=tmp_path / "file", **off) == []
+
+
+def test_an_interval_may_be_an_array_of_one_number(tmp_path):
+    with tf.Graph().as_default():
+        add = train.get_or_create_global_step().assign_add(1)
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=np.array(2)
+        ) as session:
+            for _ in range(4):
+                session.run(add)
+    saved = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "2", "4"]
 
 
 @pytest.mark.parametrize(
