@@ -26,7 +26,14 @@ parser.add_argument(
 args = parser.parse_args()
 if args.no_eager:
     tf.compat.v1.disable_eager_execution()
-print("pid", os.getpid(), flush=True)
+
+
+def say(line):
+    """Write the whole line at once: threads print here, and a test reads lines."""
+    os.write(1, f"{line}\n".encode())
+
+
+say(f"pid {os.getpid()}")
 
 
 def save_slowly(write):
@@ -34,7 +41,7 @@ def save_slowly(write):
 
     def slow(self, prefix, values):
         name = os.path.basename(prefix)
-        print("saves", name, flush=True)
+        say(f"saves {name}")
         time.sleep(args.slow_save_secs if name == "model.ckpt-5" else 0)
         write(self, prefix, values)
 
@@ -54,7 +61,7 @@ strategy = {
 
 
 def come_to(place):
-    print(place, flush=True)
+    say(place)
     if args.at == place:
         signal.raise_signal(signal.Signals[args.signal])
 
@@ -116,7 +123,7 @@ class Evaluation(tf.estimator.SessionRunHook):
 
 def hang_in_step_5(step):
     if step == 4:  # so many have been trained
-        print("hangs", flush=True)
+        say("hangs")
         threading.Event().wait()
     return step
 
@@ -142,4 +149,4 @@ else:
         tf.estimator.TrainSpec(input_fn, max_steps=args.steps, hooks=[Step()]),
         tf.estimator.EvalSpec(input_fn, steps=None, throttle_secs=0),
     )
-print("done", flush=True)
+say("done")
