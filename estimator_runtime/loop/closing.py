@@ -1,23 +1,29 @@
-"""Closes sessions of a cluster that may not come back from it in time.
+"""Closes sessions that may not come back from it in time, or says what they wait for.
 
 TensorFlow tells every task that a session ends, and waits for its answer: where one is
 gone for good, for ever. And it waits for the threads of the input: the one that tunes a
 tf.data pipeline often misses that it is cancelled, and sleeps on, up to a minute. A
 program that was told to stop has its checkpoint by then, and no minute.
 
-Other sessions are not for this: should the answer come while python ends the process,
-it ends the thread in the middle of TensorFlow, which aborts. See `run_exit_handlers`.
+A training that has come to its end waits for that thread: the program may train on,
+and what its input does when it is closed belongs to it. Nor is a process taken apart
+while a session is still being closed: should the answer come then, python ends the
+thread in the middle of TensorFlow, which aborts. See `run_exit_handlers`.
 """
 
 import atexit
+import contextlib
 import logging
 import threading
+
+from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 
 # With all tasks alive, it takes a few milliseconds.
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
+_TOLD_AFTER_SECS = 3.0
 # The longest sleep of the thread that tunes the input, and some.
 _EXIT_TIMEOUT_SECS = 70.0
 
@@ -25,21 +31,40 @@ _left: list[threading.Thread] = []  # those that a stopped program has left behi
 
 
 def closable(session, is_stop=False):
-    """Give what to close in place of a session: itself, if no other task has a part.
+    """Give what to close in place of a session: itself, if it is not to be left.
 
     Args:
         session: A `tf.compat.v1.Session`.
         is_stop: Whether the program was told to stop, and not a task was lost.
     """
-    if not getattr(session, "sess_str", ""):
-        return session
     if is_stop:
         return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
-    return BoundedClose(session)
+    # Where no other task has a part, none can be missing.
+    return BoundedClose(session) if getattr(session, "sess_str", "") else session
+
+
+@contextlib.contextmanager
+def told(after_secs=_TOLD_AFTER_SECS):
+    """Say what a session waits for whose close in this context takes so long."""
+    timer = threading.Timer(
+        after_secs,
+        TRAINING_LOG.info,
+        args=(
+            "closing the session waits for TensorFlow's thread that tunes the input "
+            "pipeline, up to a minute; a tf.data.Options whose autotune.enabled is "
+            "False avoids that",
+        ),
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class BoundedClose:
-    """A session of a cluster, whose `close` comes back.
+    """A session whose `close` comes back.
 
     Args:
         session: A `tf.compat.v1.Session`.

@@ -13,7 +13,7 @@ from tensorflow.python.training import (
 
 from estimator_runtime import preemption
 from estimator_runtime.loop import kernels
-from estimator_runtime.loop.closing import closable
+from estimator_runtime.loop.closing import closable, told
 from estimator_runtime.loop.flushing import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep, adds_one
 from estimator_runtime.loop.lull import Lull
@@ -104,7 +104,8 @@ class PlannedSession(monitored_session._HookedSession):
         if is_lost or is_stop:
             session = self._sess  # type: ignore[has-type]
             self._sess = session and closable(session, is_stop and not is_lost)
-        super().close()
+        with told():
+            super().close()
 
     def rest(self):
         """Leave the hooks as they would be, had they seen every step."""

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -48,6 +49,25 @@ def test_a_local_session_is_closed_as_it_is():
     session.close()
 
 
+def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
+    caplog.set_level(logging.INFO, "tensorflow.estimator_runtime")
+    with closing.told(after_secs=0.01):
+        deadline = time.monotonic() + 30
+        while not caplog.messages:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert "thread that tunes the input pipeline, up to a minute" in caplog.messages[0]
+
+
+def test_a_close_that_is_quick_leaves_nobody_who_would_say_so():
+    with closing.told(after_secs=600):
+        pass
+    timers = [each for each in threading.enumerate() if type(each) is threading.Timer]
+    for timer in timers:
+        timer.join(10)
+    assert not any(timer.is_alive() for timer in timers)
+
+
 def test_a_session_on_a_server_is_closed_for_good():
     server = tf.compat.v1.train.Server.create_local_server()
     with tf.Graph().as_default():
@@ -65,7 +85,7 @@ import estimator_runtime as er
 atexit.register(print, "an exit handler")
 v1 = tf.compat.v1
 v1.disable_eager_execution()
-server = v1.train.Server.create_local_server()
+target = sys.argv[2] and v1.train.Server.create_local_server().target
 step = v1.train.get_or_create_global_step().assign_add(1)
 close, is_stopping = v1.Session.close, threading.Event()
 
@@ -76,7 +96,7 @@ def close_late(session):
 
 
 v1.Session.close = close_late
-with er.MonitoredTrainingSession(server.target, checkpoint_dir="model") as session:
+with er.MonitoredTrainingSession(target, checkpoint_dir="model") as session:
     while not session.should_stop():
         session.run(step)
         is_stopping.set()
@@ -85,13 +105,14 @@ print("not reached")
 """
 
 
+@pytest.mark.parametrize("server", ["", "with a server"])
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", -2)])
 def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
-    tmp_path, name, status
+    tmp_path, name, status, server
 ):
     (tmp_path / "program.py").write_text(STOPPED)
     done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name],
+        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name, server],
         cwd=tmp_path,
         capture_output=True,
         text=True,
