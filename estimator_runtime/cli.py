@@ -6,6 +6,7 @@ becomes one line; a program's own exceptions never come this far.
 """
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -28,7 +29,13 @@ from estimator_runtime import (
 from estimator_runtime.compat import native_log
 from estimator_runtime.doctor import examination
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.parser import Parser, check_first, show, unknown_argument
+from estimator_runtime.parser import (
+    Parser,
+    check_first,
+    misplaced_option,
+    show,
+    unknown_argument,
+)
 from estimator_runtime.process_name import name_after_task
 from estimator_runtime.tf_config import check_form
 
@@ -118,11 +125,11 @@ def _add_run(commands):
     dashboard_option.add_option(parser)
     launch_options.add_options(parser)
     _add_program(parser)
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=functools.partial(_run, parser))
     return parser
 
 
-def _run(options):
+def _run(parser, options):
     _drop_separator(options)
     program, *arguments = options.program
     if options.is_module:
@@ -146,7 +153,12 @@ def _run(options):
     install()
     if not folding.is_verbose(os.environ) and not reporting.is_on():
         native_log.quieten()  # a launcher does that line by line
-    return run(program, arguments)
+    try:
+        return run(program, arguments)
+    except SystemExit as error:
+        if problem := misplaced_option(error, arguments, parser):
+            print(f"{_NAME}: {problem}", file=sys.stderr)
+        raise
 
 
 def _add_checkpoints(commands):

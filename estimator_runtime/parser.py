@@ -6,8 +6,12 @@ import itertools
 import os
 import shlex
 import sys
+import traceback
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+
+# The modules that end a script at an option that it does not know.
+_PARSERS_OF_SCRIPTS = ("argparse", "absl.app")
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,3 +139,28 @@ def unknown_argument(argument, arguments, options, parsers):
     ):
         remedy = f"{command} takes none of the script's, leave them out; {remedy}"
     return f"{problem}; {remedy}"
+
+
+def misplaced_option(error, arguments, parser):
+    """Say that an option which a script did not know may be meant for this package.
+
+    Args:
+        error: The SystemExit that the script raised.
+        arguments: The script's.
+        parser: The `Parser` of the command that ran it.
+
+    Returns:
+        A line, with what would do; None if there is nothing to say.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_refusal = (
+        error.code and frames[-1].f_globals.get("__name__") in _PARSERS_OF_SCRIPTS
+    )
+    options = (each for each in arguments if each.startswith("-"))
+    ours = next(filter(parser.has_option, options), None) if is_refusal else None
+    if ours is None:
+        return None
+    return (
+        f"the script was given {ours!r}, which stands after it; if it is for "
+        f"'{parser.prog}', put it before the script"
+    )

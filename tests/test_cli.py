@@ -522,6 +522,33 @@ def test_the_word_python_before_the_script_is_to_be_left_out(folder):
     )
 
 
+_HINT = (
+    "estimator-runtime: the script was given '--workers', which stands after it; if it "
+    "is for 'estimator-runtime run', put it before the script\n"
+)
+_ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status", "is_told"),
+    [
+        (_ARGPARSE, ["--workers", "2"], 2, True),
+        ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
+        (_ARGPARSE, ["--mine"], 2, False),
+        (_ARGPARSE + " if False else exit(2)", ["--workers", "2"], 2, False),
+        ("print(1)", ["--workers", "2"], 0, False),
+    ],
+)
+def test_an_option_of_ours_that_the_script_refuses_is_said_to_stand_after_it(
+    tmp_path, text, arguments, status, is_told
+):
+    (tmp_path / "train.py").write_text(text)
+    got, _, errors = run(["run", "train.py", *arguments], tmp_path)
+    assert got == status
+    assert errors.endswith(_HINT) == is_told
+    assert ("stands after it" in errors) == is_told
+
+
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):
     assert run(["train.py", "--flag"], folder) == refusal(
         2, "'train.py' is no command; to run it: estimator-runtime run train.py"
