@@ -52,6 +52,9 @@ def main():
 
     train_data, held_out_data = load_digits()
     wide, deep = feature_columns()
+    config = tf.estimator.RunConfig(
+        model_dir=args.model_dir, tf_random_seed=1, save_checkpoints_steps=250
+    )
     estimator = tf.estimator.DNNLinearCombinedClassifier(
         linear_feature_columns=wide,
         linear_optimizer="Ftrl",
@@ -60,29 +63,28 @@ def main():
         dnn_hidden_units=[128, 64],
         dnn_dropout=0.2,
         n_classes=10,
-        config=tf.estimator.RunConfig(
-            model_dir=args.model_dir, tf_random_seed=1, save_checkpoints_steps=250
-        ),
+        config=config,
     )
     # What is asked of the exported model: serialized tf.train.Examples of the columns.
     receiver = tf.estimator.export.build_parsing_serving_input_receiver_fn(
         tf.feature_column.make_parse_example_spec([*wide, *deep])
     )
-    metrics, _ = tf.estimator.train_and_evaluate(
-        estimator,
-        tf.estimator.TrainSpec(
-            lambda: input_fn(*train_data, 64, training=True), max_steps=args.max_steps
-        ),
-        tf.estimator.EvalSpec(
-            lambda: input_fn(*held_out_data, 64, training=False),
-            steps=None,  # All of the held-out images.
-            exporters=tf.estimator.BestExporter(serving_input_receiver_fn=receiver),
-            start_delay_secs=0,
-            throttle_secs=1,
-        ),
+    eval_spec = tf.estimator.EvalSpec(
+        lambda: input_fn(*held_out_data, 64, training=False),
+        steps=None,  # All of the held-out images.
+        exporters=tf.estimator.BestExporter(serving_input_receiver_fn=receiver),
+        start_delay_secs=0,
+        throttle_secs=1,
     )
-    report = "held-out accuracy {accuracy:.3f} after {global_step} steps"
-    print(report.format(**metrics))
+    train_spec = tf.estimator.TrainSpec(
+        lambda: input_fn(*train_data, 64, training=True), max_steps=args.max_steps
+    )
+    tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
+
+    if config.is_chief:  # In a cluster one task reports for all.
+        metrics = estimator.evaluate(eval_spec.input_fn)
+        report = "held-out accuracy {accuracy:.3f} after {global_step} steps"
+        print(report.format(**metrics))
 
 
 if __name__ == "__main__":

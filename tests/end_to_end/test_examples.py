@@ -43,12 +43,20 @@ def run(how, name, *flags, cwd):
     )
 
 
-def held_out(done):
+def held_out(done, task=""):
     """Give (accuracy, step) of the line that says them."""
-    pattern = r"^held-out accuracy (\d\.\d+) after (\d+) steps$"
+    pattern = rf"^{task}held-out accuracy (\d\.\d+) after (\d+) steps$"
     found = re.search(pattern, done.stdout, re.M)
     assert found and done.returncode == 0, done.stdout + done.stderr
     return float(found[1]), int(found[2])
+
+
+@BOTH
+def test_a_classifier_that_tensorflow_has_ready_learns(how, tmp_path):
+    accuracy, step = held_out(
+        run(how, "canned_classifier.py", "--max_steps", 300, cwd=tmp_path)
+    )
+    assert accuracy > 0.85 and step == 300
 
 
 @BOTH
@@ -92,3 +100,13 @@ def test_a_preempted_training_goes_on_when_it_is_run_again(how, tmp_path):
     # which the hook may have seen one step late.
     assert start in ((230, 231) if how is _RUNTIME else (200,))
     assert held_out(second)[1] == 300
+
+
+@pytest.mark.parametrize("name", ["digits.py", "wide_and_deep.py"])
+def test_a_cluster_learns_what_one_process_does(name, tmp_path):
+    job = [*_RUNTIME, "--workers", "1", "--ps", "1", "--evaluator"]
+    done = run(job, name, "--max_steps", 300, cwd=tmp_path)
+    accuracy, step = held_out(done, task=r"chief +\| ")
+    # Each trainer may have a step under way when the other does the last.
+    assert accuracy > 0.85 and 300 <= step <= 302
+    assert list(tmp_path.glob("model/export/*/*/saved_model.pb"))
