@@ -44,6 +44,7 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
     def __init__(self, *, batches_per_step=1, **kwargs):
         super().__init__(**kwargs)
         self._batches_per_step = batches_per_step
+        self._step_before_last = None
 
     def begin(self):
         """Find the batch size; as TensorFlow's hook otherwise."""
@@ -57,7 +58,16 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         self._reading = _Reading(session=_ReadingSession(run=lambda fetches: read()))
 
     def after_run(self, run_context, run_values):
-        """As TensorFlow's, but that the read of the global step is prepared once."""
+        """As TensorFlow's, but that the read of the global step is prepared once.
+
+        And a step is taken for one that does not increase it only when the one before
+        looked the same: two may see one value, the first after its own increase and
+        the second before.
+        """
+        step, last_step = run_values.results, self._last_global_step
+        if step == last_step != self._step_before_last:
+            self._last_global_step = None
+        self._step_before_last = last_step
         super().after_run(self._reading, run_values)
 
     def _log_and_record(self, elapsed_steps, elapsed_time, global_step):

@@ -75,6 +75,31 @@ def test_examples_per_second_are_steps_per_second_times_the_batch_size(
     assert len(lines) == 2
 
 
+@pytest.mark.parametrize(
+    ("seen", "warnings"),
+    [
+        ([1, 2, 2, 4, 4, 6], 0),  # read after its own increase, then before
+        ([1, 2, 2, 2], 1),
+        ([7, 7, 7, 7], 2),
+    ],
+)
+def test_a_global_step_is_said_to_stand_still_only_where_it_does(
+    tmp_path, caplog, seen, warnings
+):
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step()
+        hook = StepRateHook(output_dir=str(tmp_path), every_n_steps=100)
+        hook.begin()
+        with tf.compat.v1.Session() as session:
+            session.run(step.initializer)
+            hook.after_create_session(session, None)
+            for value in seen:
+                values = tf.compat.v1.train.SessionRunValues(value, None, None)
+                hook.after_run(None, values)
+    said = [m for m in caplog.messages if "has not been increased" in m]
+    assert len(said) == warnings
+
+
 # Of the threads that TensorFlow starts for the tokens, when their session is closed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_global_step_that_aggregates_batches_counts_all_their_examples(tmp_path):
