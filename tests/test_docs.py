@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -189,36 +188,3 @@ def test_an_exit_status_is_what_the_readme_says(tmp_path, words, variables, stat
 
 def _text(name):
     return (ROOT / name).read_text()
-
-
-def run(block, folder):
-    (folder / "snippet.py").write_text(block.text)
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        [sys.executable, "snippet.py"],
-        cwd=folder,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-
-def _only(page):
-    [block] = [each for each in PYTHON if each.page == page]
-    return block
-
-
-def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
-    done = run(_only("README.md"), tmp_path)
-    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
-
-
-def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
-    program = ROOT / "tests" / "launch" / "programs" / "train.py"
-    shutil.copy(program, tmp_path / "train.py")
-    done = run(_only("docs/clusters.md"), tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
-        done.stdout
-    )

@@ -1,0 +1,270 @@
+"""Each block of the documentation is executed by a test, or a reason is given here.
+
+Those of docs/migrating.md have a test of their own.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+TESTS = pathlib.Path(__file__).parent
+ROOT = TESTS.parent
+RUNTIME = [sys.executable, "-m", "estimator_runtime"]
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+
+BLOCKS = [
+    Block(str(page.relative_to(ROOT)), language, text)
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+    for language, text in re.findall(
+        r"^```(.*)\n((?:.*\n)*?)```$", page.read_text(), re.M
+    )
+]
+PYTHON = [each for each in BLOCKS if each.language == "python"]
+
+_NOX = "nox itself, which runs these tests"
+# Page and the beginning of its block: the test that does what it says, or why none does.
+OTHERS = {
+    "CONTRIBUTING.md | python3 -m venv": _NOX,
+    "CONTRIBUTING.md | PYTHONPATH=. .venv/bin/nox": _NOX,
+    "README.md | $ python examples/digits.py": (
+        "end_to_end/test_main_job.py: test_plain_python_runs_the_example_only_where_"
+        "tensorflow_has_estimators"
+    ),
+    "README.md | pip install": "pip itself; nox installs the package in the same way",
+    "README.md | python3 -m venv": _NOX,
+    "README.md | estimator-runtime run train.py --your --flags     #": (
+        "test_snippets.py: test_a_command_runs_the_script_with_its_own_flags"
+    ),
+    "README.md | estimator-runtime enable": (
+        "test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
+        "it_is_disabled"
+    ),
+    "README.md | estimator-runtime run train.py --your --flags                  ": (
+        "end_to_end/test_examples.py: test_a_cluster_learns_what_one_process_does"
+    ),
+    "README.md | $ estimator-runtime doctor": (
+        "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
+    ),
+    "benchmarks/README.md | pip install": (
+        "benchmarks/test_steps_benchmark.py: test_every_model_is_trained_in_its_ways"
+    ),
+    "benchmarks/README.md | python -m benchmarks cadence": (
+        "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
+        "cadence_and_gets_an_interval"
+    ),
+    'benchmarks/README.md | {"benchmark": "steps"': "the form of a file, cut short",
+    "docs/architecture.md | ": "a picture; test_docs.py looks for its modules",
+    "docs/checkpoints.md | estimator-runtime checkpoints": (
+        "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
+    ),
+    "docs/checkpoints.md | python -m benchmarks cadence": (
+        "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
+        "cadence_and_gets_an_interval"
+    ),
+    "docs/doctor.md | estimator-runtime doctor": (
+        "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
+    ),
+    "docs/log.md | ps 0 ": (
+        "launch/test_view.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
+    ),
+    "docs/log.md | estimator-runtime: left out": (
+        "end_to_end/test_quiet_log.py: test_a_script_s_log_has_its_own_warnings_and_"
+        "verbose_brings_back_all"
+    ),
+    "docs/preemption.md | $ estimator-runtime run train.py & sleep": (
+        "launch/test_preempted_programs.py: test_a_signal_ends_the_program_when_the_last_"
+        "step_is_saved"
+    ),
+    "docs/preemption.md | $ estimator-runtime checkpoints": (
+        "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
+    ),
+    "docs/ray.md | pip install": "several machines; launch/on_ray has nodes of its own",
+    "docs/ray.md | estimator-runtime render": (
+        "launch/test_kubernetes.py: test_a_job_is_rendered_as_these_manifests"
+    ),
+    "docs/tensorboard.md | estimator-runtime run --tensorboard": (
+        "launch/test_tensorboard.py: test_the_page_of_one_process_has_rates_checkpoints_"
+        "loss_and_evaluation"
+    ),
+    "examples/README.md | python examples/digits.py": (
+        "end_to_end/test_main_job.py: test_the_example_trains_checkpoints_summarizes_"
+        "exports_and_resumes"
+    ),
+    "examples/README.md | held-out accuracy": (
+        "end_to_end/test_main_job.py: test_the_example_trains_checkpoints_summarizes_"
+        "exports_and_resumes"
+    ),
+    "examples/README.md | estimator-runtime run --workers 1": (
+        "end_to_end/test_examples.py: test_a_cluster_learns_what_one_process_does"
+    ),
+    "examples/README.md | $ estimator-runtime run examples/preemption.py": (
+        "end_to_end/test_examples.py: test_a_preempted_training_goes_on_when_it_is_run_"
+        "again"
+    ),
+}
+
+
+def test_each_block_has_a_test_that_executes_it_or_a_reason():
+    shown = [
+        f"{block.page} | {block.text}"
+        for block in BLOCKS
+        if block.language != "python" and block.page != "docs/migrating.md"
+    ]
+    unknown = [each for each in shown if not each.startswith(tuple(OTHERS))]
+    gone = [key for key in OTHERS if not any(each.startswith(key) for each in shown)]
+    assert (unknown, gone) == ([], [])
+
+
+def test_each_of_these_tests_is_there():
+    for place in OTHERS.values():
+        if found := re.fullmatch(r"(\S+\.py): (test_\w+)", place):
+            source = (TESTS / found[1]).read_text()
+            assert f"def {found[2]}(" in source, place
+
+
+def test_each_python_block_is_executed_here_or_as_an_error_to_migrate_from():
+    pages = {block.page for block in PYTHON} - {"docs/migrating.md"}
+    assert pages == {"README.md", "docs/clusters.md", "docs/checkpoints.md"}
+
+
+def only(page):
+    [block] = [each for each in PYTHON if each.page == page]
+    return block
+
+
+def run(text, folder):
+    (folder / "snippet.py").write_text(text)
+    return command([sys.executable, "snippet.py"], folder)
+
+
+def command(words, folder):
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
+    done = run(only("README.md").text, tmp_path)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
+    program = TESTS / "launch" / "programs" / "train.py"
+    shutil.copy(program, tmp_path / "train.py")
+    done = run(only("docs/clusters.md").text, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
+        done.stdout
+    )
+
+
+BEST = """
+import os
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+
+model_dir = "model"
+
+
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+    loss = tf.reduce_mean(tf.square(weight - labels))
+    step = tf.compat.v1.train.get_global_step()
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=optimizer.minimize(loss, step)
+    )
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat(5)
+
+
+config = er.RunConfig(
+    model_dir,
+    save_checkpoints_steps=2,
+    keep_best=1,
+    best_metric="loss",
+    best_mode="min",
+)
+tf.estimator.train_and_evaluate(
+    tf.estimator.Estimator(model_fn, config=config),
+    tf.estimator.TrainSpec(input_fn, max_steps=4),
+    tf.estimator.EvalSpec(input_fn, throttle_secs=0),
+)
+"""
+
+
+def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(tmp_path):
+    *before, last = only("docs/checkpoints.md").text.splitlines()
+    snippet = [BEST, *before[:-1], f"print({before[-1]})", f"warm = {last}"]
+    trains = "warm.train(input_fn, steps=1); print(warm.get_variable_value('weight'))"
+    done = run("\n".join([*snippet, trains]), tmp_path)
+    assert done.returncode == 0, done.stderr
+    path, weight = done.stdout.split()
+    assert path == os.path.join("model", "best", "model.ckpt-4")
+    # Each step takes a fifth of what is missing to 1.
+    assert float(weight) == pytest.approx(1 - 0.8**5, abs=1e-5)
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_a_command_runs_the_script_with_its_own_flags(line, tmp_path):
+    [block] = [x for x in BLOCKS if "# instead of: python train.py" in x.text]
+    (tmp_path / "package").mkdir()
+    for file in (tmp_path / "train.py", tmp_path / "package" / "train.py"):
+        file.write_text(
+            "import sys, tensorflow as tf; tf.estimator; print(sys.argv[1:])"
+        )
+    _, *words = shlex.split(block.text.splitlines()[line], comments=True)
+    done = command([*RUNTIME, *words], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{words[-2:] if line == 0 else words[-1:]}\n"
+
+
+def test_the_doctor_says_what_the_readme_shows(tmp_path):
+    [block] = [x for x in BLOCKS if x.text.startswith("$ estimator-runtime doctor")]
+    shown, *lines = block.text.splitlines()
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\n\nconfig = tf.estimator.RunConfig()\ntf.Session()\n"
+    )
+    done = command([*RUNTIME, *shlex.split(shown)[2:]], tmp_path)
+    assert done.returncode == 1, done.stderr
+    # What it looks at, and what it finds; versions, sizes and folders differ.
+    assert [x[:20] for x in done.stdout.splitlines()] == [x[:20] for x in lines]
+    assert done.stdout.splitlines()[-3:] == lines[-3:]
+
+
+def test_the_checkpoints_are_listed_with_an_interval(tmp_path):
+    done = run(BEST, tmp_path)
+    assert done.returncode == 0, done.stderr
+    [block] = [x for x in BLOCKS if x.text.startswith("estimator-runtime checkpoints")]
+    words = block.text.replace("MODEL_DIR", "model").split()[1:]
+    listed = command([*RUNTIME, *words], tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    [shown] = [
+        x for x in BLOCKS if x.text.startswith("$ estimator-runtime checkpoints")
+    ]
+    titles = shown.text.splitlines()[1]
+    assert titles.split() == listed.stdout.splitlines()[0].split()
+    assert re.search(r"^ +4 .* good; a restart goes on from here$", listed.stdout, re.M)
+    assert "is lost with RunConfig(" in listed.stdout
