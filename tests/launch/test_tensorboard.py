@@ -141,7 +141,7 @@ def test_the_page_of_a_cluster_has_each_workers_rates_and_the_restarts(
 def test_a_browser_shows_the_rates_of_each_task_and_the_restarts(cluster, tmp_path):
     job, go = cluster
     page = _open(job)
-    wanted = {"loss", "global_step/sec", "checkpoint/blocked_secs"}
+    wanted = {"loss"} | _RATES | _CHECKPOINTS
     wanted |= {"task/steps_per_sec", "restarts/worker-0", "restarts/job"}
     page.wait_for_tags(
         {
