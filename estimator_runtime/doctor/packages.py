@@ -10,6 +10,8 @@ from estimator_runtime.compat.tested import TESTED
 from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
 from estimator_runtime.errors import CompatibilityError
 
+_OLDEST_RAY = (2, 60)  # as setup.cfg has it
+
 
 def examine():
     """Look at the packages of this Python; read their metadata only."""
@@ -48,13 +50,22 @@ def examine():
 
 
 def examine_ray():
-    """Say which Ray is installed; it is asked nothing."""
+    """Say which Ray is installed, and whether it is older than what was tested.
+
+    No Ray is asked anything.
+    """
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        version = None
-    text = f"ray {version}" if version else "not installed; only jobs on Ray need it"
-    return Finding(about="ray", state=OK, text=text, facts={"version": version})
+        text = "not installed; only jobs on Ray need it"
+        return Finding(about="ray", state=OK, text=text, facts={"version": None})
+    state, text = OK, f"ray {version}"
+    if versions.parse(version) < _OLDEST_RAY:
+        oldest = ".".join(map(str, _OLDEST_RAY))
+        state = NOTE
+        text += ": older than what was tested; for jobs on Ray, "
+        text += f"pip install 'ray>={oldest}'"
+    return Finding(about="ray", state=state, text=text, facts={"version": version})
 
 
 def examine_activation(environ):
