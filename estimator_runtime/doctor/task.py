@@ -9,7 +9,7 @@ from estimator_runtime import peers
 from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.tf_config import TFConfig, check_form
 
 _CONNECT_SECS = 2.0
 _THREADS = 32
@@ -25,6 +25,7 @@ def read(environ):
         text = "not set: this process trains by itself"
         return TFConfig(), Finding(about="TF_CONFIG", state=OK, text=text)
     try:
+        check_form(environ)  # as `run` does
         # Whether there has to be a chief only the script knows.
         config = TFConfig.from_environ(environ, chief_required=False)
     except ConfigError as error:

@@ -48,6 +48,12 @@ def listening():
             "task.index is 2, but cluster['worker'] has 2 addresses, so 2 is not a "
             "valid task_id for task_type worker; use 0 to 1",
         ),
+        (  # `run` refuses it too, although nobody connects to the only task
+            environ("chief 0", chief=["h:99999"]),
+            "problem",
+            "cluster['chief'][0] is 'h:99999', whose port is '99999'; use a number from "
+            "1 to 65535",
+        ),
     ],
 )
 def test_tf_config_is_said_as_the_task_reads_it(variables, state, text):
