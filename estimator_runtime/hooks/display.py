@@ -1,5 +1,6 @@
 """How far a training is, on a terminal or in lines: drawn for people."""
 
+import atexit
 import contextlib
 import dataclasses
 import importlib.util
@@ -9,6 +10,7 @@ import sys
 import time
 
 from estimator_runtime import terminal
+from estimator_runtime.hooks.bar_streams import Room
 from estimator_runtime.time_left import time_left
 
 _LINE_SECS = 10.0
@@ -60,7 +62,7 @@ def choose(mode, stream=None):
 
 
 class Bar:
-    """A bar that is drawn anew in place; log lines go above it.
+    """A bar that is drawn anew in place; what else is written there goes above it.
 
     Args:
         first: `Progress` that it starts from.
@@ -73,19 +75,25 @@ class Bar:
         class Quiet(tqdm):
             monitor_interval = 0  # no thread of tqdm's beside ours
 
+            def refresh(self, nolock=False, lock_args=None):
+                with self.get_lock():  # tqdm's keeps it for ever if a drawing fails
+                    return super().refresh(nolock=True)
+
+        self._room = Room(Quiet, sys.stderr if stream is None else stream)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_console_above(Quiet))
-            self._bar = stack.enter_context(
-                Quiet(
-                    initial=first.step,
-                    total=first.last_step,
-                    unit="step",
-                    file=stream,
-                    **_width(stream),
-                    mininterval=0,
-                )
+            stack.enter_context(_log_above(self._room))
+            self._bar = Quiet(
+                initial=first.step,
+                total=first.last_step,
+                unit="step",
+                file=stream,
+                **_width(stream),
+                mininterval=0,
             )
-            self._stack = stack.pop_all()
+            self._log = stack.pop_all()
+        # After the bar, which takes the stream that standard error is.
+        self._room.take_streams()
+        atexit.register(self.close)  # a process may end while its session is open
 
     def show(self, progress):
         """Draw it."""
@@ -95,8 +103,19 @@ class Bar:
         self._bar.refresh()
 
     def close(self):
-        """Leave it as it is, and give the log back."""
-        self._stack.close()
+        """Leave it as it is, and give the log and the program their streams back."""
+        atexit.unregister(self.close)
+        if not self._room.is_open():
+            return
+        # Outside of the lock: who logs has a handler's, and then waits for the bar's.
+        with self._log, self._room.locked() as is_ours:
+            try:
+                if is_ours:
+                    self._bar.close()
+                else:
+                    self._bar.disable = True  # closing would wait for the lock too
+            finally:
+                self._room.close()
 
 
 class Lines:
@@ -153,41 +172,26 @@ def _width(stream):
 
 
 @contextlib.contextmanager
-def _console_above(bars):
-    """Let what the loggers write to the terminal go above the bars, in this context.
+def _log_above(room):
+    """Let what the loggers write to the terminal go above the bar, in this context.
 
     Only the streams of their handlers are others meanwhile: levels, filters and formats
     are the program's, and so is which handlers there are.
     """
     handlers = [
         (handler, handler.stream)
-        for logger in (logging.getLogger(), logging.getLogger("tensorflow"))
-        for handler in logger.handlers
+        for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
+        for handler in getattr(logger, "handlers", ())  # a placeholder has none
         if isinstance(handler, logging.StreamHandler)
         and (handler.stream is sys.stdout or handler.stream is sys.stderr)
     ]
-    above = [_Above(stream, bars) for _, stream in handlers]
-    for (handler, stream), writer in zip(handlers, above, strict=True):
-        _replace_stream(handler, stream, writer)
+    for handler, stream in handlers:
+        _replace_stream(handler, stream, room.above(stream))
     try:
         yield
     finally:
-        for (handler, stream), writer in zip(handlers, above, strict=True):
-            _replace_stream(handler, writer, stream)
-
-
-class _Above:
-    """A stream as it is, but that bars make room for what is written to it."""
-
-    def __init__(self, stream, bars):
-        self._stream, self._bars = stream, bars
-
-    def write(self, text):
-        with self._bars.external_write_mode(file=self._stream):
-            return self._stream.write(text)
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
+        for handler, stream in handlers:
+            _replace_stream(handler, room.above(stream), stream)
 
 
 def _replace_stream(handler, old, new):

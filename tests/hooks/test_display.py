@@ -4,7 +4,10 @@ import contextlib
 import io
 import logging
 import os
+import pickle
+import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -101,7 +104,8 @@ def drawn(*steps, **known):
     for step in steps[1:]:
         bar.show(Progress(step=step, **known))
     bar.close()
-    return stream.getvalue().rpartition("\r")[2].rstrip("\n")
+    # tqdm pads with blanks where the rate had more digits before.
+    return stream.getvalue().rpartition("\r")[2].rstrip()
 
 
 def test_a_bar_has_the_step_the_last_one_the_loss_and_the_checkpoint():
@@ -138,6 +142,18 @@ def test_log_lines_go_above_the_bar_and_the_log_is_as_before_after_it(monkeypatc
     assert logger.handlers == before
     # What was drawn is wiped away first, and drawn again below.
     assert "\rabove\n" in stream.getvalue().replace(" \r", "\r")
+
+
+def test_a_handler_that_any_logger_had_before_the_bar_writes_above_it(monkeypatch):
+    text = console(monkeypatch)
+    logger = logging.getLogger("a_program.with_its_handler")
+    handler = logging.StreamHandler()
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    with bar():
+        logger.warning("warned")
+    assert without_bar(text.getvalue()) == ["warned"]
+    assert handler.stream is sys.stderr
 
 
 class BelowWarning(logging.Filter):
@@ -218,3 +234,255 @@ def test_a_terminal_that_goes_leaves_the_log_the_stream_it_had(monkeypatch, writ
             bar.show(Progress(step=3, last_step=9))
     assert logging.getLogger().handlers == [handler]
     assert handler.stream is err
+
+
+def seen(text):
+    """Give the rows that a terminal shows of what was written to it."""
+    rows = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        row = ""
+        for part in line.split("\r"):
+            row = part + row[len(part) :]
+        rows.append(row.rstrip())
+    return rows
+
+
+def without_bar(text):
+    """Give the rows above the bar's last one, none of which may have a part of it."""
+    rows = [row for row in seen(text) if row]
+    bars = [row for row in rows if "/9 [" in row]
+    assert len(bars) == 1 and bars[0].startswith(" 11%|") and bars[0].endswith("]")
+    return [row for row in rows if row not in bars]
+
+
+def console(monkeypatch):
+    """Let a terminal be standard output and error, as two streams; give its text."""
+    text = io.StringIO()
+
+    class Stream(Terminal):
+        encoding, errors = "ascii", "strict"
+
+        def write(self, part):
+            str.encode(part, self.encoding, self.errors)
+            return text.write(part)
+
+        def fileno(self):
+            return 42
+
+    monkeypatch.setattr(sys, "stdout", Stream())
+    monkeypatch.setattr(sys, "stderr", Stream())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    return text
+
+
+def bar():
+    return contextlib.closing(Bar(Progress(step=1, last_step=9)))
+
+
+def test_what_the_program_writes_goes_above_the_bar_in_order(monkeypatch):
+    text = console(monkeypatch)
+    streams = sys.stdout, sys.stderr
+    with bar():
+        print("printed", 1)
+        sys.stderr.write("two\nlines\n")
+        sys.stdout.writelines(["of", " many\n"])
+        logging.getLogger().warning("logged to the standard error of now")
+    assert (sys.stdout, sys.stderr) == streams
+    assert type(sys.stdout) is type(sys.stderr) is type(streams[0])
+    *rows, logged = without_bar(text.getvalue())
+    assert rows == ["printed 1", "two", "lines", "of many"]
+    assert logged == "logged to the standard error of now"
+
+
+def test_the_start_of_a_line_waits_for_its_end_or_that_of_the_bar(monkeypatch):
+    text = console(monkeypatch)
+    with bar():
+        print("half ", end="", flush=True)
+        assert "half" not in text.getvalue()
+        print("and half\nwaits ", end="")
+    print("for the end")
+    assert without_bar(text.getvalue()) == ["half and half", "waits for the end"]
+    assert seen(text.getvalue())[-2:] == ["waits for the end", ""]
+
+
+def test_a_line_that_is_drawn_anew_in_place_costs_no_memory_for_each_time(monkeypatch):
+    text = console(monkeypatch)
+    with bar():
+        for step in range(3000):
+            print(f"\rstep {step}", end="")
+    assert without_bar(text.getvalue()) == ["step 2999"]
+    assert text.getvalue().count("step ") < 2000
+
+
+def test_what_cannot_be_encoded_fails_where_it_is_written(monkeypatch):
+    text = console(monkeypatch)
+    with bar():
+        with pytest.raises(UnicodeEncodeError):
+            print("\u2713", end="")
+        with pytest.raises(TypeError):
+            sys.stdout.write(b"bytes")
+        print("as ascii")
+    assert without_bar(text.getvalue()) == ["as ascii"]
+
+
+def test_the_streams_are_else_as_they_were(monkeypatch):
+    console(monkeypatch)
+    stream = sys.stdout
+    with bar():
+        assert sys.stdout is not stream and sys.stdout == stream
+        assert (sys.stdout.fileno(), sys.stdout.encoding) == (42, "ascii")
+        assert sys.stdout.isatty() and hash(sys.stdout) == hash(stream)
+        with pytest.raises(TypeError):  # as all streams
+            pickle.dumps(sys.stdout)
+
+
+class Copying:
+    """A program's own, that keeps a copy of what it passes on."""
+
+    def __init__(self, stream):
+        self.stream, self.copy = stream, ""
+
+    def write(self, text):
+        self.copy += text
+        self.stream.write(text)
+
+    def flush(self):
+        pass
+
+
+def test_a_stream_that_the_program_puts_there_while_a_bar_is_up_stays(
+    monkeypatch,
+):
+    text = console(monkeypatch)
+    with bar():
+        tee = Copying(sys.stdout)
+        monkeypatch.setattr(sys, "stdout", tee)
+        print("in the bar's time")
+    assert sys.stdout is tee
+    print("after it")
+    assert tee.copy == "in the bar's time\nafter it\n"
+    assert without_bar(text.getvalue()) == ["in the bar's time", "after it"]
+
+
+def test_what_is_no_terminal_stays_as_it_is(monkeypatch):
+    text = console(monkeypatch)
+    piped = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", piped)
+    with bar():
+        assert sys.stdout is piped
+        assert sys.stderr.write("to the terminal\n") == 16
+    assert without_bar(text.getvalue()) == ["to the terminal"]
+    monkeypatch.setattr(sys, "stderr", piped)
+    with bar():
+        assert sys.stderr is piped
+
+
+def test_a_bar_of_the_programs_own_with_tqdm_is_drawn_in_its_own_row(monkeypatch):
+    text = console(monkeypatch)
+    from tqdm import tqdm
+
+    with bar():
+        own = tqdm(total=4, desc="own", file=sys.stderr, ncols=79)
+        assert "own:   0%" in text.getvalue()  # did not wait for the end of a line
+        own.close()
+        tqdm.write("through tqdm")
+        print("printed")
+    rows = seen(text.getvalue())
+    assert "through tqdm" in rows and "printed" in rows
+
+
+def test_lines_of_many_threads_are_whole_and_all_there(monkeypatch):
+    text = console(monkeypatch)
+
+    def write(name):
+        for line in range(200):
+            sys.stdout.write(f"{name} {line}\n")
+
+    shown = Bar(Progress(step=1, last_step=9))
+    with contextlib.closing(shown):
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for _ in range(200):
+            shown.show(Progress(step=1, last_step=9))
+        for thread in threads:
+            thread.join()
+    rows = without_bar(text.getvalue())
+    assert sorted(rows) == sorted(f"{n} {line}" for n in "abc" for line in range(200))
+
+
+class Lost:
+    """The lock of tqdm's after a process has taken it with it."""
+
+    waits = 0
+
+    def acquire(self, blocking, timeout):
+        self.waits += timeout > 0
+        return False
+
+
+def test_a_lock_that_is_lost_holds_up_one_line_and_loses_none(monkeypatch):
+    text = console(monkeypatch)
+    lock = Lost()
+    shown = Bar(Progress(step=1, last_step=9))
+    print("kept ", end="")
+    monkeypatch.setattr(type(shown._bar), "_lock", lock)
+    print("in order")
+    print("and more")
+    shown.close()
+    assert "kept in order\nand more\n" in text.getvalue()
+    assert lock.waits == 1
+
+
+_ENDS_WITH_ITS_BAR_UP = """
+import os, sys, threading, warnings
+from estimator_runtime.hooks.display import Bar, Progress
+bar = Bar(Progress(step=1, last_step=9))
+warnings.warn("be warned")
+print("printed")
+sys.stdout.write("the child and ")
+is_drawing, is_over = threading.Event(), threading.Event()
+def draw():
+    with bar._bar.get_lock():
+        is_drawing.set()
+        is_over.wait()
+drawing = threading.Thread(target=draw)
+drawing.start()
+is_drawing.wait()
+child = os.fork()
+if not child:
+    print("of the child")
+    sys.stdout.write("its rest")
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+is_over.set()
+drawing.join()
+print("the parent")
+sys.stdout.write("the parent's rest")
+raise SystemExit({end})
+"""
+
+
+@pytest.mark.parametrize("end", ["0", "int('no number')"])
+def test_a_process_that_ends_with_its_bar_up_has_shown_all_it_wrote(end):
+    ours, theirs = os.openpty()
+    program = _ENDS_WITH_ITS_BAR_UP.format(end=end)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # nobody has it any more
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    status, rows = process.wait(60), [row for row in seen(shown.decode()) if row]
+    warned, printed, of_child, together, *rest = rows
+    assert warned == "<string>:5: UserWarning: be warned" and printed == "printed"
+    # It has no bar that it could wipe away.
+    assert of_child.endswith("]of the child") and "its rest" in shown.decode()
+    assert together == "the child and the parent"
+    assert rest[-1] == "the parent's rest"
+    failed = "ValueError: invalid literal for int() with base 10: 'no number'"
+    assert (status, failed in rest) == ((0, False) if end == "0" else (1, True))
