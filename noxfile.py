@@ -89,8 +89,9 @@ def tests(session, tensorflow):
     if tensorflow == NEWEST_TENSORFLOW:
         check_python(session)
     install_package(session, tensorflow, ".[tests,ray]")
-    # No dependency, and not in the smoke test: Estimators have to do without it too.
-    session.install(f"--constraint=constraints/tf-{tensorflow}.txt", "pandas")
+    # No dependencies, and not in the smoke test: all has to do without them too.
+    pins = f"--constraint=constraints/tf-{tensorflow}.txt"
+    session.install(pins, "pandas", "matplotlib")
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
     # A process per core: most tests start processes of their own and wait for them.
     # One that has done its part takes over from another: they differ a hundredfold.

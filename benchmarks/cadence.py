@@ -16,11 +16,14 @@ from benchmarks.cadence_report import BASELINE, Training, figures
 from estimator_runtime.checkpoint import event_file
 
 _NEVER = 10**9  # steps; the first and the last are saved all the same
-_MOST_CADENCES = 4
+_MOST_CADENCES = 3
+_FITTING_SAVES = 4  # into a run; with fewer a cadence says little on their cost
 _START_SECS = 300  # for imports, the graph and the first steps
 _ROOT = pathlib.Path(__file__).parents[1]
 _PROGRAM = str(pathlib.Path(__file__).with_name("cadence_program.py"))
-_MTBF_HOURS, _SECS = 24.0, 20.0
+# Three rounds have a median that one bad run does not move; the whole takes six to
+# seven minutes, with some seconds for the start of each of 13 runs.
+_MTBF_HOURS, _SECS, _ROUNDS = 24.0, 20.0, 3
 
 
 class CadenceError(Exception):
@@ -50,7 +53,10 @@ def add_options(parser):
         help="how long each run trains, beside its start (default: %(default)g)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=1, help="how often each cadence is run"
+        "--rounds",
+        type=int,
+        default=_ROUNDS,
+        help="how often each cadence is run (default: %(default)s)",
     )
 
 
@@ -108,7 +114,7 @@ def measure(args, announce):
         "script": args.script,
         "secs": args.secs,
         "pilot_steps_per_sec": pilot.steps_per_sec,
-        **figures(found, args.mtbf_hours),
+        **figures(found, args.mtbf_hours, pilot.steps_per_sec),
     }
 
 
@@ -119,11 +125,11 @@ def choose_cadences(steps):
         steps: How many a run has.
 
     Returns:
-        At most four of 1, 3, 10, 30, ..., the largest first; at least two of each
-        would fit, if there is more than one step.
+        At most three of 1, 3, 10, 30, ..., the largest first; at least four of each
+        would fit, if there are as many steps.
     """
     ladder = [factor * 10**power for power in range(9) for factor in (1, 3)]
-    fitting = [every for every in ladder if every <= max(1, steps // 2)]
+    fitting = [every for every in ladder if every <= max(1, steps // _FITTING_SAVES)]
     return fitting[: -_MOST_CADENCES - 1 : -1]
 
 
@@ -155,7 +161,12 @@ def _run(script, secs, every_steps):
                 saves = _saves(found)
         if "steps" not in found:
             raise CadenceError(_failure(script, status, found, log, secs))
-    return Training(steps=found["steps"], secs=found["secs"], saves=saves)
+    return Training(
+        first_step=found["first_step"],
+        steps=found["steps"],
+        secs=found["secs"],
+        saves=saves,
+    )
 
 
 def _saves(found):

@@ -52,7 +52,8 @@ def _bound(settings):
         """Reads the clock after each step, and ends the training when it is time."""
 
         def __init__(self):
-            self.first = self.last = None
+            self.first: tuple[float, int] | None = None
+            self.last: tuple[float, int] | None = None
             self._calls, self._begun = 0, now()
 
         def begin(self):
@@ -81,9 +82,15 @@ def _bound(settings):
         def steps_until_due(self, global_step):
             """Let several steps run in one call."""
 
-        @property
-        def steps(self):
-            return self.last[1] - self.first[1] if self.last else 0
+        def figures(self):
+            """Give what was measured, ready for JSON."""
+            if self.first is None or self.last is None:
+                return {"steps": 0}
+            return {
+                "first_step": self.first[1],
+                "steps": self.last[1] - self.first[1],
+                "secs": self.last[0] - self.first[0],
+            }
 
     def uncounted(function):
         @functools.wraps(function)
@@ -118,9 +125,9 @@ def _bound(settings):
         meter = Meter()
         hooks = [*(hooks or ()), meter]
         result = original_train(self, input_fn, hooks, *args, **kwargs)
-        if meter.steps < _LEAST_STEPS:
+        figures = meter.figures()
+        if figures["steps"] < _LEAST_STEPS:
             return result  # the script may train once more
-        figures = {"steps": meter.steps, "secs": meter.last[0] - meter.first[0]}
         _write(settings, {"model_dir": self.model_dir, **figures})
         sys.exit(0)  # what it does after its training costs no checkpoint
 
