@@ -64,7 +64,8 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         looked the same: two may see one value, the first after its own increase and
         the second before.
         """
-        step, last_step = run_values.results, self._last_global_step
+        step = run_values.results
+        last_step = self._last_global_step  # type: ignore[has-type]
         if step == last_step != self._step_before_last:
             self._last_global_step = None
         self._step_before_last = last_step
