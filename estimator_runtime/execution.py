@@ -56,7 +56,7 @@ def execute(code, module, at_end=lambda: None):
         folding.tell()
         if stopped is not None and closing.are_left():
             closing.run_exit_handlers()
-            last_words.flush()
+            last_words.flush_files()
             os._exit(int(stopped))
     # Not in the except block: the hook must not find an exception being handled.
     return report(failure)
@@ -111,7 +111,7 @@ def report(failure):
             closing.run_exit_handlers()
         if is_hurried or are_left:
             # Python would wait for their threads.
-            last_words.flush()
+            last_words.flush_files()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
         sys.excepthook = lambda *_: None

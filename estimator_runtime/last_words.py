@@ -5,6 +5,8 @@ the program may have closed a stream, or put an object of its own there.
 """
 
 import contextlib
+import gc
+import io
 import os
 import sys
 import threading
@@ -18,6 +20,11 @@ def flush():
     for stream in (sys.stderr, sys.stdout):
         with contextlib.suppress(Exception):
             stream.flush()
+
+
+def flush_files():
+    """Flush all files that are open for writing, as python does at its own end."""
+    say(_flush_files)
 
 
 def say(words):
@@ -36,6 +43,14 @@ def end(status):
     """End the process at once, with what was written as far as somebody reads it."""
     say(lambda: None)
     os._exit(status)
+
+
+def _flush_files():
+    for each in gc.get_objects():
+        if issubclass(type(each), io.IOBase):  # what isinstance asks may be a proxy's
+            with contextlib.suppress(Exception):
+                if not each.closed:
+                    each.flush()
 
 
 def _say(words):

@@ -10,9 +10,6 @@ import traceback
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 
-# The modules that end a script at an option that it does not know.
-_PARSERS_OF_SCRIPTS = ("argparse", "absl.app")
-
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, and which never guesses an option."""
@@ -153,14 +150,20 @@ def misplaced_option(error, arguments, parser):
         A line, with what would do; None if there is nothing to say.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    is_refusal = (
-        error.code and frames[-1].f_globals.get("__name__") in _PARSERS_OF_SCRIPTS
-    )
     options = (each for each in arguments if each.startswith("-"))
-    ours = next(filter(parser.has_option, options), None) if is_refusal else None
-    if ours is None:
+    ours = next(filter(parser.has_option, options), None)
+    if ours is None or not _is_refusal(frames):
         return None
     return (
         f"the script was given {ours!r}, which stands after it; if it is for "
         f"'{parser.prog}', put it before the script"
     )
+
+
+def _is_refusal(frames):
+    """Tell whether a script is ended here for an option that it does not know."""
+    places = [(each.f_globals.get("__name__"), each.f_code.co_name) for each in frames]
+    if places[-1] == ("argparse", "exit"):
+        return "unrecognized arguments" in str(frames[-1].f_locals.get("message"))
+    # Newer ones end the process in a function below.
+    return ("absl.app", "parse_flags_with_usage") in places[-2:]

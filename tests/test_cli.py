@@ -527,6 +527,18 @@ _HINT = (
     "is for 'estimator-runtime run', put it before the script\n"
 )
 _ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
+_KNOWS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers")
+parser.add_argument("--data", required=True)
+parser.parse_args()
+"""
+_KNOWS_AND_FAILS = """
+from absl import app, flags
+flags.DEFINE_integer("workers", 1, "its own")
+app.run(lambda _: 1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -535,7 +547,9 @@ _ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
         (_ARGPARSE, ["--workers", "2"], 2, True),
         ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
         (_ARGPARSE, ["--mine"], 2, False),
-        (_ARGPARSE + " if False else exit(2)", ["--workers", "2"], 2, False),
+        ("exit(2)", ["--workers", "2"], 2, False),
+        (_KNOWS, ["--workers", "2"], 2, False),
+        (_KNOWS_AND_FAILS, ["--workers", "2"], 1, False),
         ("print(1)", ["--workers", "2"], 0, False),
     ],
 )

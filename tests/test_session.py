@@ -52,7 +52,10 @@ def described(value):
         kind = type(value)
         if kind is StepRateHook:  # TensorFlow's StepCounterHook, with one thing more
             kind = train.StepCounterHook
-            for name in ("_batch_size", "_batches_per_step", "_reading"):
+            for name in (
+                *("_batch_size", "_batches_per_step", "_reading"),
+                "_step_before_last",
+            ):
                 del settings[name]
         if kind is CheckpointHook:  # TensorFlow's, which trains on while it writes
             kind = train.CheckpointSaverHook

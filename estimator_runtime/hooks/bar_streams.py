@@ -35,7 +35,7 @@ class Room:
         return self._above[id(stream)]
 
     def take_streams(self):
-        """Take the place of standard output and error, if all are terminals."""
+        """Take the place of those standard streams that are terminals, as the bar's."""
         if not terminal.is_terminal(self._file):
             return
         for name in ("stdout", "stderr"):
@@ -69,7 +69,7 @@ class Room:
 
     @contextlib.contextmanager
     def locked(self):
-        """Let nobody draw in this context; give whether that worked, in seconds."""
+        """Let nobody draw in this context; give whether that worked within 5 s."""
         lock = self._bars.get_lock()
         with contextlib.ExitStack() as stack:
             is_ours = all(  # of the two that tqdm's has it tells nobody whether it got

@@ -1,22 +1,19 @@
 """Closes sessions that may not come back from it in time, or says what they wait for.
 
-TensorFlow tells every task that a session ends, and waits for its answer: where one is
-gone for good, for ever. And it waits for the threads of the input: the one that tunes a
-tf.data pipeline often misses that it is cancelled, and sleeps on, up to a minute. A
-program that was told to stop has its checkpoint by then, and no minute.
+TensorFlow tells every task of a cluster that a session ends, and waits for its answer:
+where one is gone for good, for ever. And it waits for the threads of the input: the one
+that tunes a tf.data pipeline often misses that it is cancelled, and sleeps on, up to a
+minute. A task that was told to stop has its checkpoint by then, and no minute.
 
-A training that has come to its end waits for that thread: the program may train on,
-and what its input does when it is closed belongs to it. Nor is a process taken apart
-while a session is still being closed: should the answer come then, python ends the
-thread in the middle of TensorFlow, which aborts. See `run_exit_handlers`.
+A session of one process is not left so: should the close come back while python takes
+the process apart, it ends the thread in the middle of TensorFlow, which aborts. See
+`run_exit_handlers`.
 """
 
 import atexit
 import contextlib
 import logging
 import threading
-
-from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 
@@ -27,36 +24,36 @@ _TOLD_AFTER_SECS = 3.0
 # The longest sleep of the thread that tunes the input, and some.
 _EXIT_TIMEOUT_SECS = 70.0
 
+_WAITS = (
+    "closing the session takes long: most likely it waits for TensorFlow's thread that "
+    "tunes the input pipeline, up to a minute; all checkpoints are saved; a "
+    "tf.data.Options whose autotune.enabled is False avoids that"
+)
+
 _left: list[threading.Thread] = []  # those that a stopped program has left behind
 
 
 def closable(session, is_stop=False):
-    """Give what to close in place of a session: itself, if it is not to be left.
+    """Give what to close in place of a session: itself, if no other task has a part.
 
     Args:
         session: A `tf.compat.v1.Session`.
         is_stop: Whether the program was told to stop, and not a task was lost.
     """
+    if not getattr(session, "sess_str", ""):
+        return session
     if is_stop:
         return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
-    # Where no other task has a part, none can be missing.
-    return BoundedClose(session) if getattr(session, "sess_str", "") else session
+    return BoundedClose(session)
 
 
 @contextlib.contextmanager
 def told(after_secs=_TOLD_AFTER_SECS):
     """Say what a session waits for whose close in this context takes so long."""
-    timer = threading.Timer(
-        after_secs,
-        TRAINING_LOG.info,
-        args=(
-            "closing the session waits for TensorFlow's thread that tunes the input "
-            "pipeline, up to a minute; a tf.data.Options whose autotune.enabled is "
-            "False avoids that",
-        ),
-    )
+    timer = threading.Timer(after_secs, _logger.warning, args=(_WAITS,))
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # there can be no more threads
+        timer.start()
     try:
         yield
     finally:
@@ -64,7 +61,7 @@ def told(after_secs=_TOLD_AFTER_SECS):
 
 
 class BoundedClose:
-    """A session whose `close` comes back.
+    """A session of a cluster, whose `close` comes back.
 
     Args:
         session: A `tf.compat.v1.Session`.
@@ -87,14 +84,14 @@ class BoundedClose:
             target=self._close, name="estimator_runtime close", daemon=True
         )
         thread.start()
+        if self._is_stop:  # before the wait, which another Ctrl-C may end
+            _left.append(thread)
+            atexit.register(_wait_for, thread)
         thread.join(self._timeout_secs)
         if not thread.is_alive():
             if self._error is not None:
                 raise self._error
-        elif self._is_stop:
-            _left.append(thread)
-            atexit.register(_wait_for, thread)
-        else:
+        elif not self._is_stop:
             _logger.warning(
                 "a task of the cluster does not answer that the session is closed; "
                 "going on without its answer after %g s",

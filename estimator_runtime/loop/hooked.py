@@ -1,5 +1,6 @@
 """The session that calls the hooks, by plans instead of a fresh look at every step."""
 
+import contextlib
 import functools
 import sys
 import time
@@ -104,7 +105,8 @@ class PlannedSession(monitored_session._HookedSession):
         if is_lost or is_stop:
             session = self._sess  # type: ignore[has-type]
             self._sess = session and closable(session, is_stop and not is_lost)
-        with told():
+        # One that comes back in time anyway says for itself what it has waited for.
+        with contextlib.nullcontext() if is_lost else told():
             super().close()
 
     def rest(self):

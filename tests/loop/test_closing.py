@@ -50,13 +50,21 @@ def test_a_local_session_is_closed_as_it_is():
 
 
 def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
-    caplog.set_level(logging.INFO, "tensorflow.estimator_runtime")
     with closing.told(after_secs=0.01):
         deadline = time.monotonic() + 30
         while not caplog.messages:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert "thread that tunes the input pipeline, up to a minute" in caplog.messages[0]
+
+
+def test_a_close_goes_on_where_there_can_be_no_more_threads(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Timer, "start", start)
+    with closing.told():
+        pass
 
 
 def test_a_close_that_is_quick_leaves_nobody_who_would_say_so():
@@ -85,7 +93,8 @@ import estimator_runtime as er
 atexit.register(print, "an exit handler")
 v1 = tf.compat.v1
 v1.disable_eager_execution()
-target = sys.argv[2] and v1.train.Server.create_local_server().target
+server = v1.train.Server.create_local_server()
+notes = open("notes", "w")
 step = v1.train.get_or_create_global_step().assign_add(1)
 close, is_stopping = v1.Session.close, threading.Event()
 
@@ -96,23 +105,23 @@ def close_late(session):
 
 
 v1.Session.close = close_late
-with er.MonitoredTrainingSession(target, checkpoint_dir="model") as session:
+with er.MonitoredTrainingSession(server.target, checkpoint_dir="model") as session:
     while not session.should_stop():
         session.run(step)
+        notes.write("a note")
         is_stopping.set()
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
 print("not reached")
 """
 
 
-@pytest.mark.parametrize("server", ["", "with a server"])
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", -2)])
 def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
-    tmp_path, name, status, server
+    tmp_path, name, status
 ):
     (tmp_path / "program.py").write_text(STOPPED)
     done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name, server],
+        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -120,6 +129,7 @@ def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
     )
     assert done.returncode == status, done.stderr
     assert done.stdout == "an exit handler\n"
+    assert (tmp_path / "notes").read_text() == "a note"
     assert f"stopped by {name} at step 1; it is saved in " in done.stderr
 
 
