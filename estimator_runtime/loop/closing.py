@@ -58,6 +58,8 @@ def told(after_secs=_TOLD_AFTER_SECS):
         yield
     finally:
         timer.cancel()
+        if timer.ident is not None:  # nobody is to find a thread more than before
+            timer.join(_STOP_TIMEOUT_SECS)
 
 
 class BoundedClose:
