@@ -21,8 +21,7 @@ _FITTING_SAVES = 4  # into a run; with fewer a cadence says little on their cost
 _START_SECS = 300  # for imports, the graph and the first steps
 _ROOT = pathlib.Path(__file__).parents[1]
 _PROGRAM = str(pathlib.Path(__file__).with_name("cadence_program.py"))
-# Three rounds have a median that one bad run does not move; the whole takes six to
-# seven minutes, with some seconds for the start of each of 13 runs.
+# Three rounds have a median that one bad run does not move.
 _MTBF_HOURS, _SECS, _ROUNDS = 24.0, 20.0, 3
 
 
