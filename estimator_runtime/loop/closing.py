@@ -26,8 +26,8 @@ _EXIT_TIMEOUT_SECS = 70.0
 
 _WAITS = (
     "closing the session takes long: most likely it waits for TensorFlow's thread that "
-    "tunes the input pipeline, up to a minute; a tf.data.Options whose autotune.enabled "
-    "is False avoids that"
+    "tunes the input pipeline, up to a minute; a tf.data.Options whose "
+    "autotune.enabled is False avoids that"
 )
 
 _left: list[threading.Thread] = []  # those that a stopped program has left behind
