@@ -2,11 +2,12 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job test smoke lint docs
+.PHONY: help main_job test test_all smoke lint docs
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
-	@echo "make test      run the tests on TensorFlow 2.15 and 2.21"
+	@echo "make test      run the fast tests and one job of each kind on TensorFlow 2.21"
+	@echo "make test_all  run all tests on TensorFlow 2.21 and 2.15"
 	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
 	@echo "make docs      write docs/run_config.md from the docstrings"
@@ -16,6 +17,9 @@ main_job: $(NOX)
 
 test: $(NOX)
 	$(NOX) -s tests
+
+test_all: $(NOX)
+	$(NOX) -s tests_all
 
 smoke: $(NOX)
 	$(NOX) -s smoke

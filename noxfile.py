@@ -1,7 +1,8 @@
 """The chores of this repository, each in an environment of its own.
 
     nox -s main_job     train the example on real data, to a held-out accuracy
-    nox -s tests        run the tests on TensorFlow 2.15 and 2.21
+    nox -s tests        run the fast tests, and one job of each kind, on TensorFlow 2.21
+    nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
     nox -s docs         write docs/run_config.md from the docstrings
@@ -10,6 +11,7 @@ What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`
 `nox -R -s ...` keeps the environment of the last time, as it was installed then.
 """
 
+import os
 import shutil
 import sys
 
@@ -74,6 +76,28 @@ def main_job(session):
     )
 
 
+def install_tests(session, tensorflow):
+    """Install the package and everything that a test uses."""
+    install_package(session, tensorflow, ".[tests,ray]")
+    # No dependencies, and not in the smoke test: all has to do without them too.
+    pins = f"--constraint=constraints/tf-{tensorflow}.txt"
+    session.install(pins, "pandas", "matplotlib")
+
+
+@nox.session
+def tests(session):
+    """Run the fast tests and one job of each kind, on the newest TensorFlow.
+
+    Arguments replace the selection: `nox -s tests -- tests/launch` runs all of launch.
+    """
+    check_python(session)
+    install_tests(session, NEWEST_TENSORFLOW)
+    selected = session.posargs or ("-m", "unit or graph or smoke")
+    # The program, not `python -m pytest`, which puts the checkout first on sys.path.
+    # A process that is done takes tests over from another: they differ a hundredfold.
+    session.run("pytest", "--numprocesses=auto", "--dist=worksteal", *selected)
+
+
 @nox.session
 @nox.parametrize(
     "python,tensorflow",
@@ -84,25 +108,17 @@ def main_job(session):
         nox.param(">=3.10,<3.12", "2.15", id="TensorFlow 2.15"),
     ],
 )
-def tests(session, tensorflow):
-    """Run the tests, on TensorFlow 2.15 where there is a Python that can have it."""
-    if tensorflow == NEWEST_TENSORFLOW:
+def tests_all(session, tensorflow):
+    """Run all tests: on TensorFlow 2.15 those that could differ there."""
+    is_newest = tensorflow == NEWEST_TENSORFLOW
+    if is_newest:
         check_python(session)
-    install_package(session, tensorflow, ".[tests,ray]")
-    # No dependencies, and not in the smoke test: all has to do without them too.
-    pins = f"--constraint=constraints/tf-{tensorflow}.txt"
-    session.install(pins, "pandas", "matplotlib")
-    # The program, not `python -m pytest`, which puts the checkout first on sys.path.
-    # A process per core: most tests start processes of their own and wait for them.
-    # One that has done its part takes over from another: they differ a hundredfold.
-    spread = ("--numprocesses=auto", "--dist=worksteal")
-    if session.posargs:
-        session.run("pytest", *spread, *session.posargs)
-        return
-    # By themselves: three nodes of Ray are as much as two cores can carry.
-    nodes = "tests/launch/on_ray"
-    session.run("pytest", *spread, f"--ignore={nodes}")
-    session.run("pytest", nodes)
+    install_tests(session, tensorflow)
+    tiers = () if is_newest else ("-m", "not unit and not slow")
+    # Ray's tests share one process, which waits most of the time: so one more than
+    # there are cores.
+    processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
+    session.run("pytest", processes, "--dist=loadgroup", *tiers, *session.posargs)
 
 
 @nox.session

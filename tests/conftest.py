@@ -1,6 +1,9 @@
 """What all tests share. TensorFlow is not imported here: some tests are about that."""
 
+import ast
+import functools
 import json
+import os
 import pathlib
 import random
 import signal
@@ -9,6 +12,20 @@ import sys
 
 import pytest
 
+TESTS = pathlib.Path(__file__).parent
+_SLOW = (
+    "benchmarks/",
+    "end_to_end/test_examples",
+    "end_to_end/test_progress",
+    "test_docs",
+    "test_migrating",
+    "test_snippets",
+)
+_STOCK = ("against_stock", "equality")
+_PROCESS_MODULES = {"multiprocessing", "subprocess"}
+_PROCESS_FIXTURES = {"launch", "start"}
+_PACKAGE = "estimator_runtime"
+
 
 def pytest_configure():
     """Heed what `nohup` and a shell's `&` let this process, and its children, ignore."""
@@ -16,6 +33,81 @@ def pytest_configure():
     for number, handler in usual.items():
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark each test with its tier, which says what it needs and so where it runs.
+
+    The tier follows from the folder, the imports and the fixtures; see `_tier`. Ray's
+    tests come first and share one worker: they take longest, and three nodes are as
+    much as two cores carry.
+    """
+    for item in items:
+        item.add_marker(_tier(item))
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+        elif item.path.parent.name == "benchmarks":
+            # One run of a benchmark serves all tests of its module.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
+def _tier(item):
+    """Return the name of a test's tier; setup.cfg explains each."""
+    path = item.path.relative_to(TESTS).as_posix()
+    if path.startswith("launch/on_ray/"):
+        return "ray"
+    if path.startswith(_SLOW):
+        return "slow"
+    if any(word in path for word in _STOCK):
+        return "stock"
+    imported = _imported_by_test(item.path)
+    if _PROCESS_MODULES & imported or _PROCESS_FIXTURES & set(item.fixturenames):
+        return "process"
+    return "graph" if "tensorflow" in imported else "unit"
+
+
+@functools.cache
+def _imported_by_test(path):
+    """Return the top-level packages a test module imports, itself or through ours.
+
+    What our package imports inside a function does not count: importing the module
+    does not load it. A test's own functions do run.
+    """
+    tree = ast.parse(path.read_text())
+    found = set(_names(ast.walk(tree)))
+    seen = set()
+    while ours := {name for name in found if name.startswith(_PACKAGE)} - seen:
+        seen |= ours
+        for name in ours:
+            found |= _imported_by_module(name)
+    return {name.partition(".")[0] for name in found if not name.startswith(_PACKAGE)}
+
+
+@functools.cache
+def _imported_by_module(name):
+    """Return what a module of the package imports when it is imported."""
+    source = TESTS.parent.joinpath(*name.split("."))
+    for path in (source.with_suffix(".py"), source / "__init__.py"):
+        if path.exists():
+            return frozenset(_names(_outside_functions(ast.parse(path.read_text()))))
+    return frozenset()  # a name in a module, not a module
+
+
+def _outside_functions(node):
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef):
+            yield child
+            yield from _outside_functions(child)
+
+
+def _names(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @pytest.fixture(autouse=True)
@@ -57,11 +149,16 @@ def free_addresses():
 
     A port that the kernel chooses may be anyone's outgoing connection by the time the
     task that was to listen there has started: these are below the range it chooses
-    from.
+    from. Each process of the test run has ports of its own, as two would else find
+    the same one free before either listens on it.
     """
     taken_from = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     lowest = int(taken_from.split()[0])
-    ports = iter(random.sample(range(lowest // 3, lowest), 500))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(lowest // 3 + worker, lowest, workers)
+    # Not the generator that a test may have seeded, with the same number elsewhere.
+    ports = iter(random.SystemRandom().sample(own, 500))
 
     def free_addresses(count):
         found = []
