@@ -8,10 +8,11 @@ unless it says otherwise. It may have
         # 1 if the next step must be seen, 2 for the one after, None if any will do
 
 where `global_step` is the number of steps trained so far. It is then called once for
-each run of steps, after the last of them, which is at the latest the one it named. It
-may fetch what the caller fetches, the global step, and the tensors that its attribute
-`fused_fetches` lists; it may feed nothing. If a NaN ends a run before its last step, it
-is called only if it asks again for the same, and all of that belongs to the step.
+each run of steps, after the last of them, which is at the latest the one it named. The
+clock decides how many steps a run has (see `run_length`). The hook may fetch what the
+caller fetches, the global step, and the tensors that its attribute `fused_fetches`
+lists; it may feed nothing. If a NaN ends a run before its last step, it is called only
+if it asks again for the same, and all of that belongs to the step.
 """
 
 import numbers

@@ -1,7 +1,10 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
+import os
+import re
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,10 @@ from tensorflow.python.client import session as session_lib
 from tensorflow.python.training import session_run_hook
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import body, cadence, randomness
+from estimator_runtime.loop import body, cadence, randomness, writers
 from estimator_runtime.loop.hooked import CALLER, PlannedSession, differ
 from estimator_runtime.loop.part import CannotFuse, Part, parts
-from estimator_runtime.loop.plan import CannotPlan, structure
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
 from estimator_runtime.loop.run_length import Announcement, Shortening
 from estimator_runtime.loop.steps import Steps
 
@@ -47,6 +50,7 @@ class FusedSession(PlannedSession):
         self._announcement = Announcement(hooks, run_length)
         self._clock = clock
         self._step_key: object = None  # of the fetches that make a step
+        self._before: dict = {}  # requests before the first step, by key
         self._steps: Any = None  # None if the step cannot be fused
         self._randomness: Any = None  # that of the steps
         self._end_of_data: Exception | None = None
@@ -64,7 +68,7 @@ class FusedSession(PlannedSession):
         is_plain = not feed_dict and options is None and run_metadata is None
         key = _key(fetches) if is_plain else None
         with self._building:
-            is_first = self._step_key is None
+            is_first = self._step_key is None and self._trains(fetches, key)
             if is_first:
                 self._thread = threading.get_ident()
                 self._step_key = key or object()
@@ -110,6 +114,19 @@ class FusedSession(PlannedSession):
         ops = randomness.ops_of(self._sess.graph, fetches).values()
         return any(op.type in _DATA_STARTERS for op in ops)
 
+    def _trains(self, fetches: object, key: object) -> bool:
+        """Return whether a call trains; what comes before the first that does is noted.
+
+        A call that only looks, such as for the global step, says nothing of the steps.
+        """
+        if key in self._before:
+            return False
+        ops = randomness.ops_of(self._sess.graph, fetches).values()
+        if len(self._before) == MAX_PLANS or writers.any_trains(self._sess.graph, ops):
+            return True
+        self._before[key or object()] = fetches  # on whose identity the key relies
+        return False
+
     def _build(self, fetches, key):
         """Build the loop of the step that the first call asks for, if it can be."""
         if self._run_length.is_single:
@@ -144,6 +161,9 @@ class FusedSession(PlannedSession):
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
         self._randomness = randomness.Randomness(graph, step, self._run_length)
+        drawn = map(self._randomness.drawn_by, self._before.values())
+        for name in filter(None, drawn):
+            raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
         return Steps(self._sess, fused, self._global_step, loss, self._flush)
 
     def _run_steps(self, steps, fetches, is_single):
@@ -167,6 +187,7 @@ class FusedSession(PlannedSession):
         except BaseException:
             cadence.skip(self._hooks, 1 - count)  # none has been run
             raise
+        began = self._clock()
         try:
             completed, outputs = steps.run(
                 self._call, wanted, count, options, run_metadata
@@ -181,6 +202,7 @@ class FusedSession(PlannedSession):
             # and none of them was one that a hook had to see; the next call ends.
             self._end_of_data = error
             return steps.kept(CALLER, fetches)
+        self._run_length.took(self._clock() - began, completed)
         unless = []
         if completed < count:
             # The loss has become NaN: not the step that hooks have prepared for.
@@ -210,12 +232,9 @@ class FusedSession(PlannedSession):
             return self._threads.run_untimed(
                 plan.on_pool, plan.on_caller, np.int32(count)
             )
-        start = self._clock()
-        values = self._threads.run(
+        return self._threads.run(
             plan.on_pool, plan.on_caller, np.int32(count), steps=count
         )
-        self._run_length.took(self._clock() - start, count)
-        return values
 
 
 def _check_distinct(hooks):
@@ -227,14 +246,31 @@ def _check_distinct(hooks):
         seen.add(id(hook))
 
 
-def _check_config(config):
+def _check_config(config: config_pb2.ConfigProto) -> None:
     """Refuse a ConfigProto whose settings are for one step in a call."""
+    if config.graph_options.optimizer_options.global_jit_level > 0:
+        raise CannotFuse("is compiled by XLA (global_jit_level)")
+    if _compiles_all(os.environ):
+        raise CannotFuse("is compiled by XLA (TF_XLA_FLAGS)")
     if config.operation_timeout_in_ms:
         raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
     # Then the names of ops in branches, by which their random generators are kept, are
     # not the same in each.
     if config.graph_options.place_pruned_graph:
         raise CannotFuse("is placed anew for each request (place_pruned_graph)")
+
+
+def _compiles_all(environ: Mapping[str, str]) -> bool:
+    """Return whether TF_XLA_FLAGS let XLA compile any part of a graph."""
+    flags = environ.get("TF_XLA_FLAGS", "")
+    if flags and not flags.startswith("-"):  # the name of a file that has them
+        try:
+            with open(flags) as file:
+                flags = file.read()
+        except OSError:
+            return False  # TensorFlow ignores it
+    levels = re.findall(r"--tf_xla_auto_jit=(\S*)", flags)  # the last one counts
+    return bool(levels) and re.fullmatch(r"0|-\d+", levels[-1]) is None
 
 
 def _key(fetches):

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import sys
 import time
+from collections.abc import Iterator
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
@@ -32,7 +33,36 @@ CALLER = "caller"
 _SESSION_LOST = "Session handle is not found"  # says the server that has lost it
 
 
-class PlannedSession(monitored_session._HookedSession):
+class HookedSession(monitored_session._HookedSession):
+    """TensorFlow's hooked session, but for what it does when a task or session is lost.
+
+    A session that another task has lost is told from one that was cancelled, and a
+    close does not wait for ever.
+    """
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
+        with _naming_lost_sessions():
+            return super().run(fetches, feed_dict, options, run_metadata)
+
+    def close(self):
+        """Close the session, when the hooks have counted all steps."""
+        self.rest()
+        # TensorFlow closes a session that it has lost while it handles that error.
+        is_lost = isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS)
+        is_stop = preemption.is_requested()
+        if is_lost or is_stop:
+            session = self._sess  # type: ignore[has-type]
+            self._sess = session and closable(session, is_stop and not is_lost)
+        # One that comes back in time anyway says for itself what it has waited for.
+        with contextlib.nullcontext() if is_lost else told():
+            super().close()
+
+    def rest(self) -> None:
+        """Leave the hooks as they would be, had they seen every step."""
+
+
+class PlannedSession(HookedSession):
     """TensorFlow's hooked session, with the fetches of a step compiled once.
 
     Every hook is called at every step, in the same order, with the same arguments
@@ -73,21 +103,13 @@ class PlannedSession(monitored_session._HookedSession):
         if is_plain and not feeds and not options.ByteSize():
             plan = self._planner.plan(wanted)
         if plan is None:
-            try:
+            with _naming_lost_sessions():
                 outputs = self._sess.run(
                     fetches=wanted,
                     feed_dict=feeds,
                     options=options,
                     run_metadata=run_metadata,
                 )
-            except tf.errors.CancelledError as error:
-                # One task has lost the session and the others stopped for that: which
-                # of the two errors comes first is chance, and only the loss, which a
-                # new session mends, is told to those who make one.
-                if _SESSION_LOST not in error.message:
-                    raise
-                lost = tf.errors.AbortedError(error.node_def, error.op, error.message)
-                raise lost from error
         else:
             raw = self._threads.run(plan.on_pool, plan.on_caller)
             outputs = plan.results(raw)
@@ -95,19 +117,6 @@ class PlannedSession(monitored_session._HookedSession):
         if self._lull.is_possible and plan is not None and self._is_step(fetches):
             self._lull.begin(plan, self._global_step, fetches, raw)
         return outputs[CALLER]
-
-    def close(self):
-        """Close the session, when the hooks have counted all steps."""
-        self.rest()
-        # TensorFlow closes a session that it has lost while it handles that error.
-        is_lost = isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS)
-        is_stop = preemption.is_requested()
-        if is_lost or is_stop:
-            session = self._sess  # type: ignore[has-type]
-            self._sess = session and closable(session, is_stop and not is_lost)
-        # One that comes back in time anyway says for itself what it has waited for.
-        with contextlib.nullcontext() if is_lost else told():
-            super().close()
 
     def rest(self):
         """Leave the hooks as they would be, had they seen every step."""
@@ -171,6 +180,24 @@ class PlannedSession(monitored_session._HookedSession):
             )
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested
+
+
+@contextlib.contextmanager
+def _naming_lost_sessions() -> Iterator[None]:
+    """Raise an AbortedError where a session was cancelled because a task has lost it.
+
+    The other tasks stop for that, and which of the two errors comes first is chance.
+    Only the loss, which a new session mends, is told to those who make one.
+
+    Raises:
+        tf.errors.AbortedError: In place of a CancelledError that says so.
+    """
+    try:
+        yield
+    except tf.errors.CancelledError as error:
+        if _SESSION_LOST not in error.message:
+            raise
+        raise tf.errors.AbortedError(error.node_def, error.op, error.message) from error
 
 
 def differ(wanted, others, consumer):

@@ -17,12 +17,12 @@ step that is under way, which they then see when it is done.
 import math
 import sys
 import threading
-import time
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.training import basic_session_run_hooks
 
+from estimator_runtime.compat import timers
 from estimator_runtime.loop import cadence
 from estimator_runtime.loop.kinds import is_itself, kind_of
 from estimator_runtime.loop.plan import CannotPlan, structure
@@ -41,7 +41,7 @@ class Lull:
         results: Gives the caller's results, of raw values of the plan.
     """
 
-    def __init__(self, hooks, clock=lambda: time.time()):
+    def __init__(self, hooks, clock=timers.current):
         distinct = len({id(hook) for hook in hooks}) == len(hooks)
         self.is_possible = bool(hooks) and distinct and all(map(_can_wait, hooks))
         self.plan: Any = None

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from estimator_runtime import options
+from estimator_runtime import options, reporting, waits
+from estimator_runtime.checkpoint import nan_values
 from estimator_runtime.loop.fused import FusedSession
-from estimator_runtime.loop.hooked import PlannedSession
+from estimator_runtime.loop.hooked import HookedSession, PlannedSession
 from estimator_runtime.loop.preemptible import PreemptibleSession
 from estimator_runtime.loop.run_length import RunLength
 
@@ -14,10 +15,13 @@ _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 class LoopSession(PreemptibleSession):
     """A MonitoredSession that runs steps by plans, or several of them at once.
 
+    The option `loop` may ask for less: no runs of several steps, or no plans either.
+
     A hook that still works when its session ends may have `settle_checkpoints()`: it is
     called before another session is made, and when this one is closed, also after an
     error. What makes its sessions may have `disown_values()`: it is called when the
-    training has ended because its loss is NaN.
+    training has ended because its loss is NaN. It may also have a `checkpoint_dir`: the
+    traceback then names the folder's newest checkpoint without NaN.
     """
 
     class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
@@ -25,7 +29,11 @@ class LoopSession(PreemptibleSession):
             super().__init__(*args, **kwargs)
             # Once: a lost session is made again where other options may hold, and by
             # then it may be known that steps must be run one by one.
-            self.run_length = RunLength(options.current().steps_per_run)
+            chosen = options.current()
+            self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
+            self._loop = chosen.loop
+            if self._loop != "auto":
+                self.run_length.run_singly(f"is run by the loop {self._loop!r}")
             self.hooked = None
             self._graph = tf.compat.v1.get_default_graph()
 
@@ -39,7 +47,9 @@ class LoopSession(PreemptibleSession):
             with self._graph.as_default():
                 session = super().create_session()
             # In place of the hooked session, below the one that coordinates threads.
-            if self.run_length.is_single:
+            if self._loop == "stock":
+                self.hooked = HookedSession(self.tf_sess, self._hooks)
+            elif self.run_length.is_single:
                 self.hooked = PlannedSession(self.tf_sess, self._hooks)
             else:
                 self.hooked = FusedSession(self.tf_sess, self._hooks, self.run_length)
@@ -62,6 +72,10 @@ class LoopSession(PreemptibleSession):
             if isinstance(exception_value, _NanLossError):
                 creator = self._coordinated_creator._session_creator
                 getattr(creator, "disown_values", lambda: None)()
+                folder = getattr(creator, "checkpoint_dir", None)
+                # A launcher says it for all its tasks.
+                if folder is not None and not reporting.is_on():
+                    nan_values.add_note(exception_value, folder)
 
     def _close_internal(self, exception_type=None):
         if self._coordinated_creator.hooked is not None:
@@ -69,6 +83,7 @@ class LoopSession(PreemptibleSession):
         try:
             super()._close_internal(exception_type)
         finally:
+            reporting.expect_no_steps()
             self._coordinated_creator.hooked = None
             _settle(self._hooks)
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from estimator_runtime.loop import kernels, writers
+from estimator_runtime.loop import kernels, stateful_ops, writers
 
 tf1 = tf.compat.v1
 
@@ -113,6 +113,9 @@ class Part:
                     raise CannotFuse(
                         f"{_UNFUSABLE[node.op]}, {node.name!r} in the function {name!r}"
                     )
+        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        if found is not None:
+            raise CannotFuse(f"has an op that may keep state of its own, {found}")
 
     def check_movable(self):
         """Refuse ops that cannot be run from a copy.
@@ -125,6 +128,12 @@ class Part:
                 raise CannotFuse(
                     f"is run with a reference variable, {op.name!r}, that hooks ask for"
                 )
+        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        if found is not None:
+            raise CannotFuse(
+                f"is run with an op that may keep state of its own, {found}, that "
+                "hooks ask for"
+            )
 
     def check_alone(self):
         """Refuse a step beside which the program has others, to be run in turns.

@@ -50,6 +50,13 @@ class Randomness:
         self._run_length = run_length
         self._known: dict = {}  # other requests, by key
 
+    def drawn_by(self, fetches: object) -> str | None:
+        """Return the name of an op that draws both in a step and for `fetches`."""
+        if not self._names:
+            return None
+        both = ops_of(self._graph, fetches).keys() & set(self._names)
+        return min(both, default=None)
+
     def tell(self, fetches, key):
         """Take note of another call of the session.
 
@@ -60,14 +67,14 @@ class Randomness:
         if not self._names or key in self._known or len(self._known) == MAX_PLANS:
             return
         self._known[key] = fetches  # on whose identity the key relies
-        both = sorted(ops_of(self._graph, fetches).keys() & set(self._names))
-        if both:
+        both = self.drawn_by(fetches)
+        if both is not None:
             self._names = []
             _logger.warning(
                 "steps_per_run=%s: random numbers, and so losses, are not those of "
                 "steps_per_run=1, because %r is run by different calls of the session",
                 self._run_length,
-                both[0],
+                both,
             )
 
 

@@ -8,6 +8,9 @@ from estimator_runtime.training_log import TRAINING_LOG
 # stop request, which waits for its end, does not wait long.
 _SHORT_SECS = 0.05
 _LONG_SECS = 0.2
+_LONG_SECS_OF_A_NUMBER = 1.0
+# The grace of a stop has to leave time for the hooks' end, on a machine that is busy.
+_MOST_OF_GRACE = 0.1
 _MOST_STEPS = 10_000
 _FIRST_RUNS = 8  # as `threads` has them: what compiles is among them
 _MOST_COUNTED = 2**31 - 1  # by the loop, in 32 bits
@@ -16,31 +19,46 @@ _logger = logging.getLogger(__name__)
 
 
 class RunLength:
-    """The most steps in one run: a number, or found by the clock.
+    """The most steps in one run, found by the clock.
+
+    Runs start with one step and double until they take long enough, or have as many
+    steps as were asked for. A run that takes too long makes the next ones shorter, so
+    that a stop request, which waits for the end of a run, finds most of its grace left.
 
     Args:
-        steps_per_run: 1 or more, or "auto": runs grow until they take about a tenth
-            of a second.
+        steps_per_run: The most steps, 1 or more; or "auto": runs grow until they take
+            about a tenth of a second.
+        grace_secs: Seconds that a training has to end its step after SIGTERM.
 
     Attributes:
         asked_for: The number that was given; None for "auto".
         is_single: Whether steps are run one by one.
-        settled_secs: What the last run of "auto" took, in seconds, if its length was
-            found right twice in a row, more often for a single step; else None.
+        settled_secs: What the last run took, in seconds, if its length was found right
+            twice in a row, more often for a single step; else None.
     """
 
-    def __init__(self, steps_per_run):
-        self._is_auto = steps_per_run == "auto"
+    def __init__(self, steps_per_run: int | str, grace_secs: float):
+        if isinstance(steps_per_run, str):  # "auto"
+            self.asked_for, self._most_steps = None, _MOST_STEPS
+            long_secs = _LONG_SECS
+        else:
+            self.asked_for = self._most_steps = min(steps_per_run, _MOST_COUNTED)
+            long_secs = _LONG_SECS_OF_A_NUMBER
+        most_secs = max(_MOST_OF_GRACE * grace_secs, _SHORT_SECS)
+        self._long_secs = min(long_secs, most_secs)
+        # So short that twice as many steps do not take too long.
+        self._short_secs = self._long_secs / 2
+        if self.asked_for is None:
+            self._short_secs = min(self._short_secs, _SHORT_SECS)
+        self._steps = 1
         self._unchanged = 0  # runs in a row
         self.settled_secs: float | None = None
-        self._steps = 1 if self._is_auto else min(steps_per_run, _MOST_COUNTED)
-        self.asked_for = None if self._is_auto else self._steps
         self.is_single = steps_per_run == 1
 
-    def __str__(self):
-        return "auto" if self._is_auto else str(self._steps)
+    def __str__(self) -> str:
+        return str(self.asked_for or "auto")
 
-    def run_singly(self, reason):
+    def run_singly(self, reason: object) -> None:
         """Run steps one by one from here on; the log says once that the step ..."""
         if not self.is_single:
             self.is_single = True
@@ -50,19 +68,21 @@ class RunLength:
                 reason,
             )
 
-    def up_to(self, due):
-        """Give the length of the next run, if a hook must see the step `due` on."""
+    def up_to(self, due: int | None) -> int:
+        """Return the length of the next run, if a hook must see the step `due` on."""
         return self._steps if due is None else min(due, self._steps)
 
-    def took(self, secs, steps):
-        """Take note that a run of `steps` took `secs`."""
-        if not self._is_auto or steps < self._steps:
-            return
-        if secs < _SHORT_SECS:
-            self._steps = min(2 * self._steps, _MOST_STEPS)
-        elif secs > _LONG_SECS:
-            self._steps = max(1, self._steps // 2)
-        self._unchanged = self._unchanged + 1 if self._steps == steps else 0
+    def took(self, secs: float, steps: int) -> None:
+        """Adapt the next runs to one of `steps` steps that took `secs`."""
+        before = self._steps
+        if secs > self._long_secs:
+            fitting = int(steps * self._long_secs / 2 / secs)
+            self._steps = max(1, min(before, fitting))
+        elif steps < before:
+            return  # a hook has cut it short: it tells nothing of longer ones
+        elif secs < self._short_secs:
+            self._steps = min(2 * before, self._most_steps)
+        self._unchanged = self._unchanged + 1 if self._steps == before else 0
         # One that compiles takes as long as many steps that follow.
         is_found = self._unchanged > (1 if steps > 1 else _FIRST_RUNS)
         self.settled_secs = secs if is_found else None
@@ -92,7 +112,7 @@ class Announcement:
         """
         if self._is_made:
             return
-        option = f"steps_per_run={self._run_length.asked_for or 'auto'}"
+        option = f"steps_per_run={self._run_length}"
         secs = self._run_length.settled_secs
         # A length that a hook has set tells when the same one has set it twice.
         cut = {

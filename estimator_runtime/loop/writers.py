@@ -1,6 +1,11 @@
 """Ops that change variables, and those that only read them."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.distribute import values as distributed
 
 from estimator_runtime.loop import kernels
 
@@ -52,6 +57,26 @@ def may_train(op):
     return any(kind.startswith((*_OPTIMIZERS, *_UPDATES)) for kind in kinds)
 
 
+def any_trains(graph: tf.Graph, operations: Iterable[tf.Operation]) -> bool:
+    """Return whether some op trains: by an optimizer, or by changing what is trained.
+
+    The global step counts as that.
+    """
+    names = tf.compat.v1.GraphKeys
+    handles = {
+        tensor.name
+        for key in (names.TRAINABLE_VARIABLES, names.GLOBAL_STEP)
+        for variable in graph.get_collection(key)
+        for replica in _replicas(variable)
+        for tensor in replica.op.outputs
+    }
+    return any(
+        is_optimizer(op)
+        or (may_write(op) and any(tensor.name in handles for tensor in op.inputs))
+        for op in operations
+    )
+
+
 def restores(op):
     """Tell whether an op assigns what is read from a checkpoint."""
     if not op.type.startswith("Assign"):
@@ -72,3 +97,8 @@ def _called(op):
     if not functions:
         return None
     return {node.op for f in functions for node in f.node_def} - set(READERS)
+
+
+def _replicas(variable: Any) -> Iterable[Any]:
+    is_distributed = isinstance(variable, distributed.DistributedVariable)
+    return variable.values if is_distributed else [variable]

@@ -123,6 +123,16 @@ def lookup_table(features):
     return dense(features) + tf.reshape(table.lookup(features["name"]), [-1, 1])
 
 
+def map_of_sparse_tensors(features):
+    """Keep sparse tensors in a map that bears the name of its op."""
+    handles = tf.raw_ops.AddManySparseToTensorsMap(
+        sparse_indices=[[0, 0]],
+        sparse_values=features["x"][0, :1],
+        sparse_shape=tf.constant([1, 1], tf.int64),
+    )
+    return dense(features) + tf.cast(handles, tf.float32)
+
+
 def dense_table(features, empty_key=-1):
     table = tf.lookup.experimental.DenseHashTable(
         tf.int64, tf.float32, 0.0, empty_key=empty_key, deleted_key=-2
@@ -199,6 +209,10 @@ def keras_layers(features):
         (
             summary_of_a_reference_variable,
             "is run with a reference variable, 'old",
+        ),
+        (
+            map_of_sparse_tensors,
+            "has an op that may keep state of its own, 'AddManySparseToTensorsMap' (",
         ),
         (dense_table_of_a_computed_key, "computes what 'MutableDenseHashTable"),
     ],
@@ -320,6 +334,45 @@ def test_a_time_limit_is_that_of_one_step(training, caplog):
     assert said(caplog) == ["has a time limit of its own (operation_timeout_in_ms)"]
 
 
+def test_what_xla_may_compile_is_trained_step_by_step(training, caplog):
+    jit = tf1.OptimizerOptions(global_jit_level=tf1.OptimizerOptions.ON_1)
+    config = tf1.ConfigProto(graph_options=tf1.GraphOptions(optimizer_options=jit))
+    this = training.replace(config={"session_config": config})
+    assert this.ours(7) == this.stock()
+    assert said(caplog) == ["is compiled by XLA (global_jit_level)"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reasons"),
+    [
+        ("--tf_xla_auto_jit=2", ["is compiled by XLA (TF_XLA_FLAGS)"]),
+        (
+            "--tf_xla_cpu_global_jit --tf_xla_auto_jit=single-gpu(1)",
+            ["is compiled by XLA (TF_XLA_FLAGS)"],
+        ),
+        ("--tf_xla_auto_jit=fusible", ["is compiled by XLA (TF_XLA_FLAGS)"]),
+        (
+            "--tf_xla_auto_jit=0 --tf_xla_auto_jit=1",
+            ["is compiled by XLA (TF_XLA_FLAGS)"],
+        ),
+        ("--tf_xla_auto_jit=1 --tf_xla_auto_jit=0", []),
+        ("--tf_xla_auto_jit=-1", []),
+        ("--tf_xla_auto_jit=0", []),
+        ("--tf_xla_clustering_debug", []),
+    ],
+)
+@pytest.mark.parametrize("is_in_a_file", [False, True])
+def test_what_xla_flags_let_it_compile_is_trained_step_by_step(
+    flags, reasons, is_in_a_file, training, caplog, monkeypatch, tmp_path
+):
+    if is_in_a_file:
+        (tmp_path / "flags").write_text(flags)
+        flags = str(tmp_path / "flags")
+    monkeypatch.setenv("TF_XLA_FLAGS", flags)
+    training.ours(7)
+    assert said(caplog) == reasons
+
+
 def players():
     """Give the train ops of two players, made when asked for: they may take turns."""
     noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
@@ -396,6 +449,59 @@ def test_a_loop_of_the_programs_own_keeps_its_steps(use, reason, caplog):
     assert ours == after_10_turns(monitored_session.MonitoredTrainingSession)
     assert ours[-1] != ours[0]
     assert said(caplog) == [reason]
+
+
+def look_at_the_global_step(loss):
+    return train.get_global_step()
+
+
+def look_at_much(loss):
+    return {"much": [tf.zeros([2000]), tf1.trainable_variables()]}
+
+
+def look_at_a_loss_with_dropout(loss):
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("look", "reasons"),
+    [
+        (look_at_the_global_step, []),
+        (look_at_much, []),
+        (
+            look_at_a_loss_with_dropout,
+            [
+                "draws random numbers, 'dropout/random_uniform/RandomUniform', as an "
+                "earlier call did"
+            ],
+        ),
+    ],
+)
+def test_a_loop_may_look_before_its_first_step(look, reasons, caplog):
+    def trained(make_session):
+        with tf.Graph().as_default():
+            tf1.set_random_seed(3)
+            weights = tf1.get_variable("weights", [8])
+            loss = tf.reduce_sum(tf.square(tf.nn.dropout(weights, rate=0.5)))
+            step = train.get_or_create_global_step()
+            train_op = train.AdamOptimizer(0.1).minimize(loss, step)
+            final = train.FinalOpsHook([weights, step])
+            looks = look(loss)
+            calls = 0
+            with make_session(hooks=[train.StopAtStepHook(30), final]) as session:
+                for _ in range(2):
+                    session.run(looks)
+                while not session.should_stop():
+                    session.run(train_op)
+                    calls += 1
+            return [value.tolist() for value in final.final_ops_values], calls
+
+    with options.use(options.TrainingOptions(steps_per_run=7)):
+        ours, calls = trained(er.MonitoredTrainingSession)
+    stock, _ = trained(monitored_session.MonitoredTrainingSession)
+    assert ours == stock
+    assert said(caplog) == reasons
+    assert calls == (30 if reasons else 6)  # 1, 7, 7, 7, 7, 1
 
 
 def by_hand(variable, gradient):

@@ -7,6 +7,7 @@ calls them at every step.
 import collections
 import math
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -229,7 +230,7 @@ def test_a_hook_that_goes_by_the_clock_is_called_once_its_time_has_come(
     monitored, monkeypatch, tmp_path
 ):
     now = [1000.0]
-    monkeypatch.setattr("time.time", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
     step = step_op()
     tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver(max_to_keep=99))
     hook = train.CheckpointSaverHook(str(tmp_path), save_secs=60)
@@ -385,7 +386,7 @@ def test_a_checkpoint_whose_time_comes_in_a_step_is_of_that_step(
     monitored, monkeypatch, tmp_path
 ):
     now = [1000.0]
-    monkeypatch.setattr("time.time", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
 
     def work(step):
         now[0] += 61 if step == 12 else 0
@@ -476,3 +477,33 @@ def test_steps_are_counted_also_while_another_thread_calls(
         assert lines(info) == ["value = 1"]
         gate.run(session, raw, times=1)
         assert lines(info) == ["value = 1"] * 2
+
+
+@pytest.mark.timeout(120)
+def test_a_wall_clock_that_is_set_back_a_day_keeps_nothing_from_its_time(
+    monitored, monkeypatch, tmp_path, info
+):
+    wall = time.time
+    step = step_op()
+    hooks = [
+        train.CheckpointSaverHook(str(tmp_path), save_secs=0.01),
+        train.LoggingTensorHook({"value": tf.constant(1)}, every_n_secs=0.01),
+        train.SummarySaverHook(
+            save_secs=0.01, output_dir=str(tmp_path), summary_op=tf.constant(b"")
+        ),
+    ]
+    with monitored(hooks=hooks) as session:
+        session.run(step)
+        session.run(step)
+        monkeypatch.setattr("time.time", lambda: wall() - 24 * 3600)
+        saved = len(lines(info, "Saving checkpoints"))
+        logged = len(lines(info))
+        summarized = hooks[2]._timer.last_triggered_step()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not (
+            len(lines(info, "Saving checkpoints")) > saved
+            and len(lines(info)) > logged
+            and hooks[2]._timer.last_triggered_step() > summarized
+        ):
+            session.run(step)
+    assert time.monotonic() < deadline

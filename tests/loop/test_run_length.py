@@ -6,6 +6,8 @@ import pytest
 
 from estimator_runtime.loop.run_length import Announcement, RunLength, Shortening
 
+GRACE_SECS = 30
+
 
 def lengths(length, secs_per_step, runs, due=None):
     """Give the lengths of runs whose steps take so long."""
@@ -22,17 +24,57 @@ def lengths(length, secs_per_step, runs, due=None):
     [(1, None, 1), (7, None, 7), (7, 100, 7), (7, 7, 7), (7, 3, 3), (7, 1, 1)],
 )
 def test_a_run_ends_at_the_next_step_that_a_hook_must_see(steps_per_run, due, steps):
-    assert RunLength(steps_per_run).up_to(due) == steps
+    length = RunLength(steps_per_run, GRACE_SECS)
+    lengths(length, secs_per_step=0, runs=4)  # has grown to all that it may have
+    assert length.up_to(due) == steps
 
 
 def test_a_run_has_no_more_steps_than_its_loop_can_count():
-    assert RunLength(10**12).up_to(None) == 2**31 - 1
-    assert RunLength(10**12).up_to(5) == 5
+    length = RunLength(10**12, GRACE_SECS)
+    assert lengths(length, secs_per_step=0, runs=40)[-1] == 2**31 - 1
+    assert length.up_to(5) == 5
 
 
-def test_a_number_of_steps_does_not_change_with_the_time_that_they_take():
-    assert lengths(RunLength(7), secs_per_step=0.000_01, runs=4) == [7, 7, 7, 7]
-    assert lengths(RunLength(7), secs_per_step=10, runs=4) == [7, 7, 7, 7]
+@pytest.mark.parametrize(
+    ("steps_per_run", "secs_per_step", "expected"),
+    [
+        (7, 0.000_01, [1, 2, 4, 7, 7]),
+        (100, 0.001, [1, 2, 4, 8, 16, 32, 64, 100, 100]),
+        (100, 0.04, [1, 2, 4, 8, 16, 16]),  # 0.64 s
+        (100, 0.4, [1, 2, 2, 2]),
+        (100, 20, [1, 1, 1]),
+    ],
+)
+def test_a_number_of_steps_is_the_most_that_runs_grow_to_within_a_second(
+    steps_per_run, secs_per_step, expected
+):
+    length = RunLength(steps_per_run, GRACE_SECS)
+    assert lengths(length, secs_per_step, len(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("grace_secs", "steps"), [(1e9, 64), (30, 64), (3, 16), (1, 8), (0.1, 4), (0, 4)]
+)
+@pytest.mark.parametrize("steps_per_run", ["auto", 1000])
+def test_no_run_takes_more_than_a_tenth_of_a_grace(steps_per_run, grace_secs, steps):
+    longest = {"auto": 8, 1000: 64}[steps_per_run]
+    length = RunLength(steps_per_run, grace_secs)
+    found = lengths(length, secs_per_step=0.01, runs=9)
+    assert found[-1] == min(longest, steps)
+    assert max(found) * 0.01 <= max(grace_secs / 10, 0.05)
+
+
+def test_a_run_that_has_become_slow_shortens_the_next_one_at_once():
+    length = RunLength(100, GRACE_SECS)
+    assert lengths(length, 0.001, 8)[-1] == 100
+    assert lengths(length, 0.1, 3) == [100, 5, 5]
+    assert lengths(length, 0.001, 6) == [5, 10, 20, 40, 80, 100]
+
+
+def test_a_slow_run_that_a_hook_cut_short_shortens_the_next_one_too():
+    length = RunLength(100, GRACE_SECS)
+    assert lengths(length, 0.001, 8)[-1] == 100
+    assert lengths(length, 1.0, 2, due=10) == [10, 1]
 
 
 @pytest.mark.parametrize(
@@ -45,40 +87,44 @@ def test_a_number_of_steps_does_not_change_with_the_time_that_they_take():
     ],
 )
 def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expected):
-    assert lengths(RunLength("auto"), secs_per_step, len(expected)) == expected
+    assert (
+        lengths(RunLength("auto", GRACE_SECS), secs_per_step, len(expected)) == expected
+    )
 
 
 def test_automatic_runs_of_no_time_at_all_stay_finite():
-    assert max(lengths(RunLength("auto"), secs_per_step=0, runs=60)) == 10_000
+    assert (
+        max(lengths(RunLength("auto", GRACE_SECS), secs_per_step=0, runs=60)) == 10_000
+    )
 
 
 def test_automatic_runs_shrink_when_steps_become_slow():
-    length = RunLength("auto")
+    length = RunLength("auto", GRACE_SECS)
     assert lengths(length, 0.001, 8)[-1] == 64
-    assert lengths(length, 0.01, 4) == [64, 32, 16, 16]  # 640, 320, 160 ms
+    assert lengths(length, 0.01, 3) == [64, 10, 10]  # 640, 100 ms
 
 
 def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
-    length = RunLength("auto")
+    length = RunLength("auto", GRACE_SECS)
     assert lengths(length, 0.001, 8)[-1] == 64
     assert lengths(length, 0.000_01, 3, due=10) == [10, 10, 10]
     assert length.up_to(None) == 64
 
 
 def test_a_single_step_is_found_right_only_after_those_that_compile():
-    length = RunLength("auto")
+    length = RunLength("auto", GRACE_SECS)
     assert lengths(length, 0.06, 3) == [1, 1, 1]
     assert length.settled_secs is None
     assert lengths(length, 0.000_1, 2) == [1, 2]
-    slow = RunLength("auto")
+    slow = RunLength("auto", GRACE_SECS)
     assert lengths(slow, 0.06, 9) == [1] * 9
     assert slow.settled_secs == 0.06
 
 
 def test_the_log_names_the_length_as_the_user_gave_it():
-    auto = RunLength("auto")
+    auto = RunLength("auto", GRACE_SECS)
     lengths(auto, 0.001, 8)
-    assert (str(RunLength(7)), str(auto)) == ("7", "auto")
+    assert (str(RunLength(7, GRACE_SECS)), str(auto)) == ("7", "auto")
 
 
 class Often:
@@ -106,7 +152,7 @@ class Rarely:
 def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
     hooks = [Rarely(), object(), Often()]
     shortening = Shortening(hooks, asked_for)
-    length = RunLength(asked_for)
+    length = RunLength(asked_for, GRACE_SECS)
     step = 0
     with caplog.at_level(logging.INFO, "tensorflow"):
         while step < 40:
@@ -132,9 +178,9 @@ def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplo
 
 
 def test_the_log_says_nothing_of_automatic_runs(caplog):
-    assert RunLength(7).asked_for == 7
-    assert RunLength("auto").asked_for is None
-    shortening = Shortening([Often()], RunLength("auto").asked_for)
+    assert RunLength(7, GRACE_SECS).asked_for == 7
+    assert RunLength("auto", GRACE_SECS).asked_for is None
+    shortening = Shortening([Often()], RunLength("auto", GRACE_SECS).asked_for)
     with caplog.at_level(logging.INFO, "tensorflow"):
         for _ in range(3):
             shortening.begin([1])
@@ -144,7 +190,7 @@ def test_the_log_says_nothing_of_automatic_runs(caplog):
 
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
     """Give what the log says of runs beside a hook that must see each so-manyth step."""
-    length = RunLength(steps_per_run)
+    length = RunLength(steps_per_run, GRACE_SECS)
     announcement = Announcement([Often(), object()], length)
     step = 0
     with caplog.at_level(logging.INFO, "tensorflow"):
@@ -174,6 +220,12 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
             "64 steps per session call: steps_per_run=auto, and so many take 0.064 s",
         ),
         (
+            100,
+            0.4,
+            None,
+            "2 steps per session call: steps_per_run=100, and so many take 0.8 s",
+        ),
+        (
             "auto",
             3.0,
             None,
@@ -196,7 +248,7 @@ def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
 
 
 def test_hooks_of_several_intervals_keep_the_log_from_nothing(caplog):
-    announcement = Announcement([Often(), Rarely()], RunLength("auto"))
+    announcement = Announcement([Often(), Rarely()], RunLength("auto", GRACE_SECS))
     with caplog.at_level(logging.INFO, "tensorflow"):
         for step in range(0, 400, 100):
             announcement.ended(100, [100, 200 - step % 200])
