@@ -229,6 +229,7 @@ class BestCheckpoints:
                     os.link(path, link)
                 except OSError:  # a file system without links
                     shutil.copy2(path, link)
+            commit.forget(self._folder, target)
             commit.move_in(hidden, target)
         finally:
             commit.abandon(hidden)

@@ -1,10 +1,13 @@
 """What a checkpoint's `.index` says is in its `.data` files, and whether it is."""
 
+import contextlib
 import dataclasses
-import glob
 import os
+import re
 import struct
+from collections.abc import Iterable
 
+from estimator_runtime.checkpoint import reading
 from estimator_runtime.checkpoint.message import (
     NUM_SHARDS,
     OFFSET,
@@ -38,10 +41,10 @@ def read_bundle(prefix):
 
     Raises:
         TableError: If it is not what a Saver has written.
-        OSError: If it cannot be opened.
+        FileNotFoundError: If it is missing.
+        OSError: If it cannot be read.
     """
-    with open(f"{prefix}.index", "rb") as file:
-        entries = read_table(file.read())
+    entries = read_table(reading.content(f"{prefix}.index"))
     if not entries or entries[0][0] != b"":
         raise TableError("has no header")
     try:
@@ -64,8 +67,7 @@ def values(prefix):
     Raises:
         OSError, TableError, IndexError: If it cannot be read.
     """
-    with open(f"{prefix}.index", "rb") as file:
-        header, *entries = read_table(file.read())
+    header, *entries = read_table(reading.content(f"{prefix}.index"))
     count = dict(fields(header[1])).get(NUM_SHARDS, 1)
     for key, value in entries:
         entry = dict(fields(value))
@@ -73,30 +75,39 @@ def values(prefix):
 
 
 def chunks(path, entry):
-    """Give the bytes of a value, in parts; fewer than it has, if the file ends."""
-    left = entry.get(SIZE, 0)
-    with open(path, "rb") as file:
-        file.seek(entry.get(OFFSET, 0))
-        while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
-            left -= len(chunk)
-            yield chunk
+    """Yield the bytes of a value, in parts; fewer than it has, if the file ends."""
+    position, left = entry.get(OFFSET, 0), entry.get(SIZE, 0)
+    while left and (chunk := reading.part(path, position, min(left, _CHUNK_BYTES))):
+        position += len(chunk)
+        left -= len(chunk)
+        yield chunk
 
 
 def v1_files(prefix):
-    """Give the files of a checkpoint of TensorFlow's V1 format: they have no suffix.
+    """Return the files of a checkpoint of TensorFlow's V1 format: they have no suffix.
 
     Args:
         prefix: Its path; for one of several shards as TensorFlow has it, with
             "-?????-of-00002" at the end.
+
+    Raises:
+        OSError: If the folder cannot be listed.
     """
     name, mark, count = prefix.rpartition(V1_SHARDS)
-    if not mark:
-        return [prefix] if os.path.isfile(prefix) else []
-    return sorted(glob.glob(f"{glob.escape(name)}{V1_SHARDS}{glob.escape(count)}"))
+    folder, name = os.path.split(name if mark else prefix)
+    if re.search(r"\.(index|meta|data-\d{5}-of-\d{5})$", name):
+        return []  # a file of a checkpoint, not a checkpoint
+    pattern = re.escape(name) + (rf"-.{{5}}-of-{re.escape(count)}" if mark else "")
+    paths = [
+        os.path.join(folder, each)
+        for each in reading.names(folder)
+        if re.fullmatch(pattern, each)
+    ]
+    return sorted(path for path in paths if mark or not os.path.isdir(path))
 
 
 def problem(prefix, data_prefix=None):
-    """Say what is wrong with a checkpoint, in a few words; None if nothing shows.
+    """Return what is wrong with a checkpoint, in a few words; None if nothing shows.
 
     The index is checked to the last bit, each shard for its presence and size: the
     time that takes does not grow with the size of the model. The checksums of the
@@ -106,31 +117,47 @@ def problem(prefix, data_prefix=None):
     Args:
         prefix: Path without suffix.
         data_prefix: Where those shards are that are not there; None if nowhere else.
+
+    Raises:
+        UnreadableError: If a file cannot be read, which says nothing about it.
     """
     try:
-        bundle = read_bundle(prefix)
-    except FileNotFoundError:
-        return None if v1_files(prefix) else "its .index file is missing"
+        return _problem(prefix, data_prefix)
     except OSError as error:
-        return f"its .index file cannot be read: {error.strerror or error}"
+        raise reading.UnreadableError(error) from error
+
+
+def _problem(prefix: str, data_prefix: str | None) -> str | None:
+    try:
+        bundle = read_bundle(prefix)
+    except (FileNotFoundError, NotADirectoryError):
+        return None if v1_files(prefix) else "its .index file is missing"
     except TableError as error:
         return f"its .index file {error}"
     count = len(bundle.shard_bytes)
     for shard, expected in enumerate(bundle.shard_bytes):
-        path = shard_path(prefix, shard, count)
-        name = os.path.basename(path)
-        if data_prefix is not None and not os.path.exists(path):
-            path = shard_path(data_prefix, shard, count)
+        paths = [
+            shard_path(each, shard, count)
+            for each in (prefix, data_prefix)
+            if each is not None
+        ]
+        name = os.path.basename(paths[0])
         try:
-            size = os.stat(path).st_size
-        except FileNotFoundError:
+            size = _size_of_first(paths)
+        except TableError as error:
+            return f"{name} {error}"
+        if size is None:
             return f"{name} is missing"
-        except OSError as error:
-            return f"{name} cannot be read: {error.strerror or error}"
         if size < expected:
             return f"{name} has {size} bytes of {expected}"
-        if not os.access(path, os.R_OK):
-            return f"{name} cannot be read: Permission denied"
+    return None
+
+
+def _size_of_first(paths: Iterable[str]) -> int | None:
+    """Return the size of the first of these files that is there, or None."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return reading.size(path)
     return None
 
 

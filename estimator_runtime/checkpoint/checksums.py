@@ -16,6 +16,7 @@ from estimator_runtime.checkpoint.message import (
     SIZE,
     fields,
 )
+from estimator_runtime.checkpoint.reading import UnreadableError
 from estimator_runtime.checkpoint.table import TableError, masked, varint
 
 _DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
@@ -23,7 +24,7 @@ _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
 
 
 def problem(prefix):
-    """Say which value's bytes are not those that were written, in a few words.
+    """Return which value's bytes are not those that were written, in a few words.
 
     All of the data is read.
 
@@ -33,15 +34,22 @@ def problem(prefix):
     Returns:
         A text, or None if all are. Values of variant type are not checked, nor those of
         the V1 format.
+
+    Raises:
+        UnreadableError: If a file cannot be read, which says nothing about it.
     """
-    if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
-        return None
     try:
+        if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
+            return None
         for key, entry, path in bundle.values(prefix):
             reason = _problem(key, entry, path)
             if reason is not None:
                 return reason
-    except (OSError, TableError, IndexError) as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        return f"{os.path.basename(error.filename)} is missing"
+    except OSError as error:
+        raise UnreadableError(error) from error
+    except (TableError, IndexError) as error:
         return f"it cannot be read: {error}"
     return None
 

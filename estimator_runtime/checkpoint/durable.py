@@ -4,10 +4,13 @@ import contextlib
 import errno
 import os
 import socket
+import uuid
+from typing import NamedTuple
 
 _MARK = ".saving-"
 # What some network and user-space file systems answer to the fsync of a folder.
 _NOT_FOR_FOLDERS = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
+_identities: dict[int, "Identity"] = {}  # a forked child has another process id
 
 
 def sync_file(path):
@@ -31,12 +34,13 @@ def sync_folder(path):
             raise
 
 
-def replace_file(path, content):
+def replace_file(path: str, content: bytes, mtime_ns: int | None = None) -> None:
     """Give a file new content: at each instant it has all of the old or the new.
 
     Args:
         path: The file; it need not exist.
         content: Bytes.
+        mtime_ns: Time of change to give it, in nanoseconds since 1970; None for now.
 
     Raises:
         OSError: If it cannot be written; the file is as it was.
@@ -46,6 +50,8 @@ def replace_file(path, content):
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
+            if mtime_ns is not None:
+                os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
@@ -60,19 +66,76 @@ def remove_if_there(path):
         os.unlink(path)
 
 
-def temporary_name(path):
-    """Name what will become `path`, hidden, after the process that makes it."""
+class Identity(NamedTuple):
+    """Identifies a process, also among containers that share a host name.
+
+    Attributes:
+        boot: First digits of the id that the kernel has had since it started.
+        namespace: Number of the namespace of process ids.
+        started: When the process started, in ticks since the boot.
+    """
+
+    boot: str
+    namespace: str
+    started: str
+
+
+class Owner(NamedTuple):
+    """The process that has made a hidden file or folder.
+
+    Attributes:
+        pid: Process id, in its namespace.
+        host: Name of its host.
+        identity: None in the names that earlier releases gave.
+    """
+
+    pid: int
+    host: str
+    identity: Identity | None
+
+
+def temporary_name(path: str) -> str:
+    """Return the hidden name of what will become `path`, after this process."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}{_MARK}{os.getpid()}-{socket.gethostname()}")
+    owner = f"{os.getpid()}-{socket.gethostname()}+{'.'.join(own_identity())}"
+    return os.path.join(folder, f".{name}{_MARK}{owner}")
 
 
-def owner(name):
-    """Give (process id, host) of what `temporary_name` has named; else None."""
+def owner(name: str) -> Owner | None:
+    """Return the owner of what `temporary_name` has named, or None for other names."""
     head, mark, tail = name.rpartition(_MARK)
-    pid, dash, host = tail.partition("-")
+    pid, dash, rest = tail.partition("-")
     if not (mark and dash and head.startswith(".") and pid.isdigit()):
         return None
-    return int(pid), host
+    host, plus, parts = rest.partition("+")
+    identity = parts.split(".")
+    if not plus or len(identity) != len(Identity._fields):
+        return Owner(int(pid), rest, None)
+    return Owner(int(pid), host, Identity(*identity))
+
+
+def own_identity() -> Identity:
+    """Return the identity of this process."""
+    pid = os.getpid()
+    if pid not in _identities:
+        # Where nobody can be asked, it is like no other.
+        unknown = Identity("", "", uuid.uuid4().hex)
+        _identities[pid] = identity_of(pid) or unknown
+    return _identities[pid]
+
+
+def identity_of(pid: int) -> Identity | None:
+    """Return the identity of a process of our namespace; None if it does not run."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read(8)
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        state, started = fields[0], fields[19]
+    except (OSError, IndexError):
+        return None
+    return None if state in "ZX" else Identity(boot, str(namespace), started)
 
 
 def final_name(name):

@@ -3,14 +3,18 @@
 import dataclasses
 import os
 import re
+from collections.abc import Iterable
 
-from estimator_runtime.checkpoint import bundle, durable
+from estimator_runtime.checkpoint import bundle, durable, reading
 
 _FILE = re.compile(
     r"(?P<name>.+-(?P<step>\d+))\.(?P<kind>index|meta|data-\d{5}-of-\d{5})"
 )
 _SUFFIX = re.compile(r"\.(index|meta|data-)")
 _DAMAGED = "damaged"
+# TensorFlow reads a path with one of these as a pattern, and restores or deletes each
+# file that matches; see FileSystem::GetMatchingPaths in its core/platform.
+PATTERN = re.compile(r"[*?\[\\]")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,19 +56,19 @@ class Checkpoint:
         return max((_stat(path, "st_mtime") for path in self.files), default=0.0)
 
     def problem(self):
-        """Say what is wrong with it; None if nothing shows. See `bundle.problem`."""
+        """Return what is wrong with it, or None; see `bundle.problem`."""
         return bundle.problem(self.prefix)
 
 
 def step_of(prefix):
     """Give the number at the end of a checkpoint's name, or None."""
-    digits = re.search(r"-(\d+)$", _without_shards(prefix))
+    digits = re.search(r"-(\d+)\Z", _without_shards(prefix))
     return int(digits.group(1)) if digits else None
 
 
 def series_of(prefix):
     """Give a checkpoint's name without the number at its end, and without folder."""
-    return re.sub(r"-\d+$", "", os.path.basename(_without_shards(prefix)))
+    return re.sub(r"-\d+\Z", "", os.path.basename(_without_shards(prefix)))
 
 
 def find(folder):
@@ -97,13 +101,16 @@ def find(folder):
 
 
 def at(prefix):
-    """Give the checkpoint of a name, with or without a number; it may have no files."""
+    """Return the checkpoint of a name, with or without a number.
+
+    It may have no files.
+
+    Raises:
+        OSError: If the folder cannot be listed.
+    """
     folder, name = os.path.split(_without_shards(prefix))
     kinds = re.compile(re.escape(name) + r"\.(index|meta|data-\d{5}-of-\d{5})")
-    try:
-        names = os.listdir(folder or ".")
-    except OSError:
-        names = []
+    names = reading.names(folder)
     files = [os.path.join(folder, n) for n in names if kinds.fullmatch(n)]
     if all(path.endswith(".meta") for path in files):
         files += bundle.v1_files(prefix)
@@ -140,15 +147,20 @@ def set_aside(checkpoint):
         number += 1
         target = os.path.join(folder, f"{_DAMAGED}-{number}")
     os.makedirs(target, exist_ok=True)
-    for path in _index_first(checkpoint.files):
+    for path in index_first(checkpoint.files):
         os.rename(path, os.path.join(target, os.path.basename(path)))
     return target
 
 
 def delete(checkpoint):
     """Delete a checkpoint's files, the index first: what is left is none any more."""
-    for path in _index_first(checkpoint.files):
+    for path in index_first(checkpoint.files):
         durable.remove_if_there(path)
+
+
+def index_first(paths: Iterable[str]) -> list[str]:
+    """Sort files of a checkpoint so that what is left of them is none any more."""
+    return sorted(paths, key=lambda path: not path.endswith(".index"))
 
 
 def _without_shards(prefix):
@@ -157,10 +169,6 @@ def _without_shards(prefix):
 
 def _v1_shard_of(name):
     return re.compile(re.escape(name) + r"-\d{5}-of-(\d{5})")
-
-
-def _index_first(paths):
-    return sorted(paths, key=lambda path: not path.endswith(".index"))
 
 
 def _stat(path, field):

@@ -17,6 +17,7 @@ from estimator_runtime.checkpoint.measures import Measures
 from estimator_runtime.checkpoint.saver_target import SaverTarget
 from estimator_runtime.checkpoint.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.target import Target, exported_meta
+from estimator_runtime.checkpoint.unwritten import graph_written
 from estimator_runtime.checkpoint.writer import CheckpointWriter
 from estimator_runtime.hooks import STEP_METHODS
 from estimator_runtime.training_log import TRAINING_LOG
@@ -124,7 +125,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._claim = Claim(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
-        super().after_create_session(session, coord)
+        with graph_written(self._checkpoint_dir):
+            super().after_create_session(session, coord)
         if self._save_graph_def and self._target is None:  # nothing was saved here
             # Now, for its .meta files: runs of steps will add their loop to the graph.
             self._target = self._make_target(session)

@@ -3,13 +3,16 @@
 import contextlib
 import dataclasses
 import glob
+import itertools
 import os
 
 from estimator_runtime.checkpoint import files, lease, leftovers, lifetime
 from estimator_runtime.checkpoint.look import look, look_and_hold
+from estimator_runtime.checkpoint.reading import UnreadableError
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
+UNREADABLE = "unreadable"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,8 @@ class Entry:
         own_bytes: Size of those that no other entry has too, by another name: .meta
             files are links to one.
         saved_at: Time of its newest file, in seconds since 1970.
-        state: "good"; "damaged", and would be set aside; "orphan", files without an
+        state: "good"; "damaged", and would be set aside; "unreadable", as its disk
+            answers with an error, and would end a restart; "orphan", files without an
             index that the state file does not name, which no restart looks at;
             "temporary", what a save has not finished.
         reason: Why it is not good, in a few words; None if it is.
@@ -62,11 +66,13 @@ class Inventory:
 
     @property
     def newest(self):
-        """The checkpoint of the largest step, good or damaged, or None.
+        """The checkpoint of the largest step that is no orphan, or None.
 
         It is one of those that have the name of what a restart would go on from.
         """
-        found = [each for each in self.entries if each.state in (GOOD, DAMAGED)]
+        found = [
+            each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
+        ]
         if self.restart is not None:
             name = files.series_of(self.restart.path)
             found = [each for each in found if files.series_of(each.path) == name]
@@ -117,6 +123,13 @@ def take(folder, problem=None):
             f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); run "
             "this as a user who may"
         ) from error
+    except CheckpointError:
+        raise
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); check "
+            "that its disk or file server is responding"
+        ) from error
 
 
 def _take(folder, problem):
@@ -126,22 +139,23 @@ def _take(folder, problem):
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
             "model_dir?"
         )
-    completed = {
-        each.prefix: each
-        for each in map(leftovers.completed, filter(lifetime.is_dead, seen.temporary))
-        if each is not None
-    }
+    dead = {path: _completed(path) for path in filter(lifetime.is_dead, seen.temporary)}
+    completed = {each.prefix: each for each in dead.values() if each is not None}
     known: dict[str, str | None] = dict.fromkeys(completed)
-    entries, read = [], set()
+    entries, read, unreadable = [], set(), set()
     for each in _found(folder, seen, completed):
+        bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
         with lease.reading(each.prefix):  # a training may be deleting others
-            reason = known[each.prefix] if each.prefix in known else each.problem()
-            if reason is None and problem is not None and each.has_index:
-                reason = known[each.prefix] = problem(each.prefix)
-                read.update([each.prefix] if reason is None else [])
+            try:
+                reason = known[each.prefix] if each.prefix in known else each.problem()
+                if reason is None and problem is not None and each.has_index:
+                    reason = known[each.prefix] = problem(each.prefix)
+                    read.update([each.prefix] if reason is None else [])
+            except UnreadableError as error:
+                reason, bad = error.reason, UNREADABLE
+                unreadable.add(each.prefix)
         if reason is not None and _was_let_go(folder, each):
             continue
-        bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
         state = GOOD if reason is None else bad
         entries.append(_entry(each, state, reason, each.prefix in read))
     entries += [each for each in map(_temporary, seen.temporary) if each is not None]
@@ -151,10 +165,19 @@ def _take(folder, problem):
         )
     entries.sort(key=lambda each: (_step(each), each.path))
     entries, total = _without_shared(entries)
-    best, _ = seen.plan(known)
-    for each in completed.values():
-        if leftovers.is_newest(folder, each, seen.state) and known[each.prefix] is None:
-            best = each
+    # A restart ends at the first one that it cannot read.
+    before = itertools.takewhile(
+        lambda each: each.prefix not in unreadable, seen.candidates
+    )
+    best, _ = dataclasses.replace(seen, candidates=tuple(before)).plan(known)
+    adopted = [
+        found
+        for path, found in dead.items()
+        if found is not None
+        and known[found.prefix] is None
+        and leftovers.would_adopt(path, found, seen.state)
+    ]
+    best = max(adopted, key=_step, default=best)
     chosen = [each for each in entries if best and each.path == best.prefix]
     good = [each for each in chosen if each.state == GOOD]
     return Inventory(
@@ -178,9 +201,19 @@ def _found(folder, seen, completed):
             found[path] = files.at(path)
     for path in seen.temporary:
         prefix = leftovers.prefix_of(path)
-        if prefix not in seen.named and not lifetime.is_dead(path):
+        there = found.get(prefix)
+        is_whole = prefix in seen.named and there is not None and there.has_index
+        if not is_whole and not lifetime.is_dead(path):
             found.pop(prefix, None)  # it is being given its names
     return {**found, **completed}.values()
+
+
+def _completed(path: str) -> files.Checkpoint | None:
+    """Return what `leftovers.completed` does; None where its files cannot be read."""
+    try:
+        return leftovers.completed(path)
+    except UnreadableError:
+        return None
 
 
 def _was_let_go(folder, checkpoint):

@@ -20,7 +20,7 @@ from estimator_runtime.checkpoint import (
     lease,
     lifetime,
 )
-from estimator_runtime.checkpoint.state import State, write_state
+from estimator_runtime.checkpoint.state import STATE_FILE, State, write_state
 from estimator_runtime.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ _logger = logging.getLogger(__name__)
 _LATE_NOTE = "late.json"
 # What TensorFlow writes to before it renames: see TensorBundle and TensorSliceWriter in
 # its core/util, `_AddShardedSaveOps` in its training/saver.py (the folder NAME_temp),
-# and `atomic_write_string_to_file` in its lib/io/file_io.py (the state file).
+# and `atomic_write_string_to_file` in its lib/io/file_io.py (state file and graph).
 _SHARD = r"-\d{5}-of-\d{5}"
 _STOCK_FILE = re.compile(
-    r"checkpoint\.tmp[0-9a-f]{32}"
+    r"(checkpoint|graph\.pbtxt)\.tmp[0-9a-f]{32}"
     rf"|(?P<prefix>.+?-\d+)(\.index|\.data{_SHARD}|{_SHARD})?\.tempstate\d+"
 )
 _STOCK_FOLDER = re.compile(r"(?P<prefix>.+-\d+)_temp(_[0-9a-f]{32})?")
@@ -121,18 +121,26 @@ def completed(path):
     return files.Checkpoint(prefix=prefix, files=(*hidden.files, *there.files))
 
 
-def is_newest(folder, checkpoint, state):
-    """Tell whether a checkpoint that a dead run had complete comes last in a folder.
+def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
+    """Return whether a restart goes on from a checkpoint that a dead run completed.
 
-    A run may have gone on from an older one meanwhile, past it: on another host, or
-    with the process id of the dead one taken.
+    It does not if the state file has been changed since: somebody went back to an
+    older checkpoint. Nor if a run has gone on from an older one meanwhile, past it: on
+    another host, or with the process id of the dead one taken.
 
     Args:
-        folder: The folder.
-        checkpoint: `Checkpoint`.
+        path: The hidden folder that the dead run has left.
+        checkpoint: What `completed` returned for it.
         state: `State` of the folder, or None.
     """
+    is_newest = _is_newest(os.path.dirname(path), checkpoint, state)
+    return is_newest and not _is_outdated(path, checkpoint)
+
+
+def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
     if state is not None:
+        if checkpoint.prefix in state.paths:
+            return False
         steps = [files.step_of(state.latest)]
     else:
         found = files.find(folder)
@@ -142,24 +150,59 @@ def is_newest(folder, checkpoint, state):
     return all(step is not None and step < checkpoint.step for step in steps)
 
 
-def _finish(path):
+def _is_outdated(path: str, checkpoint: files.Checkpoint) -> bool:
+    """Return whether the state file is newer than what a dead run did last.
+
+    In a copy of a folder with times of its own, this may be wrong either way. So the
+    log says at each restart which of the two was used. Equal times, where clocks are
+    coarse, are those of two saves in a row: nobody edits a file that fast.
+    """
+    last = max(checkpoint.saved_at, lifetime.changed_at(path) or 0.0)
+    changed_ns = _state_changed_ns(os.path.dirname(path))
+    return changed_ns is not None and changed_ns / 1e9 > last
+
+
+def _state_changed_ns(folder: str) -> int | None:
+    """Return when the state file was changed, in nanoseconds; None if there is none."""
+    try:
+        return os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+def _finish(path: str) -> None:
     folder, prefix = os.path.dirname(path), prefix_of(path)
     state = commit.readable_state(folder)
     checkpoint = completed(path)
-    is_named = state is not None and prefix in state.paths
     if checkpoint is None:
+        if commit.put_back(path):
+            return
         there = files.at(prefix)
+        is_named = state is not None and prefix in state.paths
         if not (is_named or there.has_index or there.is_v1):
             with _warned(prefix):
                 files.delete(there)
         return
+    is_adopted = would_adopt(path, checkpoint, state)
     if not files.at(prefix).has_index:
         checkpoint = commit.move_in(path, prefix)
-    if not is_named and is_newest(folder, checkpoint, state):
+    if is_adopted:
         _adopt(folder, checkpoint, state)
+        _logger.warning(
+            "Training goes on from %s, which an interrupted run saved but had not yet "
+            "recorded in the state file.",
+            prefix,
+        )
+    elif _is_newest(folder, checkpoint, state):
+        _logger.warning(
+            "Training does not go on from %s, which a run had saved when it died: the "
+            "state file was changed after that, and does not name it. The checkpoint "
+            "stays where it is; name it in the state file to go on from it.",
+            prefix,
+        )
 
 
-def _adopt(folder, checkpoint, state):
+def _adopt(folder: str, checkpoint: files.Checkpoint, state: State | None) -> None:
     """Make a checkpoint the newest of the state file."""
     paths = state.paths if state else ()
     times = state.timestamps if state else ()
@@ -169,7 +212,11 @@ def _adopt(folder, checkpoint, state):
         timestamps=(*times, checkpoint.saved_at) if times or not paths else (),
         last_preserved=state.last_preserved if state else None,
     )
-    write_state(folder, changed)
+    # Only somebody else's change makes another save of a dead run outdated.
+    changed_ns = _state_changed_ns(folder)
+    if changed_ns is None:
+        changed_ns = int(checkpoint.saved_at * 1e9)
+    write_state(folder, changed, mtime_ns=changed_ns)
 
 
 def _delete_noted(hidden):
@@ -180,14 +227,7 @@ def _delete_noted(hidden):
     if state is None or not (was_late or prefix_of(hidden) in state.paths):
         return was_late  # what was to take their place is not there
     note = os.path.join(hidden, _LATE_NOTE if was_late else commit.NOTE)
-    try:
-        with open(note) as file:
-            # Not what is elsewhere: the folder may be a copy of that one.
-            paths = [files.here(folder, path) for path in json.load(file)]
-    except (FileNotFoundError, ValueError):  # ValueError: cut off
-        return False
-    named = {os.path.abspath(path) for path in state.paths}
-    gone = [path for path in paths if files.is_in(folder, path) and path not in named]
+    gone = [os.path.join(folder, name) for name in _noted(note, hidden, state)]
     left = []
     for path in gone:
         with lease.deleting(path) as is_free:
@@ -200,6 +240,38 @@ def _delete_noted(hidden):
         content = json.dumps(left).encode()
         durable.replace_file(os.path.join(hidden, _LATE_NOTE), content)
     return bool(left)
+
+
+def _noted(note: str, hidden: str, state: State) -> list[str]:
+    """Return the names of the checkpoints that a note may have deleted, sorted.
+
+    Anything may be in its file. Only checkpoints of the same series count that are
+    older than the newest one and than the one that they go for, and that the state file
+    does not name. Their folder does not count: this one may be a copy of that.
+    """
+    new = os.path.basename(prefix_of(hidden))
+    named = {os.path.basename(path) for path in (state.latest, *state.paths)}
+    limits = files.step_of(new), files.step_of(state.latest)
+
+    def may_go(name):
+        step = files.step_of(name)
+        return (
+            name not in named
+            and files.series_of(name) == files.series_of(new)
+            and None not in (step, *limits)
+            and step < min(limits)
+        )
+
+    try:
+        with open(note, encoding="utf-8") as file:
+            noted = json.load(file)
+        if not isinstance(noted, list):
+            return []
+        return sorted(filter(may_go, map(os.path.basename, noted)))
+    except (FileNotFoundError, IsADirectoryError):
+        return []
+    except (RecursionError, TypeError, ValueError):  # cut off, or no list of paths
+        return []
 
 
 def _remove(path):

@@ -3,12 +3,14 @@
 import dataclasses
 import os
 import time
+from collections.abc import Iterable
 
 from estimator_runtime.checkpoint import files, lease, leftovers
+from estimator_runtime.checkpoint.reading import UnreadableError
 from estimator_runtime.checkpoint.state import State, StateError, read_state
 
 # What TensorFlow's hooks call their checkpoints, unless a program says otherwise.
-_USUAL_SERIES = "model.ckpt"
+USUAL_SERIES = "model.ckpt"
 # From when a training decides to delete a checkpoint until its state file says so.
 _LET_GO_SECS, _LOOK_AGAIN_SECS = 5.0, 0.05
 
@@ -49,6 +51,9 @@ class Look:
         Returns:
             (`Checkpoint` or None, path to what is wrong with it of each checkpoint that
             would be passed over).
+
+        Raises:
+            UnreadableError: If a file cannot be read that has to be checked for that.
         """
         known = dict(known)
         bad: dict[str, str] = {}
@@ -93,6 +98,13 @@ def look(folder):
         if elsewhere and files.is_in(folder, state.latest):
             lost = f"the state file is that of another folder, {elsewhere[0]}"
     candidates = tuple(_candidates(folder, state, found))
+    if state is not None:
+        absent = _absent_name(state, temporary)
+        if absent is not None:
+            lost = f"the state file names {absent!r}, which is not there"
+        # With nothing else to go on from, the error is about the one that is named.
+        if absent == state.latest:
+            candidates = candidates[1:] or candidates
     if state is None and lost is None and candidates:
         lost = "the state file is missing"
     return Look(
@@ -119,7 +131,10 @@ def look_and_hold(folder):
     deadline = time.monotonic() + _LET_GO_SECS
     while True:
         seen = look(folder)
-        best, _ = seen.plan()
+        try:
+            best, _ = seen.plan()
+        except UnreadableError:  # whoever looks at each checkpoint finds that out again
+            return seen
         is_there = best is None or not best.has_index or lease.hold(best.prefix)
         if is_there or time.monotonic() > deadline:
             return seen
@@ -162,7 +177,24 @@ def _candidates(folder, state, found):
         key=lambda each: -1 if each.step is None else each.step,
         reverse=True,
     )
-    return [files.at(state.latest), *newest_first]
+    latest = files.at(state.latest)
+    if not latest.files and not newest_first:
+        newest_first = _candidates(folder, None, found)
+    return [latest, *newest_first]
+
+
+def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
+    """Return a path that a state file names in vain, if it cannot stay as it is.
+
+    Those of older checkpoints may be gone. But a pattern among them would let a Saver
+    delete each checkpoint that it matches.
+    """
+    coming = set(map(leftovers.prefix_of, temporary))
+    for path in (state.latest, *state.paths):
+        is_telling = path == state.latest or files.PATTERN.search(path)
+        if is_telling and path not in coming and not files.at(path).files:
+            return path
+    return None
 
 
 def _is_one(found, named):
@@ -176,6 +208,6 @@ def _is_one(found, named):
 
 def _main_series(found):
     names = [files.series_of(each.prefix) for each in found]
-    if _USUAL_SERIES in names:
-        return _USUAL_SERIES
+    if USUAL_SERIES in names:
+        return USUAL_SERIES
     return max(names, key=names.count, default=None)

@@ -63,3 +63,21 @@ class Newest:
 
 def _step(prefix):
     return files.step_of(prefix) or 0
+
+
+def as_text(
+    path: str | None, unknown: str | None = None, spoilt: str | None = None
+) -> str:
+    """Return what a user is told of the newest good checkpoint, on one or two lines.
+
+    Args:
+        path: Its path without suffix, or None.
+        unknown: Why it is not known, or None.
+        spoilt: Which are newer, but no good, and why, or None.
+    """
+    if path is not None:
+        line = f"newest good checkpoint: {path}"
+        return f"{line}\n{spoilt}" if spoilt else line
+    if unknown is not None:
+        return f"newest good checkpoint: not known here, {unknown}"
+    return "no checkpoint was saved"

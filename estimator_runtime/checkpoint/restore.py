@@ -1,15 +1,32 @@
 """The session of a task that restores: from the newest checkpoint that is good."""
 
+import errno
 import os
 
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 from estimator_runtime.checkpoint import checksums, recovery, turns
+from estimator_runtime.checkpoint.reading import UnreadableError
 from estimator_runtime.checkpoint.save_ops import saved_by
 from estimator_runtime.errors import CheckpointError
 
 _MOST_NAMED = 3
+_RESTORE_ATTEMPTS = 3  # of a checkpoint that is good whenever it is looked at
+_RESTORE_OPS = ("Restore", "RestoreSlice", "RestoreV2")
+# What TensorFlow makes of a disk or file server that answers a read with an error:
+# `ErrnoToCode` in its platform/error.cc.
+_READ_ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.OutOfRangeError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnknownError,
+)
+# In a cluster they are a lost task's, too: TensorFlow's sessions are then made again.
+_LOCAL_READ_ERRORS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 # Programs that begin anew where no checkpoint fits catch TensorFlow's own errors.
@@ -36,6 +53,11 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
     restored_prefix: str | None = None
 
     @property
+    def checkpoint_dir(self) -> str | None:
+        """The folder to restore from; None without one."""
+        return os.fsdecode(self._checkpoint_dir) if self._checkpoint_dir else None
+
+    @property
     def saver(self):
         """The Saver that restores; None before the first session, or without one."""
         return self._scaffold.saver
@@ -44,7 +66,8 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         """Make a session, with restored or initialized variables.
 
         Raises:
-            CheckpointError: If the folder has checkpoints, but none can be used.
+            CheckpointError: If the folder has checkpoints, but none can be used, or the
+                newest cannot be read now.
             MissingVariablesError, OtherShapesError: If they are another model's; they
                 are CheckpointErrors, too.
         """
@@ -52,7 +75,9 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
         if not folder or "://" in folder:
             return super().create_session()
+        attempts_left = _RESTORE_ATTEMPTS
         while True:
+            attempts_left -= 1
             with turns.turn():
                 checkpoint = recovery.recover(folder)
             try:
@@ -61,13 +86,18 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                     self._check_shapes(session, checkpoint.prefix)
                     self.restored_prefix = checkpoint.prefix
                 return session
-            except tf.errors.DataLossError:
+            except (*_READ_ERRORS, *_LOCAL_READ_ERRORS) as error:
                 # Its message names no file, and what else is read at the start, such as
                 # a vocabulary, may be what is damaged.
-                problem = checkpoint and _problem(checkpoint.prefix)
-                if not problem:
+                is_of_restore = self._is_of_restore(error)
+                is_damage = isinstance(error, tf.errors.DataLossError)
+                if checkpoint is None or not (is_of_restore or is_damage):
                     raise
-                recovery.set_aside_latest(folder, problem)
+                problem = _problem(checkpoint.prefix)
+                if problem:
+                    recovery.set_aside_latest(folder, problem)
+                elif not is_of_restore or attempts_left <= 0:
+                    raise
             except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
                 found = checkpoint and differences(
                     self._scaffold.saver, checkpoint.prefix
@@ -77,6 +107,11 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                 is_missing = isinstance(error, tf.errors.NotFoundError)
                 kind = MissingVariablesError if is_missing else OtherShapesError
                 raise _mismatch(kind, checkpoint.prefix, found) from error
+
+    def _is_of_restore(self, error):
+        """Return whether an op that restores could not read its file."""
+        is_its = error.op is not None and error.op.type in _RESTORE_OPS
+        return is_its and not (self._master and isinstance(error, _LOCAL_READ_ERRORS))
 
     def _check_shapes(self, session, prefix):
         """Refuse values of other shapes; TensorFlow gives them to variables too."""
@@ -126,7 +161,11 @@ def _mismatch(kind, prefix, found):
 
 
 def _problem(prefix):
-    """Say why a checkpoint cannot be read; None if all of it can be."""
+    """Return why a checkpoint is damaged; None if it is not.
+
+    Raises:
+        UnreadableError: If a file of it cannot be read now.
+    """
     found = checksums.problem(prefix)
     if found is not None:
         return found
@@ -134,8 +173,11 @@ def _problem(prefix):
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except tf.errors.OpError as error:
+    except tf.errors.DataLossError as error:
         return "TensorFlow cannot read it: " + str(error.message).partition("\n")[0]
+    except tf.errors.OpError as error:
+        reason = str(error.message).partition("\n")[0]
+        raise UnreadableError(OSError(errno.EIO, reason, prefix)) from error
     return None
 
 

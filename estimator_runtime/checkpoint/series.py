@@ -201,15 +201,17 @@ class Series:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
 
     def _give_up(self, prefix, folder, has_names):
-        if folder is not None:
-            commit.abandon(folder)
-        if not has_names:
-            return
-        # It has not got its place in the state file.
         with contextlib.suppress(OSError, StateError):
             state = read_state(self._folder)
-            if state is None or prefix not in state.paths:
+            is_named = state is not None and prefix in state.paths
+            # One that was there before has the place in the state file.
+            is_second = folder is not None and commit.has_replaced(folder)
+            if has_names and (is_second or not is_named):
                 files.delete(files.at(prefix))
+            if is_second:
+                commit.put_back(folder)
+        if folder is not None:
+            commit.abandon(folder)
 
 
 def prefix_of(saver, save_path, step):

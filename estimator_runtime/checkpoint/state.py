@@ -1,15 +1,20 @@
 """The `checkpoint` file, which names a folder's newest checkpoint and its others."""
 
 import dataclasses
+import functools
 import os
-import re
+from typing import Any
 
 from estimator_runtime.checkpoint import durable
 
 STATE_FILE = "checkpoint"
-_FIELD = re.compile(r'\s*(\w+)\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|([-+.\w]+))\s*$')
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
-_NAMED_ESCAPES = {"n": 10, "t": 9, "r": 13}
+# Those of tensorflow.CheckpointState, in TensorFlow's checkpoint_state.proto.
+_STATE_FIELDS = (
+    ("model_checkpoint_path", "TYPE_STRING", "LABEL_OPTIONAL"),
+    ("all_model_checkpoint_paths", "TYPE_STRING", "LABEL_REPEATED"),
+    ("all_model_checkpoint_timestamps", "TYPE_DOUBLE", "LABEL_REPEATED"),
+    ("last_preserved_timestamp", "TYPE_DOUBLE", "LABEL_OPTIONAL"),
+)
 
 
 class StateError(ValueError):
@@ -24,7 +29,8 @@ class State:
         latest: Path of the newest checkpoint, without suffix.
         paths: Paths of all that are kept for a while, oldest first.
         timestamps: When each of `paths` was saved, in seconds since 1970, or ().
-        last_preserved: When the last one was saved that is kept for good, or None.
+        last_preserved: When the last one was saved that is kept for good, or None; 0 is
+            read as None, as TensorFlow does.
     """
 
     latest: str
@@ -33,14 +39,17 @@ class State:
     last_preserved: float | None = None
 
 
-def read_state(folder):
-    """Read the state file of a folder.
+def read_state(folder: str) -> State | None:
+    """Return what the state file of a folder says, read as TensorFlow reads it.
+
+    TensorFlow takes a file that its parser rejects for no file at all, and starts at
+    step 0. So the same parser decides here what can be read.
 
     Returns:
         `State` with absolute paths if `folder` is one, or None if there is no file.
 
     Raises:
-        StateError: If its content is not what a Saver writes.
+        StateError: If TensorFlow cannot read it, or it names no usable path.
         OSError: If it cannot be read.
     """
     try:
@@ -49,33 +58,62 @@ def read_state(folder):
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise StateError("is no text") from error
-    fields: dict[str, list[str]] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        match = _FIELD.match(line)
-        if not match:
-            raise StateError(f"has the line {line[:40]!r}")
-        name, quoted, bare = match.groups()
-        value = _unescaped(quoted) if quoted is not None else bare
-        fields.setdefault(name, []).append(value)
-    if not fields.get("model_checkpoint_path", [""])[-1]:
+        raise StateError("is not text") from error
+    message = _parsed(text)
+    if not message.model_checkpoint_path:
         raise StateError("names no checkpoint")
-    latest = os.path.join(folder, fields["model_checkpoint_path"][-1])
-    paths = fields.get("all_model_checkpoint_paths", [])
-    try:
-        times = tuple(map(float, fields.get("all_model_checkpoint_timestamps", [])))
-        preserved = [float(t) for t in fields.get("last_preserved_timestamp", [])]
-    except ValueError as error:
-        raise StateError(f"has a time that is no number ({error})") from error
+    latest = os.path.join(folder, message.model_checkpoint_path)
+    paths = [os.path.join(folder, each) for each in message.all_model_checkpoint_paths]
+    if any("\0" in path for path in (latest, *paths)):
+        raise StateError("names a path with a NUL character")
+    times = tuple(message.all_model_checkpoint_timestamps)
     return State(
         latest=latest,
-        paths=tuple(os.path.join(folder, path) for path in paths) or (latest,),
+        paths=tuple(paths) or (latest,),
         timestamps=times if len(times) == len(paths) else (),
-        last_preserved=preserved[-1] if preserved else None,
+        last_preserved=message.last_preserved_timestamp or None,
     )
 
 
-def write_state(folder, state, relative=True):
+def _parsed(text: str) -> Any:
+    """Return the message that a state file's text stands for."""
+    from google.protobuf import text_format
+
+    message = _message_class()()
+    try:
+        text_format.Merge(text, message)
+    except text_format.ParseError as error:
+        raise StateError(f"cannot be read by TensorFlow ({error})") from error
+    return message
+
+
+@functools.cache
+def _message_class() -> Any:
+    """Return TensorFlow's CheckpointState, made without importing TensorFlow.
+
+    Importing protobuf takes 40 ms, so it waits until a state file is read.
+    """
+    from google.protobuf import descriptor_pb2, message_factory
+
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="checkpoint_state.proto", package="tensorflow", syntax="proto3"
+    )
+    state = file.message_type.add(name="CheckpointState")
+    for number, (name, kind, label) in enumerate(_STATE_FIELDS, start=1):
+        state.field.add(
+            name=name,
+            number=number,
+            type=field.Type.Value(kind),
+            label=field.Label.Value(label),
+        )
+    # In a pool of its own: TensorFlow's message of that name may be there too.
+    return message_factory.GetMessages([file])["tensorflow.CheckpointState"]
+
+
+def write_state(
+    folder: str, state: State, relative: bool = True, mtime_ns: int | None = None
+) -> None:
     """Replace the state file of a folder; durable when it returns.
 
     Args:
@@ -83,6 +121,7 @@ def write_state(folder, state, relative=True):
         state: `State`.
         relative: Whether paths inside `folder` are written without it, so that the
             folder can be moved.
+        mtime_ns: Time of change to give it, in nanoseconds since 1970; None for now.
 
     Raises:
         OSError: If it cannot be written; the old one stays.
@@ -100,7 +139,7 @@ def write_state(folder, state, relative=True):
     if state.last_preserved is not None:
         lines.append(f"last_preserved_timestamp: {state.last_preserved!r}")
     content = "".join(f"{line}\n" for line in lines).encode()
-    durable.replace_file(os.path.join(folder, STATE_FILE), content)
+    durable.replace_file(os.path.join(folder, STATE_FILE), content, mtime_ns)
 
 
 def _escaped(path):
@@ -109,19 +148,3 @@ def _escaped(path):
         shown.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
         for byte in os.fsencode(path)
     )
-
-
-def _unescaped(text):
-    def byte(match):
-        code = match.group(1)
-        if code[0] in "01234567":
-            value = int(code, 8)
-        elif code[0] == "x":
-            value = int(code[1:], 16)
-        else:
-            value = _NAMED_ESCAPES.get(code, ord(code))
-        return chr(value & 0xFF)
-
-    # Characters stand for bytes here, as the escapes in between do.
-    latin = text.encode().decode("latin-1")
-    return os.fsdecode(_ESCAPE.sub(byte, latin).encode("latin-1"))

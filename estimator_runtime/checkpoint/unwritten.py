@@ -1,7 +1,10 @@
 """The error of a checkpoint that its disk does not take: why, and what would do."""
 
+import contextlib
+import glob
 import os
 import shutil
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -19,7 +22,9 @@ OF_DISKS = (
 )
 
 
-def unwritten(prefix, cause, needed_bytes):
+def unwritten(
+    prefix: str, cause: BaseException, needed_bytes: int | None
+) -> CheckpointError:
     """Give the `CheckpointError` of a checkpoint that cannot be written.
 
     Args:
@@ -27,10 +32,18 @@ def unwritten(prefix, cause, needed_bytes):
         cause: What was raised.
         needed_bytes: Size of what was to be written, or None if that is not known.
     """
-    reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0]
+    folder = os.path.dirname(prefix)
+    if "://" not in folder and not os.path.isdir(folder):
+        return CheckpointError(
+            f"the checkpoint {prefix!r} cannot be written: the folder {folder!r} was "
+            "deleted during training, along with its checkpoints. Bring it back and "
+            "start again to go on from the newest, or start again without it to train "
+            "from the start"
+        )
+    reason = getattr(cause, "strerror", None) or _reason(cause)
     needed = "an unknown number of" if needed_bytes is None else f"{needed_bytes:,}"
     try:
-        free = f"{shutil.disk_usage(os.path.dirname(prefix)).free:,} are free"
+        free = f"{shutil.disk_usage(folder).free:,} are free"
     except OSError as unknown:
         free = f"nobody knows how many are free: {unknown.strerror}"
     return CheckpointError(
@@ -38,3 +51,40 @@ def unwritten(prefix, cause, needed_bytes):
         f"bytes, and {free}. The checkpoints before it are as they were: make room, or "
         "give the permission, and start again to go on from the newest"
     )
+
+
+@contextlib.contextmanager
+def graph_written(folder: str) -> Iterator[None]:
+    """Raise a `CheckpointError` where TensorFlow cannot write `graph.pbtxt`.
+
+    Delete the partial file.
+
+    Args:
+        folder: The folder of the checkpoints.
+    """
+    try:
+        yield
+    except OF_DISKS as error:
+        # Others may be of the session, which is made again.
+        unfinished = os.path.join(folder, "graph.pbtxt.tmp")
+        if unfinished not in str(error):
+            raise
+        for path in glob.glob(f"{glob.escape(unfinished)}*"):
+            with contextlib.suppress(OSError):
+                os.remove(path)
+        raise CheckpointError(
+            f"the graph cannot be written to {folder!r}: {_reason(error)}. Existing "
+            "checkpoints are unchanged: make room, or give the permission, and start "
+            "again"
+        ) from error
+
+
+def _reason(cause: BaseException) -> str:
+    """Return what TensorFlow says of the disk, such as "No space left on device"."""
+    text = str(cause)
+    if text.startswith("Graph execution error:"):
+        # Of an op on another task: after where it was made, before its name.
+        line = text.partition("\n\t [[")[0].rpartition("\n")[2]
+    else:
+        line = text.partition("\n")[0]
+    return line.rpartition("; ")[2]

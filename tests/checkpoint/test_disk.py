@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -13,6 +14,7 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.target import Target
+from estimator_runtime.checkpoint.unwritten import unwritten
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -59,6 +61,42 @@ def train_to(folder, last, master="", saver=train.Saver):
                 session.run(step)
 
 
+def test_a_model_directory_that_is_removed_in_mid_training_is_one_error(tmp_path):
+    folder = tmp_path / "model"
+    train_to(folder, 2)
+
+    def train_on():
+        with tf.Graph().as_default():
+            tf1.get_variable("v", [MEGABYTE // 4], initializer=tf1.zeros_initializer())
+            step = train.get_or_create_global_step().assign_add(1).op
+            with er.MonitoredTrainingSession(
+                checkpoint_dir=str(folder), save_checkpoint_steps=2
+            ) as session:
+                folder.rename(tmp_path / "elsewhere")
+                for _ in range(4):
+                    session.run(step)
+
+    with pytest.raises(CheckpointError) as raised:
+        train_on()
+    assert str(raised.value) == (
+        f"the checkpoint '{folder}/model.ckpt-4' cannot be written: the folder "
+        f"'{folder}' was deleted during training, along with its checkpoints. Bring it "
+        "back and start again to go on from the newest, or start again without it to "
+        "train from the start"
+    )
+    assert not folder.exists()
+
+
+def test_a_remote_folder_is_not_said_to_be_deleted():
+    error = unwritten("gs://bucket/model.ckpt-4", OSError(5, "Input/output error"), 8)
+    assert str(error) == (
+        "the checkpoint 'gs://bucket/model.ckpt-4' cannot be written: Input/output "
+        "error; it needs 8 bytes, and nobody knows how many are free: No such file or "
+        "directory. The checkpoints before it are as they were: make room, or give the "
+        "permission, and start again to go on from the newest"
+    )
+
+
 def good_steps(folder):
     """Give the steps of good checkpoints, in which every value is the step."""
     found = []
@@ -95,13 +133,33 @@ def test_a_full_disk_leaves_older_checkpoints_and_no_scraps(
     message = str(raised.value)
     found = re.fullmatch(
         re.escape(f"the checkpoint '{small_disk}/model.ckpt-6' cannot be written: ")
-        + r"(.*); it needs ([\d,]+) bytes, and ([\d,]+) are free. The checkpoints .*",
+        + r"No space left on device; it needs ([\d,]+) bytes, and ([\d,]+) are free. "
+        "The checkpoints .*",
         message,
     )
     assert found, message
-    needed, free = (int(number.replace(",", "")) for number in found.groups()[1:])
+    needed, free = (int(number.replace(",", "")) for number in found.groups())
     assert MEGABYTE <= needed < 2 * MEGABYTE
     assert free < needed
+
+
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_a_disk_that_is_full_at_the_start_is_one_error_without_scraps(
+    small_disk, in_cluster
+):
+    model = small_disk / "model"
+    model.mkdir()
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "fill").write_bytes(bytes(free - 2 * 4096))  # a graph has more
+    server = tf.distribute.Server.create_local_server()
+    with pytest.raises(CheckpointError) as raised:
+        train_to(model, 4, server.target if in_cluster else "")
+    assert str(raised.value) == (
+        f"the graph cannot be written to '{model}': No space left on device. "
+        "Existing checkpoints are unchanged: make room, or give the permission, and "
+        "start again"
+    )
+    assert list(model.glob("graph.pbtxt*")) == []
 
 
 def test_training_goes_on_once_there_is_room(small_disk):
@@ -113,6 +171,7 @@ def test_training_goes_on_once_there_is_room(small_disk):
     assert good_steps(small_disk) == [2, 4, 6]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 # TensorFlow's thread that writes the file ends with the error.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("in_cluster", [False, True])

@@ -108,7 +108,7 @@ def test_of_those_that_go_by_the_clock_only_the_newest_waits(
     tmp_path, may_write, monkeypatch
 ):
     now = [1000.0]
-    monkeypatch.setattr("time.time", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
     step = step_op()
     with er.MonitoredTrainingSession(
         checkpoint_dir=str(tmp_path), save_checkpoint_secs=60

@@ -199,14 +199,30 @@ def test_a_save_that_is_under_way_is_temporary(show, ckpt):
     ]
 
 
+def test_a_named_checkpoint_of_which_several_files_are_being_written_is_temporary(
+    show, ckpt
+):
+    write_state(str(ckpt), State(latest=f"{ckpt}/model.ckpt-30", paths=()))
+    (ckpt / "model.ckpt-30.index").unlink()
+    for kind in ("index", "data-00000-of-00001"):
+        (ckpt / f"model.ckpt-30.{kind}.tempstate1").write_bytes(b"half")
+    _, shown = show()
+    assert states(shown) == [
+        (10, "good"),
+        (20, "good"),
+        (30, "temporary"),
+        (30, "temporary"),
+    ]
+
+
 def test_a_checkpoint_that_was_complete_when_its_run_died_is_what_a_restart_uses(
     show, ckpt
 ):
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(timeout=60)
-    (ckpt / f".model.ckpt-30.saving-{process.pid}-{socket.gethostname()}").mkdir()
     paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
     write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    (ckpt / f".model.ckpt-30.saving-{process.pid}-{socket.gethostname()}").mkdir()
     status, shown = show()
     assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
     reasons = {each["reason"] for each in shown["checkpoints"]}
@@ -296,10 +312,10 @@ def test_a_save_that_a_restart_completes_is_what_it_uses(show, ckpt, named):
     for path in ckpt.glob("model.ckpt-30.*"):
         path.rename(hidden / path.name)
     os.utime(hidden, (1, 1))
-    for path in hidden.iterdir():
-        os.utime(path, (1, 1))
     paths = tuple(str(ckpt / f"model.ckpt-{number}") for number in named)
     write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    for path in (ckpt / "checkpoint", *hidden.iterdir()):
+        os.utime(path, (1, 1))
     status, shown = show("--verify")
     assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
     assert recovery.recover(str(ckpt)).prefix == f"{ckpt}/model.ckpt-30"

@@ -22,6 +22,9 @@ import pytest
 from estimator_runtime.checkpoint import durable, files
 from estimator_runtime.checkpoint.state import read_state
 
+# One worker for all: what they look at takes longest to make.
+pytestmark = pytest.mark.xdist_group("killed")
+
 # By then there are as many as are kept: one has to go for it.
 KILLED_STEP = 3
 # After these steps others are killed.
@@ -221,8 +224,9 @@ def test_a_kill_of_a_save_that_replaces_a_checkpoint_loses_neither(runs):
     found, _ = runs
     twice = [each for each in found if str(each[0]).startswith("twice")]
     assert {call for _, call, *_ in twice} == {*CALLS, "write", "rmtree"}
-    # At some there was no checkpoint of the step under its name, nor in the state file.
-    assert {state for _, _, _, state, *_ in twice} == {"model.ckpt-2", "model.ckpt-3"}
+    # At some there was no checkpoint of the step under its name.
+    assert {state for _, _, _, state, *_ in twice} == {"model.ckpt-3"}
+    assert {"model.ckpt-3.index" in left for *_, left, _ in twice} == {True, False}
     for _, call, status, _, _, restored in twice:
         assert (status, restored) == (-signal.SIGKILL, [KILLED_STEP] * 3), call
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import pathlib
 import shutil
@@ -20,12 +21,14 @@ from estimator_runtime.checkpoint import (
     commit,
     durable,
     files,
+    inventory,
     lease,
     leftovers,
     lifetime,
     recovery,
 )
 from estimator_runtime.checkpoint.state import State, read_state, write_state
+from estimator_runtime.cli import main
 
 er.install()
 
@@ -88,6 +91,73 @@ def test_what_a_dead_run_was_to_delete_goes_when_its_reader_has_left(ckpt):
     assert not left.exists()
 
 
+NO_NOTES = {
+    "cut off": b'["model.ckpt-1',
+    "empty": b"",
+    "no text": b"\xff\xfe",
+    "a number": b"5",
+    "null": b"null",
+    "an object": b'{"model.ckpt-10": 1}',
+    "a text": b'"model.ckpt-10"',
+    "numbers": b"[10, 20]",
+    "lists": b'[["model.ckpt-10"]]',
+    "a path with NUL": b'["model.ckpt\\u0000-10", "a\\u0000/model.ckpt-30"]',
+    "a long number": b'["model.ckpt-' + b"9" * 5000 + b'"]',
+    "deep": b"[" * 100_000,
+    "of another series": b'["other-10", "model.ckpt", "../model.ckpt-10/"]',
+}
+
+
+@pytest.mark.parametrize("name", ["gone.json", "late.json"])
+@pytest.mark.parametrize("note", NO_NOTES)
+def test_a_note_of_another_kind_deletes_nothing_and_goes(ckpt, name, note):
+    before = names(ckpt)
+    left = died_before_deleting(ckpt)
+    (left / name).write_bytes(NO_NOTES[note])
+    assert recovery.recover(str(ckpt)).step == 30
+    assert names(ckpt) == before
+
+
+@pytest.mark.parametrize("name", ["gone.json", "late.json"])
+@pytest.mark.parametrize("spelling", ["{0}", ".", "{0}/../{1}", "/elsewhere"])
+@pytest.mark.parametrize("named, of", [((20,), 20), ((20,), 30), ((20, 10), 20)])
+def test_a_note_never_deletes_what_is_named_or_newer(ckpt, name, spelling, named, of):
+    """As after a rewind to step 20, by hand."""
+    left = hidden_of(ckpt, of)
+    # The second in the state file, so that its latest one has a place of its own.
+    paths = tuple(f"model.ckpt-{number}" for number in named)
+    (ckpt / "checkpoint").write_text(
+        f'model_checkpoint_path: "{paths[0]}"\n'
+        + "".join(f'all_model_checkpoint_paths: "{path}"\n' for path in paths[::-1])
+    )
+    folder = spelling.format(ckpt, ckpt.name)
+    (left / name).write_text(
+        json.dumps([f"{folder}/model.ckpt-{number}" for number in (20, 30)])
+    )
+    leftovers._delete_noted(str(left))
+    leftovers._delete_noted(os.path.relpath(left))
+    assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
+
+
+def test_a_note_is_on_the_disk_before_the_state_file_names_the_new_one(
+    tmp_path, monkeypatch
+):
+    synced = []
+    sync = os.fsync
+
+    def noted(descriptor):
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    commit.leave_note(str(hidden), [])
+    assert (synced, names(hidden)) == ([], [])
+    commit.leave_note(str(hidden), ["model.ckpt-1"])
+    assert [each.partition(".saving")[0] for each in synced] == [".gone.json", "hidden"]
+
+
 def test_a_training_deletes_it_with_its_next_save(ckpt):
     left = died_before_deleting(ckpt, 10)
     with tf.Graph().as_default(), contextlib.ExitStack() as reader:
@@ -113,12 +183,78 @@ def test_what_was_saved_anew_meanwhile_is_not_deleted(ckpt):
     assert not left.exists()
 
 
-def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt):
-    (ckpt / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}").mkdir()
-    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
-    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt, caplog):
+    name_in_state(ckpt, 10, 20)
+    hidden_of(ckpt, 30)
     assert recovery.recover(str(ckpt)).step == 30
     assert [files.step_of(p) for p in read_state(str(ckpt)).paths] == [10, 20, 30]
+    assert caplog.messages == [
+        f"Training goes on from {ckpt}/model.ckpt-30, which an interrupted run "
+        "saved but had not yet recorded in the state file."
+    ]
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_state_file_that_was_changed_after_a_run_died_wins(
+    ckpt, is_moved, caplog, capsys
+):
+    hidden = hidden_of(ckpt, 30) if is_moved else died_while_replacing(ckpt, 30)
+    name_in_state(ckpt, 10, 20)
+    last = max(map(changed_ns, [hidden, *ckpt.rglob("model.ckpt-30.*")]))
+    os.utime(ckpt / "checkpoint", ns=(last + 1000, last + 1000))
+    main(["checkpoints", str(ckpt)])
+    [line] = [x for x in capsys.readouterr().out.splitlines() if "from here" in x]
+    assert line.split()[0] == "20"
+    for _ in range(2):
+        assert recovery.recover(str(ckpt)).step == 20
+    assert [files.step_of(p) for p in read_state(str(ckpt)).paths] == [10, 20]
+    assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
+    assert not hidden.exists()
+    assert caplog.messages == [
+        f"Training does not go on from {ckpt}/model.ckpt-30, which a run had saved when "
+        "it died: the state file was changed after that, and does not name it. The "
+        "checkpoint stays where it is; name it in the state file to go on from it."
+    ]
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+@pytest.mark.parametrize("number", [40, 100])  # in the order of names, or not
+def test_the_newest_of_several_saves_of_dead_runs_is_used(
+    ckpt, caplog, has_state, number
+):
+    for path in sorted(ckpt.glob("model.ckpt-20.*")):
+        shutil.copy(path, ckpt / path.name.replace("20", str(number)))
+    name_in_state(ckpt, 10, 20)
+    if not has_state:
+        (ckpt / "checkpoint").unlink()
+        for path in ckpt.glob("model.ckpt-[12]0.*"):
+            path.unlink()
+    died_while_replacing(ckpt, 30)
+    died_while_replacing(ckpt, number)
+    assert inventory.take(str(ckpt)).restart.step == number
+    assert recovery.recover(str(ckpt)).step == number
+    assert not [m for m in caplog.messages if "does not go on" in m]
+
+
+def test_where_clocks_are_coarse_a_state_file_of_the_same_time_is_the_older_one(ckpt):
+    name_in_state(ckpt, 10, 20)
+    hidden = hidden_of(ckpt, 30)
+    for path in (hidden, *ckpt.iterdir()):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert recovery.recover(str(ckpt)).step == 30
+
+
+def test_a_run_that_dies_as_it_replaces_a_checkpoint_has_not_changed_the_state_file(
+    ckpt,
+):
+    before = changed_ns(ckpt / "checkpoint")
+    commit.forget(str(ckpt), str(ckpt / "model.ckpt-30"))
+    assert [files.step_of(p) for p in read_state(str(ckpt)).paths] == [10, 20]
+    assert changed_ns(ckpt / "checkpoint") == before
+
+
+def changed_ns(path):
+    return path.stat().st_mtime_ns
 
 
 def test_what_a_living_process_writes_is_left_alone(ckpt):
@@ -187,8 +323,8 @@ def died_while_replacing(folder, number, moved=()):
 @pytest.mark.parametrize("named", [(30,), (10, 20)], ids=str)
 def test_a_save_that_replaces_a_checkpoint_is_completed(ckpt, moved, named):
     before = {name: (ckpt / name).read_bytes() for name in names(ckpt)}
-    hidden = died_while_replacing(ckpt, 30, moved)
     name_in_state(ckpt, *named)
+    hidden = died_while_replacing(ckpt, 30, moved)
     assert recovery.recover(str(ckpt)).step == 30
     assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
     assert not hidden.exists()
@@ -198,9 +334,9 @@ def test_a_save_that_replaces_a_checkpoint_is_completed(ckpt, moved, named):
 
 
 def test_half_of_a_save_that_replaces_a_checkpoint_is_not_taken_for_one(ckpt):
+    name_in_state(ckpt, 10, 20)
     hidden = died_while_replacing(ckpt, 30)
     os.truncate(hidden / f"model.ckpt-30.{DATA}", 100)
-    name_in_state(ckpt, 10, 20)
     assert recovery.recover(str(ckpt)).step == 20
     assert [each.step for each in files.find(ckpt)] == [10, 20]
 
@@ -301,6 +437,8 @@ def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
         program = (
             "import logging, os, sys; logging.basicConfig(format='%(message)s'); "
             "from estimator_runtime.checkpoint import recovery; "
+            # Another user may not be able to read what this one has installed.
+            "from google.protobuf import descriptor_pb2, message_factory, text_format; "
             "os.getuid() or os.setuid(65534); "
             "print(recovery.recover(sys.argv[1]).step)"
         )
