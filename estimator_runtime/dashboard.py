@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from estimator_runtime import terminal
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.helper_process import helper_command
 
 HOST = "127.0.0.1"
 # In place of a port: the first that is free, from TensorBoard's own 6006.
@@ -74,10 +75,10 @@ class Dashboard:
         environ = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as it runs)
         self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "estimator_runtime.dashboard_server"),
+            helper_command(
+                "estimator_runtime.dashboard_server",
                 *(folder, str(port), str(os.getpid())),
-            ],
+            ),
             # It must not take memory of a GPU.
             env={
                 **environ,

@@ -1,4 +1,4 @@
-"""The process of TensorBoard: `python -m estimator_runtime.dashboard_server`.
+"""The process of TensorBoard, which `dashboard` starts.
 
 It ends when its parent is gone, however that ended. Its first line on standard output
 is a JSON object: {"url": ...} once it answers, or {"problem": ...}.
@@ -36,8 +36,6 @@ def main(arguments):
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what others print is no answer
-    # Before the folder of the training, which may have a tensorboard of its own.
-    sys.path[:] = [each for each in sys.path if each not in ("", os.getcwd())]
     try:
         url = _serve(folder, port)
         _wait_for_answer(url)
@@ -80,7 +78,3 @@ def _end_with(parent):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_EXIT_SECS)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

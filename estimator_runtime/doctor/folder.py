@@ -90,7 +90,9 @@ def _examine_checkpoints(found):
     if found.newest is None:
         text = f"none complete, only what saves have left or are writing; {look}"
         return Finding(about="checkpoints", state=NOTE, text=text, facts=facts)
-    if restart is None:
+    if found.newest.state == inventory.UNREADABLE:
+        text = f"a training would stop with an error: {found.newest.reason}; {look}"
+    elif restart is None:
         text = (
             f"none that can be used: a training would stop with an error; {look}, and "
             "move them away to start over"

@@ -12,13 +12,9 @@ import sys
 import types
 
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.helper_process import helper_command
 
 DEADLINE_SECS = 120.0
-
-_CHILD = (
-    "import json, sys; sys.path[:], names = json.load(sys.stdin); "
-    "from estimator_runtime.doctor import probe; probe.main(names)"
-)
 
 
 def ask(names, first_path=None, timeout_secs=DEADLINE_SECS):
@@ -40,7 +36,7 @@ def ask(names, first_path=None, timeout_secs=DEADLINE_SECS):
     path = [*([first_path] if first_path else []), *sys.path]
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _CHILD],
+            helper_command(__name__),
             input=json.dumps([path, list(names)]),
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
             capture_output=True,
@@ -72,8 +68,9 @@ def _failure(done):
     )
 
 
-def main(names):
+def main(_arguments: list[str]) -> int:
     """Be the child: print the answer as one line of JSON."""
+    sys.path[:], names = json.load(sys.stdin)
     importlib.import_module("estimator_runtime").install()
     tf = importlib.import_module("tensorflow")
     # Loads the frozen package, with which most patches are applied.
@@ -96,6 +93,7 @@ def main(names):
         },
     }
     sys.stdout.write(f"{json.dumps(answer)}\n")
+    return 0
 
 
 def _details(tf, device):
