@@ -8,14 +8,18 @@ one looks first, also whose training it is that lives there (see `ownership`).
 import contextlib
 import logging
 import math
+import os
+from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime import peers
+from estimator_runtime.checkpoint import recovery, turns
 from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
+from estimator_runtime.compat import readiness
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.live_values import NanSearch
-from estimator_runtime.ownership import Owner, brief, disown
+from estimator_runtime.ownership import Owner, brief, disown, revoke
 from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
@@ -45,41 +49,83 @@ class ChiefCreator(VerifiedSessionCreator):
         )
         self._max_wait_secs = _limit(max_wait_secs)
         self._cluster = peers.this_task().cluster
-        self._owner = None
+        self._owner: Owner | None = None
 
     def create_session(self):
-        """Make a session, on variables no older than they were, unless they are NaN."""
+        """Return a session on variables no older than they were, unless they are NaN.
+
+        They are adopted as they live on the ps, or restored, or initialized.
+        """
         self.restored_prefix = None
         servers = peers.tasks(self._cluster, (TaskType.PS,))
-        if not servers or not self._checkpoint_dir:
+        if not servers:
             return super().create_session()
         peers.wait_for(servers, self._max_wait_secs)
+        if not self._checkpoint_dir:
+            self._revoke()
+            return super().create_session()
         if self._owner is None:
             self._owner = Owner(self._checkpoint_dir, self._cluster)
         self._scaffold.finalize()
-        with self._in_time():
-            is_ours = self._owner.check(self._config, self._max_wait_secs)
-            live_step = self._live_step() if is_ours else None
-        saved = _train.get_checkpoint_state(self._checkpoint_dir)
-        is_ahead = live_step is not None and saved and live_step >= _saved_step(saved)
-        if is_ahead and not self._has_nan(live_step, saved):
-            _logger.warning(
-                "the parameter servers are alive at step %d; going on from there, not "
-                "from the checkpoint %s",
-                live_step,
-                saved.model_checkpoint_path,
-            )
-            # What a worker does: use the variables that are there.
-            session = self._get_session_manager().wait_for_session(
-                self._master, config=self._config, max_wait_secs=self._max_wait_secs
-            )
-            if self._scaffold.saver is not None:
-                paths = saved.all_model_checkpoint_paths
-                self._scaffold.saver.recover_last_checkpoints(paths)
-        else:
+        session = self._adopt(self._owner)
+        if session is None:
+            # Whoever finds what an interrupted restore leaves must not adopt it.
+            self._revoke()
             session = super().create_session()
-        self._owner.sign(session)
+            self._owner.sign(session)
         return session
+
+    def _adopt(self, owner: Owner) -> tf.compat.v1.Session | None:
+        """Return a session on the live variables, or None if they must not be used."""
+        with self._in_time():
+            is_ours = owner.check(self._config, self._max_wait_secs)
+            live_step = self._live_step() if is_ours else None
+        if live_step is None:
+            return None
+        saved = self._saved()
+        if not saved or live_step < _saved_step(saved):
+            return None
+        if self._has_nan(live_step, saved):
+            return None
+        # Nothing is restored here, and nobody is waited for: only a chief initializes.
+        session, _ = self._get_session_manager().recover_session(
+            self._master, config=self._config
+        )
+        is_adopted = False
+        try:
+            # Asked last: from here on a ps that restarts ends this session.
+            is_adopted = owner.is_signed(session) and readiness.is_ready(
+                self._get_session_manager(), session
+            )
+        finally:
+            if not is_adopted:
+                session.close()
+        if not is_adopted:
+            return None
+        _logger.warning(
+            "the parameter servers are alive at step %d; going on from there, not "
+            "from the checkpoint %s",
+            live_step,
+            saved.model_checkpoint_path,
+        )
+        if self._scaffold.saver is not None:
+            paths = saved.all_model_checkpoint_paths
+            self._scaffold.saver.recover_last_checkpoints(paths)
+        return session
+
+    def _saved(self) -> Any:
+        """Return the state file's content; rewrite one that cannot be read first."""
+        folder = os.fsdecode(self._checkpoint_dir)
+        saved = _train.get_checkpoint_state(folder)
+        if not saved and "://" not in folder:
+            with turns.turn():
+                recovery.recover(folder)
+            saved = _train.get_checkpoint_state(folder)
+        return saved
+
+    def _revoke(self) -> None:
+        with self._in_time():
+            revoke(self._cluster, self._config, self._max_wait_secs)
 
     def disown_values(self):
         """Let nobody adopt the values of the ps: the training ended with a NaN."""
@@ -101,9 +147,10 @@ class ChiefCreator(VerifiedSessionCreator):
         """Give the global step of variables that are all there, or None."""
         config = brief(self._config, self._max_wait_secs)
         with tf.compat.v1.Session(self._master, config=config) as session:
-            missing = session.run(self._scaffold.ready_for_local_init_op)
             step = _train.get_global_step()
-            if missing.size or step is None:
+            if step is None or not readiness.is_ready_for_local_init(
+                self._get_session_manager(), session
+            ):
                 return None
             return int(session.run(step))
 

@@ -1,13 +1,16 @@
-"""Whose training it is that lives on parameter servers.
+"""Identifies the training that owns the variables on the parameter servers.
 
-A chief leaves its name with the first ps: its address and the model directory. When it
-comes back it goes on with what is there only if that is its own.
+Once its variables are complete, a chief leaves a note with every ps: its address and
+the model directory. A chief that comes back adopts the variables only if each ps still
+has that note. It is removed before anything is restored or initialized, and a ps that
+has restarted has none: values of two different steps are never adopted together.
 """
 
 import contextlib
 import logging
 import math
 import os
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -17,14 +20,13 @@ from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
 _OWNER = "estimator_runtime_owner"
-_OWNER_TASK = "/job:ps/task:0"
-_OWNER_DEVICE = f"{_OWNER_TASK}/device:CPU:0"
+_FIRST_TASK = "/job:ps/task:0"
 # A ps that is alive answers in milliseconds.
 _DISOWN_TIMEOUT_SECS = 30
 
 
 class Owner:
-    """A note on the first ps that says whose variables it holds; in no checkpoint.
+    """A note on each ps that says whose variables they hold; in no checkpoint.
 
     It must be made before the graph is final.
 
@@ -37,20 +39,20 @@ class Owner:
         chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
         address = next(iter(chief.values()), "")
         self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
-        self._server = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
-        with (
-            tf.compat.v1.get_default_graph().control_dependencies(None),
-            tf.compat.v1.name_scope(None),
-            tf.device(_OWNER_DEVICE),
-        ):
-            note = tf.compat.v1.Variable(
-                self._name,
-                trainable=False,
-                collections=[],
-                use_resource=True,
-                name=_OWNER,
-            )
-            self._sign = note.initializer
+        servers = list(peers.tasks(cluster, (TaskType.PS,)).values())
+        self._server = servers[0]
+        self._sign, self._are_there = [], []
+        for index in range(len(servers)):
+            with (
+                tf.compat.v1.get_default_graph().control_dependencies(None),
+                tf.compat.v1.name_scope(None),
+                tf.device(f"/job:ps/task:{index}/device:CPU:0"),
+            ):
+                note = _note()
+                self._sign.append(
+                    tf.raw_ops.AssignVariableOp(resource=note, value=self._name)
+                )
+                self._are_there.append(tf.raw_ops.VarIsInitializedOp(resource=note))
 
     def check(self, config, timeout_secs):
         """Tell whether the variables, if there are any, are of this training.
@@ -79,15 +81,47 @@ class Owner:
             )
         return False
 
-    def sign(self, session):
-        """Leave the name of this training."""
+    def sign(self, session: tf.compat.v1.Session) -> None:
+        """Leave the note with each ps.
+
+        Args:
+            session: The session in which all variables were initialized or restored. It
+                cannot sign for a ps that has restarted since: TensorFlow refuses.
+        """
         session.run(self._sign)
+
+    def is_signed(self, session: tf.compat.v1.Session) -> bool:
+        """Return whether each ps that `session` works with has a note."""
+        return all(session.run(self._are_there))
+
+
+def revoke(
+    cluster: Mapping[str, Sequence[str]],
+    config: tf.compat.v1.ConfigProto | None,
+    timeout_secs: float,
+) -> None:
+    """Remove the note of the first ps, so that no chief adopts any variables.
+
+    Args:
+        cluster: Job name to addresses, with a ps that answers.
+        config: The ConfigProto of the training's session, or None.
+        timeout_secs: How long the ps may take to answer.
+
+    Raises:
+        tf.errors.OpError: If the ps does not confirm it, such as a
+            DeadlineExceededError: the note may still be there.
+    """
+    address = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
+    with _at_first_ps(address, config, timeout_secs) as (session, note):
+        session.run(
+            tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
+        )
 
 
 def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
-    """Let whoever comes back restore a checkpoint: the ps hold no good values.
+    """Revoke the note because the parameter servers hold no good values.
 
-    Where that fails, the log says so: an error is on its way, which is not to be lost.
+    A failure is logged, not raised: the caller is about to raise another error.
 
     Args:
         cluster: Job name to addresses; nothing is done if there is no ps.
@@ -98,13 +132,9 @@ def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
     if not servers:
         return
     name, address = next(iter(servers.items()))
-    look = _at_first_ps(address, config, timeout_secs)
     try:
         peers.wait_for({name: address}, timeout_secs)
-        with look as (session, note):
-            session.run(
-                tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
-            )
+        revoke(cluster, config, timeout_secs)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(
             "%s did not take note within %g s that its values are no good (%s); a "
@@ -130,11 +160,15 @@ def _at_first_ps(address, config, timeout_secs):
     """
     own_config = brief(config, timeout_secs)
     # No session begins before all tasks have answered that it may see.
-    own_config.device_filters[:] = [_OWNER_TASK]
-    with tf.Graph().as_default(), tf.device(_OWNER_DEVICE):
-        note = tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
+    own_config.device_filters[:] = [_FIRST_TASK]
+    with tf.Graph().as_default(), tf.device(f"{_FIRST_TASK}/device:CPU:0"):
+        note = _note()
         with tf.compat.v1.Session(f"grpc://{address}", config=own_config) as session:
             yield session, note
+
+
+def _note():
+    return tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
 
 
 def brief(config, timeout_secs):

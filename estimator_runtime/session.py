@@ -133,13 +133,13 @@ def MonitoredTrainingSession(
         batches_per_step = hook._sync_optimizer._replicas_to_aggregate
         # The chief has a thread that waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
-    if is_chief and checkpoint_dir:
+    folder = reporting.absolute(os.fsdecode(checkpoint_dir)) if checkpoint_dir else ""
+    if is_chief and folder:
         # For programs without train_and_evaluate, which reports it first.
-        folder = os.fsdecode(checkpoint_dir)
-        reporting.send(checkpoint_dir=reporting.absolute(folder))
+        reporting.send(checkpoint_dir=folder)
     if reporting.is_on():
         # After those that it asks.
-        hooks.append(ProgressHook([*chief_only_hooks, *hooks]))
+        hooks.append(ProgressHook([*chief_only_hooks, *hooks], folder))
     # Before all others: its end has to come before that of those that save.
     guards = silent_peers.hooks_of(master, max_wait_secs, checkpoint_dir)
     coordinated = distribute_coordinator_context.get_current_worker_context()

@@ -6,6 +6,7 @@ import os
 import tensorflow as tf
 
 from estimator_runtime import settings
+from estimator_runtime.checkpoint import files
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.training_log import TRAINING_LOG
 
@@ -17,6 +18,7 @@ _INTERVAL_UNITS = {
     "save_summaries_steps": "steps",
     "log_step_count_steps": "steps",
 }
+_CHECKPOINT_DIR = "checkpoint_dir (an Estimator's model_dir)"
 _CHECKPOINT_INTERVALS = ("save_checkpoint_secs", "save_checkpoint_steps")
 _SUMMARY_INTERVALS = (
     "log_step_count_steps",
@@ -48,10 +50,43 @@ def check_intervals(arguments):
             )
 
 
-def check_folders(arguments, hooks):
-    """Refuse folders that the chief cannot write, before the model is initialized.
+def check_model_dir(argument: str, folder: str | bytes) -> None:
+    """Raise if TensorFlow cannot reload what it saves in this folder.
 
-    One that it only restores from, or writes nothing to, is left alone.
+    Args:
+        argument: What the folder was given as, for the message.
+        folder: Its path; it need not exist.
+
+    Raises:
+        ConfigError: If the path is not UTF-8, or has characters of a pattern.
+    """
+    path = os.fsdecode(folder)
+    _check_utf8(argument, path)
+    found = files.PATTERN.search(path)
+    if found and "://" not in path:
+        raise ConfigError(
+            f"{argument} {path!r} has {found[0]!r} in it, which TensorFlow reads as "
+            "part of a pattern: it would not find its checkpoints again, or would "
+            "delete those in folders that match; give a folder whose path has none of "
+            "* ? [ \\"
+        )
+
+
+def _check_utf8(argument: str, path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{argument} {path!r} is not UTF-8, and TensorFlow takes no other path; "
+            "give a folder whose path is UTF-8"
+        ) from None
+
+
+def check_folders(arguments, hooks):
+    """Raise if the chief cannot use a folder that it is to write to.
+
+    This is called before the model is initialized. A folder that the chief only
+    restores from, or writes nothing to, is left alone.
 
     Args:
         arguments: Of MonitoredTrainingSession, by name.
@@ -65,15 +100,18 @@ def check_folders(arguments, hooks):
     def any_is_on(names):
         return any(is_on(arguments[name]) for name in names)
 
+    saves = any_is_on(_CHECKPOINT_INTERVALS) or any(
+        _saves_to(folder or "", hook) for hook in hooks
+    )
     writes_summaries = any_is_on(_SUMMARY_INTERVALS)
-    if folder and (
-        any_is_on(_CHECKPOINT_INTERVALS)
-        or (writes_summaries and not summary_dir)
-        or any(_saves_to(folder, hook) for hook in hooks)
-    ):
-        _check_writable("checkpoint_dir (an Estimator's model_dir)", folder)
+    if folder and (saves or (writes_summaries and not summary_dir)):
+        _check_utf8(_CHECKPOINT_DIR, os.fsdecode(folder))
+        if saves:
+            check_model_dir(_CHECKPOINT_DIR, folder)
+        _check_writable(_CHECKPOINT_DIR, os.fsdecode(folder))
     if summary_dir and writes_summaries:
-        _check_writable("summary_dir", summary_dir)
+        _check_utf8("summary_dir", os.fsdecode(summary_dir))
+        _check_writable("summary_dir", os.fsdecode(summary_dir))
 
 
 def _saves_to(folder, hook):
@@ -85,8 +123,6 @@ def _saves_to(folder, hook):
 
 
 def _check_writable(argument, folder):
-    if isinstance(folder, bytes):
-        folder = folder.decode()
     if "://" in folder:  # remote storage: TensorFlow's file system will tell
         return
     try:

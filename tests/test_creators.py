@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime import creators, ownership
+from estimator_runtime.checkpoint import recovery
 
 er.install()
 
@@ -39,6 +40,12 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     ]
 
 
+@pytest.mark.timeout(60)
+def test_what_cannot_be_revoked_is_an_error(silent_address):
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        ownership.revoke({"ps": [silent_address]}, None, timeout_secs=1)
+
+
 @pytest.fixture
 def chief_target(free_addresses, set_tf_config):
     """Give what a chief's sessions connect to, beside a ps that is alive."""
@@ -58,7 +65,8 @@ def train(chief_target, tmp_path):
     an error. The function gives the step and the weight that it began with.
     """
 
-    def train(*added):
+    def train(*added, error="as of a program", scaffold=None):
+        began_with = ()
         on_ps = tf1.train.replica_device_setter(1, worker_device="/job:chief/task:0")
         with tf.Graph().as_default(), tf1.device(on_ps):
             weight = tf1.get_variable("weight", initializer=1.0)
@@ -66,10 +74,11 @@ def train(chief_target, tmp_path):
             number = tf1.placeholder(tf.float32)
             both = weight.assign_add(number), step.assign_add(1)
             with (
-                pytest.raises(RuntimeError, match="as of a program"),
+                pytest.raises(RuntimeError, match=error),
                 er.MonitoredTrainingSession(
                     chief_target,
                     checkpoint_dir=str(tmp_path),
+                    scaffold=scaffold and scaffold(),
                     save_summaries_steps=None,
                 ) as session,
             ):
@@ -96,6 +105,56 @@ def test_a_chief_goes_on_with_live_values_unless_there_is_a_nan(
         "the parameter servers are alive at step 3, but have NaN in 'weight'; going on "
         f"from the checkpoint {tmp_path}/model.ckpt-2",
     ]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["ready_op", "ready_for_local_init_op"])
+def test_a_chief_goes_on_with_live_values_whatever_op_says_that_they_are_ready(
+    name, train
+):
+    def scaffold():
+        return tf1.train.Scaffold(**{name: tf.no_op()})
+
+    assert train(2.0, scaffold=scaffold) == (0, 1.0)
+    assert train(scaffold=scaffold) == (1, 3.0)
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_goes_on_with_live_values_beside_an_unreadable_state_file(
+    train, tmp_path
+):
+    assert train(2.0) == (0, 1.0)
+    (tmp_path / "checkpoint").write_text("model_checkpoint_path: model.ckpt-1")
+    assert train() == (1, 3.0)
+
+
+@pytest.mark.timeout(120)
+def test_a_session_on_live_values_that_cannot_be_looked_at_is_closed(
+    train, monkeypatch
+):
+    assert train(2.0) == (0, 1.0)
+    looked_at = []
+
+    def is_signed(_, session):
+        looked_at.append(session)
+        raise RuntimeError("as of a ps")
+
+    monkeypatch.setattr(ownership.Owner, "is_signed", is_signed)
+    assert train(error="as of a ps") == ()
+    (session,) = looked_at
+    with pytest.raises(RuntimeError, match="closed Session"):
+        session.run([])
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_that_restores_nothing_beside_a_good_checkpoint_is_refused(
+    train, monkeypatch, tmp_path
+):
+    assert train(2.0) == (0, 1.0)
+    # TensorFlow takes this for no file, and here nobody makes it again.
+    (tmp_path / "checkpoint").write_text("model_checkpoint_path: model.ckpt-1")
+    monkeypatch.setattr(recovery, "recover", lambda _: None)
+    assert train(error=r"although .*/model\.ckpt-0 is good") == ()
 
 
 class FirstStep(tf1.train.SessionRunHook):

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -307,6 +308,54 @@ def test_a_checkpoint_dir_with_a_nul_byte_is_named(kind):
         f"{refused.value.__cause__}; give a folder that this process may write"
     )
     assert "embedded null" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, pathlib.Path])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a[1]", "has '[' in it, which TensorFlow reads as part of a pattern: "),
+        ("*", "has '*' in it, which TensorFlow reads as part of a pattern: "),
+        ("a?", "has '?' in it, which TensorFlow reads as part of a pattern: "),
+        ("a\\b", "has '\\\\' in it, which TensorFlow reads as part of a pattern: "),
+        ("\udcff", "is not UTF-8, and TensorFlow takes no other path; give a folder"),
+    ],
+)
+def test_a_folder_whose_path_tensorflow_cannot_take_is_refused(
+    kind, name, problem, tmp_path
+):
+    folder = f"{tmp_path}/{name}"
+    with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
+        er.MonitoredTrainingSession(checkpoint_dir=kind(folder))
+    assert str(refused.value).startswith(
+        f"checkpoint_dir (an Estimator's model_dir) {folder!r} {problem}"
+    )
+    estimator = tf.estimator.Estimator(lambda features: None, kind(folder))
+    with pytest.raises(ConfigError) as refused:
+        estimator.train(lambda: None)
+    assert str(refused.value).startswith(f"model_dir {folder!r} {problem}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_only_summaries_are_written_to_may_look_like_a_pattern(tmp_path):
+    def model_fn(features, labels, mode):
+        step = tf.compat.v1.train.get_global_step().assign_add(1)
+        return tf.estimator.EstimatorSpec(mode, loss=tf.constant(1.0), train_op=step.op)
+
+    folder = tmp_path / "run[1]"
+    config = tf.estimator.RunConfig(
+        str(folder), save_checkpoints_secs=None, save_checkpoints_steps=None
+    )
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(0).repeat(), steps=1)
+    assert [path.name[:6] for path in folder.iterdir()] == ["events"]
+
+
+def test_a_summary_dir_that_is_not_utf_8_is_refused(tmp_path):
+    with tf.Graph().as_default(), pytest.raises(ConfigError, match="not UTF-8"):
+        er.MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, summary_dir=f"{tmp_path}/\udcff"
+        )
 
 
 def test_a_summary_dir_that_cannot_be_made_is_named(tmp_path):

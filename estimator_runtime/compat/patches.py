@@ -111,6 +111,12 @@ PATCHES = (
         apply=_late("own_checkpoints:patch_readers_and_savers"),
     ),
     Patch(
+        name="sessions that restore nothing",
+        reason="TensorFlow starts at step 0 beside checkpoints that it does not find",
+        after="tensorflow",
+        apply=_late("restored:patch_session_manager"),
+    ),
+    Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers it has not, and cannot be copied for it",
         after="tensorflow",
@@ -203,6 +209,12 @@ PATCHES = (
         reason="a worker looks only every 30 s whether the chief is ready",
         after="tensorflow_estimator",
         apply=_late("recovery:patch_session_manager"),
+    ),
+    Patch(
+        name="timers of hooks",
+        reason="no checkpoint is due for a day once the wall clock is set back a day",
+        after="tensorflow_estimator",
+        apply=_late("timers:use_monotonic_time"),
     ),
     Patch(
         name="the seam",

@@ -10,6 +10,7 @@ import os
 
 from tensorflow_estimator.python.estimator import estimator
 
+from estimator_runtime import reporting, session_checks
 from estimator_runtime.checkpoint import checksums, recovery, turns
 from estimator_runtime.compat import calls
 
@@ -24,6 +25,9 @@ def patch_estimator(_module):
         call = bind(self, *args, **kwargs)
         folder = os.fsdecode(self.model_dir)
         config = self.config
+        # A folder that nothing is saved to need not be found again.
+        if config.save_checkpoints_secs or config.save_checkpoints_steps:
+            session_checks.check_model_dir("model_dir", folder)
         # Under the coordinator each task seems to be the chief until its turn comes;
         # then this is called again.
         coordinated = getattr(config, "_distribute_coordinator_mode", None)
@@ -31,7 +35,14 @@ def patch_estimator(_module):
             with turns.turn():
                 newest = recovery.recover(folder)
             _check_result(folder, newest, call.arguments.get("max_steps"))
-        return original(self, *args, **kwargs)
+        if coordinated:
+            return original(self, *args, **kwargs)
+        # Not only in the session: the program's input_fn may be what blocks.
+        reporting.expect_steps()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            reporting.expect_no_steps()
 
     estimator.Estimator.train = train
 
