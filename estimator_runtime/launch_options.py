@@ -22,6 +22,7 @@ _NEED_CLUSTER = {
     "no_chief": "--no-chief",
     "cold": "--cold",
     "max_restarts": "--max-restarts",
+    "refill_restarts": "--refill-restarts",
     "private_network": "--private-network",
     "heartbeat_timeout": "--heartbeat-timeout",
     "evaluation_timeout": "--evaluation-timeout",
@@ -38,6 +39,13 @@ def add_options(parser):
         metavar="SECS",
         type=_seconds,
         help="a task silent for so long counts as failed (default: 30)",
+    )
+    group.add_argument(
+        "--refill-restarts",
+        metavar="SECS",
+        type=_seconds,
+        help="give a task all its restarts again after so much progress without a "
+        "failure (default: 3600)",
     )
     group.add_argument(
         "--evaluation-timeout",

@@ -119,6 +119,7 @@ def job_of(options):
     command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
     given = {
         "max_restarts": options.max_restarts,
+        "refill_restarts_secs": getattr(options, "refill_restarts", None),
         "heartbeat_timeout_secs": getattr(options, "heartbeat_timeout", None),
         "evaluation_timeout_secs": getattr(options, "evaluation_timeout", None),
         "log_dir": getattr(options, "log_dir", None),

@@ -54,7 +54,7 @@ class Completion:
             Whether the task is not missed.
         """
         is_server = watch.task.type == TaskType.PS
-        if not is_server and (watch.status == 0 or watch.is_dismissed):
+        if not is_server and (watch.has_ended_well or watch.is_dismissed):
             return True
         # A ps that leaves too early, however well, makes all the others hang.
         if not self._leader.has_succeeded:
@@ -80,7 +80,7 @@ class Completion:
             watch: The `Watch` of one that has ended, and was to be started again.
             now: The time.
         """
-        if watch is self._leader and watch.status == 0 and self._has_trained:
+        if watch is self._leader and watch.has_ended_well and self._has_trained:
             watch.restart_at = None
             self._dismiss(watch, self._trainers, now)
 

@@ -8,12 +8,37 @@ import contextlib
 import ctypes
 import os
 import signal
+from typing import NamedTuple
 
 # The same in all processes that one parent and its tasks have started.
 FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
 # The number of the run that has started a process, among those of its parent.
 RUN_VARIABLE = "ESTIMATOR_RUNTIME_RUN"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class ProcessStat(NamedTuple):
+    """What the kernel says of a process.
+
+    Attributes:
+        parent: The pid of its parent.
+        cpu_secs: The CPU time that all of its threads have used, without its children.
+    """
+
+    parent: int
+    cpu_secs: float
+
+
+def stat_of(pid: int) -> ProcessStat | None:
+    """Return what the kernel says of a process, or None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            # Its name, in brackets, may have anything in it.
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return ProcessStat(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def adopt_orphans():
@@ -59,7 +84,8 @@ def kill_family(family):
 
 
 def _children():
-    return [pid for pid in _processes() if _parent_of(pid) == os.getpid()]
+    stats = {pid: stat_of(pid) for pid in _processes()}
+    return [pid for pid, stat in stats.items() if stat and stat.parent == os.getpid()]
 
 
 def _mark_of(pid, variable):
@@ -84,15 +110,6 @@ def _kill(pid):
 
 def _processes():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _parent_of(pid):
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            # Its name, in brackets, may have anything in it.
-            return int(stat.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return None
 
 
 def _prctl(option, value):

@@ -8,6 +8,7 @@ import warnings
 
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.task import STOP_SIGNALS
+from estimator_runtime.reporting import FD_VARIABLE
 
 _STDOUT_STDERR = (1, 2)
 
@@ -70,8 +71,6 @@ def _become_task(fds, environ):
         os.dup2(fd, target)
         os.close(fd)
     os.set_inheritable(reports, True)
-    from estimator_runtime.reporting import FD_VARIABLE
-
     os.environ.update(environ, **{FD_VARIABLE: str(reports)})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # What is ignored here would stay so in the task. SIGHUP is to: a terminal that

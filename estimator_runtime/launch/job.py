@@ -31,8 +31,12 @@ class Job:
         env: Variables of the tasks, beside those of this process.
         max_restarts: How often one task, or under a multi-worker strategy the whole
             gang, may be restarted.
-        heartbeat_timeout_secs: A task that is silent so long is killed, and counts as
-            failed; after a third of it, it is named in the log.
+        refill_restarts_secs: After so many seconds of progress without a failure a
+            task, or the gang, has all its restarts again. Progress is steps that no run
+            had reached before.
+        heartbeat_timeout_secs: A task that sends no reports and uses no CPU for so
+            long is killed, and counts as failed; after a third of it, it is named in
+            the log.
         grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL;
             what ESTIMATOR_RUNTIME_STOP_GRACE_SECS says by default, or 30.
         evaluation_timeout_secs: How long the evaluator may take after the training;
@@ -46,6 +50,7 @@ class Job:
     resources: Mapping[str, Resources] = dataclasses.field(default_factory=dict)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     max_restarts: int = 3
+    refill_restarts_secs: float = 3600.0
     heartbeat_timeout_secs: float = 30.0
     grace_secs: float = dataclasses.field(default_factory=stop_grace_secs)
     evaluation_timeout_secs: float | None = None
@@ -76,7 +81,11 @@ class Job:
                 f"Job: max_restarts is {self.max_restarts!r}; give a whole number, 0 "
                 "for no restarts"
             )
-        for name in ("heartbeat_timeout_secs", "evaluation_timeout_secs"):
+        for name in (
+            "heartbeat_timeout_secs",
+            "evaluation_timeout_secs",
+            "refill_restarts_secs",
+        ):
             value = getattr(self, name)
             is_left_out = value is None and name == "evaluation_timeout_secs"
             is_number = isinstance(value, int | float) and 0 < value < math.inf

@@ -9,8 +9,12 @@ import os
 import subprocess
 import sys
 
-# As a task would find it: in a new Python, in the folder of the tasks.
+# As a task would find it: in a new Python, in the folder of the tasks, but importing
+# nothing from that folder.
 _PROGRAM = """
+import sys
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
 import json, platform
 found = {"Python": ".".join(platform.python_version_tuple()[:2])}
 try:
@@ -28,6 +32,8 @@ print(json.dumps(found))
 """
 _NEEDED = ("Python", "estimator_runtime", "TensorFlow")
 _SECS = 60.0
+# Without it, Python 3.13 imports linecache before the first line of a `-c` is run.
+_SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
 def probe(folder):
@@ -43,7 +49,7 @@ def probe(folder):
     if not os.path.isdir(folder):
         return None
     answer = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+        [sys.executable, *_SAFE_PATH, "-c", _PROGRAM],
         cwd=folder,
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

@@ -2,7 +2,11 @@
 
 import dataclasses
 
+from estimator_runtime.checkpoint import newest
 from estimator_runtime.launch.restarts import STOPPED
+
+# The exit status where the training is done, and only its evaluation has failed.
+EVALUATION_FAILED = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -10,8 +14,8 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        exit_status: 0 for success, 130 after Ctrl-C, 143 after SIGTERM or SIGHUP,
-            else 1.
+        exit_status: 0 for success, 3 if all is trained but not evaluated, 130 after
+            Ctrl-C, 143 after SIGTERM or SIGHUP, else 1.
         reason: One line: what happened, and to which task.
         task: The first task that failed, as text, or None.
         excerpt: Its last lines that say something: the Python traceback, if any.
@@ -50,12 +54,7 @@ class Outcome:
         return "\n".join(lines)
 
     def _checkpoint_line(self):
-        if self.checkpoint:
-            line = f"newest good checkpoint: {self.checkpoint}"
-            if self.spoilt:
-                return f"{line}\n{self.spoilt}"
-            is_stop = self.exit_status in STOPPED
-            return f"{line}; the same command goes on from there" if is_stop else line
-        if self.unknown:
-            return f"newest good checkpoint: not known here, {self.unknown}"
-        return "no checkpoint was saved"
+        text = newest.as_text(self.checkpoint, self.unknown, self.spoilt)
+        if self.checkpoint and not self.spoilt and self.exit_status in STOPPED:
+            return f"{text}; the same command goes on from there"
+        return text

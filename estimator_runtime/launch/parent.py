@@ -1,8 +1,9 @@
 """The process whose children are the tasks of a local job.
 
-It starts, signals and reaps them, as a launcher asks over a socket. Warm, it has
-imported TensorFlow and forks tasks that need not do so again; cold, each task is a
-plain `python -m estimator_runtime run`. It never executes an op: TensorFlow's threads
+It starts and reaps them, as a launcher asks over a socket. The launcher signals them
+itself once it has heard their pids: this process may be stopped. Warm, it has imported
+TensorFlow and forks tasks that need not do so again; cold, each task is a new Python
+that runs `estimator-runtime run`. It never executes an op: TensorFlow's threads
 do not survive a fork, and a child would wait for them for ever.
 
 It is deaf to the signals that ask for an end, which may come to all processes at once:
@@ -21,9 +22,9 @@ import os
 import selectors
 import signal
 import socket
-import sys
 
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
+from estimator_runtime.helper_process import helper_command
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.fork import fork
 from estimator_runtime.launch.network import enter_private_network
@@ -146,7 +147,7 @@ class Parent:
         """Start a task, if that is possible; tell whether this is the child."""
         program = None
         if self.command is not None:
-            program = [sys.executable, "-m", "estimator_runtime", *self.command]
+            program = helper_command("estimator_runtime.cli", *self.command)
         mark = {descendants.RUN_VARIABLE: str(number)}
         try:
             pid = fork(fds, {**environ, **mark}, program)
@@ -162,6 +163,7 @@ class Parent:
                 self.connection.close()
                 return True
             self._pids[number] = pid
+            self._tell({"started": number, "pid": pid})
         for fd in fds:
             os.close(fd)
         return False
@@ -226,7 +228,3 @@ def _warm_up():
 
 def _send(connection, message):
     connection.send(json.dumps(message).encode())
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

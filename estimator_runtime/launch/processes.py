@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -15,9 +14,10 @@ from typing import Any
 
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.errors import LaunchError
+from estimator_runtime.helper_process import helper_command
 from estimator_runtime.launch import descendants
 from estimator_runtime.launch.ports import HeldPorts
-from estimator_runtime.launch.reader import Reader
+from estimator_runtime.launch.reader import LOOK_SECS, Reader
 from estimator_runtime.launch.task import STOP_SIGNALS, Lost
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.waits import IMPORT_SECS
@@ -27,6 +27,8 @@ _MAX_MESSAGE = 65536
 _CLOSE_SECS = 10.0
 # The parent reads at once, unless it is stopped.
 _SEND_SECS = 10.0
+# So often a silent task is looked at within the time after which it would be killed.
+_LOOKS = 10
 # Until it is asked again whether the job is cancelled.
 _ASK_SECS = 0.2
 
@@ -48,7 +50,7 @@ class Processes:
         self._hear_parent, self._listener = hear_parent, None
         self._private_network = private_network
         self._ports = HeldPorts()
-        self._parent = None
+        self._parent: Any = None  # its process, from open() on
         self._reader: Any = None  # from open() on
         self._family = uuid.uuid4().hex
         self._numbers = {}  # of runs, on the wire
@@ -65,13 +67,13 @@ class Processes:
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
                 self._parent = subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", "estimator_runtime.launch.parent"),
+                    helper_command(
+                        "estimator_runtime.launch.parent",
                         *(str(theirs.fileno()), str(os.getpid())),
                         "warm" if self._warm else "cold",
                         "private" if self._private_network else "shared",
                         *("run", *self._job.command),
-                    ],
+                    ),
                     env=self._environ(),
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE if self._hear_parent else None,
@@ -97,7 +99,8 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        self._reader = Reader(self._connection, events)
+        look_secs = min(LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
+        self._reader = Reader(self._connection, events, look_secs)
 
     def _first_answer(self, is_cancelled):
         """Give the parent's first message, b"" at its end; None if cancelled before."""
@@ -144,12 +147,23 @@ class Processes:
                 os.close(fd)
 
     def signal(self, run, number):
-        """Ask the parent to signal the run's group of processes."""
-        message = {"task": self._numbers[run], "signal": int(number)}
-        # One that does not read is given up, and so are its tasks. It is waited for
-        # until then only if its socket is full, for `_SEND_SECS`.
-        with contextlib.suppress(OSError):
-            self._connection.send(json.dumps(message).encode())
+        """Signal the run's group of processes, also where the parent is stopped.
+
+        A parent that was stopped (SIGSTOP) goes on: it has to tell of the run's end.
+        """
+        self._parent.send_signal(signal.SIGCONT)
+        pid = self._reader.pid_of(self._numbers[run])
+        if pid is None:  # it is about to start, or has ended
+            message = {"task": self._numbers[run], "signal": int(number)}
+            # It is waited for only if its socket is full, for `_SEND_SECS`.
+            with contextlib.suppress(OSError):
+                self._connection.send(json.dumps(message).encode())
+            return
+        stat = descendants.stat_of(pid)
+        # If the run has just ended, the pid may be that of somebody else.
+        if stat is not None and stat.parent == self._parent.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
 
     def close(self):
         """Let the parent kill all that is left, and wait for its end."""
@@ -158,6 +172,7 @@ class Processes:
         # The end of the connection, for both the parent and our reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        self._parent.send_signal(signal.SIGCONT)  # it has to see that
         if self._reader is None:
             self._parent.kill()  # it has started nobody, and may be importing yet
         try:

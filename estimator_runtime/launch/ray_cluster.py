@@ -13,6 +13,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from estimator_runtime.errors import ConfigError, LaunchError
+from estimator_runtime.helper_process import FIRST_FOLDER
 from estimator_runtime.launch import node_probe
 from estimator_runtime.launch.ray_errors import brief
 from estimator_runtime.launch.resources import Resources
@@ -55,7 +56,12 @@ def connect(address, working_dir=None):
     # Ray brings its own, which would end this process without an end of the job.
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
+    folder = _current_folder() if working_dir is None else None
     try:
+        if folder is not None:
+            # Ray's workers search the folder that is current here before the standard
+            # library. It may be anybody's.
+            os.chdir(FIRST_FOLDER)
         ray.init(
             address=address,
             runtime_env=runtime_env,
@@ -76,6 +82,9 @@ def connect(address, working_dir=None):
             "has to be one of its nodes, with the same Python and Ray"
         ) from error
     finally:
+        if folder is not None:
+            with contextlib.suppress(OSError):  # it was removed meanwhile
+                os.chdir(folder)
         if is_main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
     _first.clear()
@@ -208,6 +217,13 @@ def _why_silent(error):
     return f"no Python can be started in the present folder: {error.strerror}"
 
 
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed, so nothing is imported from it
+        return None
+
+
 def _check_reachable(address):
     """Refuse an address where nobody answers: Ray would try again for minutes."""
     if address == "auto":
@@ -233,7 +249,7 @@ def _check_reachable(address):
     host = ray.util.get_node_ip_address() if host in _LOCAL else host.strip("[]")
     try:
         socket.create_connection((host, int(port)), _CONNECT_SECS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigError(
             f"no Ray cluster answers at {address!r}: {error}; is it started, with `ray "
             "start --head`, and reachable from here?"

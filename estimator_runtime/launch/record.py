@@ -39,6 +39,8 @@ class Record:
         self.model_dir: str | None = None
         self.is_remote = False
         self.restarts = 0
+        self._saved_step: int | None = None
+        self._saved_state: tuple | None = None  # of the files, as that was read
 
     def open_logs(self, folder):
         """Let all logs be files in `folder`.
@@ -121,6 +123,18 @@ class Record:
         path, step, _ = self._look()
         return path, step
 
+    def saved_step(self) -> int | None:
+        """Return the step of `checkpoint()`, for a display.
+
+        The checkpoint is verified only when a file has come or gone, or the state file
+        has changed: to read the index of a large model takes long.
+        """
+        state = self._state_of_files()
+        if state is None or state != self._saved_state:
+            self._saved_state = state
+            _, self._saved_step = self.checkpoint()
+        return self._saved_step
+
     def why_unknown(self):
         """Say why it cannot be told here whether there is a checkpoint, or None."""
         _, _, problem = self._look()
@@ -137,8 +151,8 @@ class Record:
         self._restore_logs()
         path, _, problem = self._look()
         spoilt = None
-        if is_nan and path is not None:
-            path, problem, spoilt = self._look_for_nan()
+        if is_nan and path is not None and self.model_dir is not None:
+            path, problem, spoilt = self._look_for_nan(self.model_dir)
         return dataclasses.replace(
             outcome,
             checkpoint=path,
@@ -146,6 +160,17 @@ class Record:
             spoilt=spoilt,
             log_dir=self._kept_spool(),
         )
+
+    def _state_of_files(self):
+        if self.model_dir is None or self.is_remote:
+            return None
+        try:
+            folder = os.stat(self.model_dir)
+            state = os.stat(os.path.join(self.model_dir, "checkpoint"))
+        except OSError:
+            return None
+        times = [(each.st_ino, each.st_mtime_ns) for each in (folder, state)]
+        return self.model_dir, *times
 
     def _look(self):
         """Give (path, step) of the checkpoint, and why it is not known."""
@@ -162,32 +187,14 @@ class Record:
             return None, None, f"as {self.model_dir} cannot be read: {why}"
         return (found.prefix, found.step, None) if found else (None, None, None)
 
-    def _look_for_nan(self):
-        """Give the newest path without NaN, why it is not known, and what is spoilt.
-
-        Not known, not lost: what a model has from its start may be NaN on purpose.
-        """
-        # All of their bytes are read, which may take minutes.
-        self._say(f"a loss was NaN: looking for NaN in what {self.model_dir} has saved")
+    def _look_for_nan(self, folder: str) -> tuple[str | None, str | None, str | None]:
+        """Return the newest path without NaN, why it is not known, what is spoilt."""
         # Loads numpy, for which no other job has to wait.
         from estimator_runtime.checkpoint import nan_values
 
-        try:
-            found, spoilt = nan_values.newest_without(self.model_dir)
-        except (OSError, ValueError) as error:
-            return None, f"as it cannot be seen which has NaN: {error}", None
-        if not spoilt:
-            return found and found.prefix, None, None
-        newest, name = next(iter(spoilt.items()))
-        if found is None:
-            return None, f"as each has NaN: {newest} in {name!r}", None
-        what = f"newer, but with NaN in {name!r}: {newest}"
-        which, it = "that", "it"
-        if len(spoilt) > 1:
-            what += f", and {len(spoilt) - 1} before it"
-            which, it = "those", "them"
-        then = f"move {which} away, or training goes on from {it}"
-        return found.prefix, None, f"{what}; {then}"
+        # All of their bytes are read, which may take minutes.
+        self._say(nan_values.LOOKING % folder)
+        return nan_values.newest_good(folder)
 
     def outcome(self, exit_status, reason, watch=None):
         """Make an `Outcome`.

@@ -39,7 +39,7 @@ class Starts:
         self.is_anew = False
         self.has_begun = False
         if job.is_gang:
-            shared = Budget(job.max_restarts)
+            shared = Budget(job.max_restarts, job.refill_restarts_secs)
             for watch in self._trainers:
                 watch.budget = shared
         self._cluster = Cluster()
@@ -63,7 +63,7 @@ class Starts:
         """Give those that fail together with a task, itself among them."""
         # With the address of one changes the TF_CONFIG of all.
         if watch.is_displaced or self.is_anew:
-            return self._watches
+            return [each for each in self._watches if not each.has_left]
         is_in_gang = self._job.is_gang and watch in self._trainers
         return self._trainers if is_in_gang else [watch]
 
@@ -78,6 +78,24 @@ class Starts:
         for each in self.gang(watch):
             each.restart_at = now + delay
         return delay
+
+    def credit(self, watch, report: dict, now: float) -> None:
+        """Credit the budgets of a task, and of those that serve it, with its progress.
+
+        Args:
+            watch: The `Watch` of the task.
+            report: What it has reported just now.
+            now: The time.
+        """
+        step = report.get("step", report.get("metrics", {}).get("global_step"))
+        if step is None:
+            return
+        folder = watch.report.get("model_dir") or watch.report.get("checkpoint_dir")
+        credited = [watch]
+        if watch is self._trainers[0]:  # a ps takes no steps of its own
+            credited += [it for it in self._watches if it.task.type == TaskType.PS]
+        for each in credited:
+            each.budget.advance(folder, int(step), now)
 
     def takes_along(self, watch):
         """Tell whether a task that has ended is to be started again with others.

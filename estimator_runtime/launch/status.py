@@ -76,14 +76,13 @@ class Status:
         self._last = now
         step = self._step()
         last_steps = (watch.report.get("last_step") for watch in self._watches)
-        _, saved_step = self._record.checkpoint()
         return JobStatus(
             elapsed_secs=now - self._first,
             step=step or 0,
             last_step=next((each for each in last_steps if each is not None), None),
             # Not from 0 on: the first step that is heard of may be a restored one.
             rate=None if step is None else self._total.after(step, now),
-            saved_step=saved_step,
+            saved_step=self._record.saved_step(),
             restarts=self._record.restarts,
             tasks=tuple(self._status_of(watch, now) for watch in self._watches),
         )
@@ -148,7 +147,7 @@ def _state(watch, now):
     if not watch.is_running:
         if watch.run is None:
             return "not started"
-        return "done" if watch.status == 0 else watch.how_it_ended()
+        return "done" if watch.has_ended_well else watch.how_it_ended()
     if watch.is_named_silent:
         return f"no sign of life for {now - watch.heard_at:.0f} s"
     return None if watch.report.keys() & {"step", "metrics"} else "running"

@@ -35,12 +35,18 @@ class Lines:
 
 
 class Reports(Lines):
-    """Reads reports instead of text."""
+    """Reads reports instead of text.
+
+    Attributes:
+        has_news: Whether one has come since this was last set to False.
+    """
 
     def __init__(self, run):
         super().__init__(run, is_error=False)
+        self.has_news = False
 
     def _event(self, line):
+        self.has_news = True
         try:
             return Reported(run=self._run, report=json.loads(line))
         except ValueError:  # cut off by the end of the task

@@ -14,7 +14,7 @@ from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.completion import Completion
 from estimator_runtime.launch.events import Events
 from estimator_runtime.launch.heartbeats import Heartbeats
-from estimator_runtime.launch.outcome import Outcome
+from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.restart_scalars import RestartScalars
 from estimator_runtime.launch.shutdown import Shutdown
@@ -27,6 +27,7 @@ from estimator_runtime.launch.task import (
     Output,
     Refused,
     Reported,
+    Working,
 )
 from estimator_runtime.launch.watch import Watch
 from estimator_runtime.role import TaskType
@@ -45,7 +46,15 @@ class Supervisor:
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
         self._console = screen.console
         self._events = Events(self._console.is_behind)
-        self._watches = {task: Watch(task, job.max_restarts) for task in job.tasks}
+        self._watches = {
+            task: Watch(
+                task,
+                job.max_restarts,
+                job.refill_restarts_secs,
+                leads=task == job.trainers[0],
+            )
+            for task in job.tasks
+        }
         trainers = [self._watches[task] for task in job.trainers]
         self._leader = trainers[0]
         everyone = list(self._watches.values())
@@ -66,6 +75,8 @@ class Supervisor:
         # Each a status and a reason; other threads add to it.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._ending: Outcome | None = None  # once it is decided
+        # Of an evaluator that is given up: its watch, and why.
+        self._unevaluated: tuple[Watch, str] | None = None
         self._last_tick = clock()
         self.state = "starting"
 
@@ -135,9 +146,14 @@ class Supervisor:
         elif event.run != watch.run or not watch.is_running:
             return  # of a run that has been replaced, or given up
         elif isinstance(event, Reported):
-            watch.hear(event.report, self._clock())
+            now = self._clock()
+            watch.hear(event.report, now)
+            self._starts.credit(watch, event.report, now)
             if self._ending is None:
+                self._heartbeats.tell_of_stall(watch.task, event.report)
                 self._stop_for(self._record.hear(watch.run, event.report))
+        elif isinstance(event, Working):
+            watch.work(self._clock())
         elif isinstance(event, Ended):
             self._handle_end(watch, event)
         if self._clock() - self._last_tick > _TICK_SECS:
@@ -157,9 +173,8 @@ class Supervisor:
             self._handle_end(self._watches[end.run.task], end)
         if self._ending is not None:
             return
-        problem = self._completion.advance(now)
-        if problem is not None:
-            self._stop_for(problem)
+        self._advance(now)
+        if self._ending is not None:
             return
         self._heartbeats.check(self._watches.values(), now)
         self._screen.show(now)
@@ -211,11 +226,14 @@ class Supervisor:
         elif not self._completion.goes_on_without(watch, self._clock()):
             self._restart_or_fail(watch)
         if self._ending is None:
-            self._stop_for(self._completion.advance(self._clock()))
+            self._advance(self._clock())
 
     def _restart_or_fail(self, watch):
         refusal = watch.budget.refusal(watch.failure)
         refusal = refusal or self._completion.refusal(watch)
+        if refusal and watch.task.type == TaskType.EVALUATOR:
+            self._give_up(watch, refusal)
+            return
         if refusal:
             self._fail(watch, refusal)
             return
@@ -229,11 +247,27 @@ class Supervisor:
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
-            f"({watch.budget.used} of {self._job.max_restarts})"
+            f"({watch.budget.used} of {self._job.max_restarts}); the count resets "
+            f"after {self._job.refill_restarts_secs:g} s of progress"
         )
         self._shutdown.end_gang(watch, gang, now)
 
+    def _give_up(self, evaluator, why):
+        """Go on without the evaluator; the outcome of the job says so at its end."""
+        evaluator.is_dismissed = True
+        reason = f"{evaluator.task} {evaluator.how_it_ended()}: {why}"
+        self._unevaluated = evaluator, reason
+        if not self._completion.is_seen:
+            self._console.say(f"{reason}; the training goes on without it")
+
     # The end.
+
+    def _advance(self, now):
+        """Do what is next when all have trained."""
+        problem = self._completion.advance(now)
+        # The training is done then: what has failed is its evaluation.
+        status = EVALUATION_FAILED if self._completion.is_seen else 1
+        self._stop_for(problem, status)
 
     def _fail(self, watch, why):
         reason = f"{watch.task} {watch.how_it_ended()}: {why}"
@@ -247,9 +281,9 @@ class Supervisor:
         politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, watch), politely)
 
-    def _stop_for(self, problem):
+    def _stop_for(self, problem, exit_status=1):
         if problem is not None and self._ending is None:
-            self._stop(self._record.outcome(1, problem), politely=False)
+            self._stop(self._record.outcome(exit_status, problem), politely=False)
 
     def _stop(self, outcome, politely):
         self.state, self._ending = "stopping", outcome
@@ -267,6 +301,12 @@ class Supervisor:
         if self._ending is None:
             path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
+            if self._unevaluated is not None:
+                evaluator, why = self._unevaluated
+                reason = (
+                    f"the training is done{where}, but its evaluation failed: {why}"
+                )
+                return self._record.outcome(EVALUATION_FAILED, reason, evaluator)
             return self._record.outcome(0, f"the job is done{where}")
         # What was saved while it stopped counts as well.
         is_nan = any(watch.failure.is_nan for watch in self._watches.values())

@@ -87,6 +87,17 @@ class Reported:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Working:
+    """A task that sends no reports uses the CPU: it is alive.
+
+    Attributes:
+        run: Who works.
+    """
+
+    run: Run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
     """The end of a run; everything it wrote and reported comes before.
 
@@ -130,7 +141,7 @@ class Lost:
     reason: str
 
 
-Event = Output | Reported | Ended | Leaving | Refused | Lost
+Event = Output | Reported | Working | Ended | Leaving | Refused | Lost
 
 
 class Tasks(Protocol):

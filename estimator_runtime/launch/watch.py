@@ -22,17 +22,19 @@ class Watch:
         given_secs: How long that time is; None if nobody has to be told.
         killed_at: When it was sent SIGKILL, or None.
         report: All that the present run reported, by key.
-        heard_at: When it last gave a sign of life, or was started.
+        heard_at: When it last sent a report, or was started.
+        worked_at: When it was last seen to use the CPU while it sent none; no earlier
+            than `heard_at`.
         has_lived: Whether the present run gave one.
         is_displaced: Whether its last run lost its address.
         is_dismissed: Whether nothing more is expected of it, however it ends.
         folded: How many deprecation warnings all its runs have left out.
     """
 
-    def __init__(self, task, max_restarts):
-        self.task = task
+    def __init__(self, task, max_restarts, refill_secs=3600.0, leads=False):
+        self.task, self._leads = task, leads
         self.log = TaskLog(task)
-        self.budget = Budget(max_restarts)
+        self.budget = Budget(max_restarts, refill_secs)
         self.run: Run | None = None
         self.is_running = False
         self.status: int | None = None
@@ -41,9 +43,10 @@ class Watch:
         self.given_secs: float | None = None
         self.killed_at: float | None = None
         self.report = {}
-        self.heard_at = 0.0
+        self.heard_at = self.worked_at = 0.0
         self.has_lived = False
         self.is_named_silent = False
+        self.named_working_secs = 0.0  # the silence that the log has told of
         self.killed_for: str | None = None
         self.is_displaced = self.is_dismissed = False
         self.folded = 0
@@ -64,12 +67,18 @@ class Watch:
         """Take note of a report."""
         self.report.update(report)
         self.folded += report.get("folded", 0)
-        self.heard_at = now
+        self.heard_at = self.worked_at = now
         self.has_lived, self.is_named_silent = True, False
+        self.named_working_secs = 0.0
+
+    def work(self, now: float) -> None:
+        """Take note that it uses the CPU, although it sends no reports."""
+        self.worked_at, self.is_named_silent = now, False
 
     def wait_longer(self, secs):
         """Let time have stood still for so long."""
         self.heard_at += secs
+        self.worked_at += secs
         if self.killed_at is not None:
             self.killed_at += secs
 
@@ -81,9 +90,22 @@ class Watch:
         self.killed_for = self.killed_for or cause
 
     @property
+    def has_ended_well(self) -> bool:
+        """Whether its last run ended with status 0, and with nothing left to train."""
+        return not self.is_running and self.status == 0 and not self._unfinished
+
+    @property
     def has_succeeded(self):
         """Whether its last run ended well, and there is to be no other."""
-        return self.status == 0 and not self.is_running and self.restart_at is None
+        return self.has_ended_well and self.restart_at is None
+
+    @property
+    def _unfinished(self) -> list[str]:
+        """The folders whose training the present run has begun and not ended.
+
+        Others than the one that leads may leave: what they train, it saves.
+        """
+        return self.report.get("unfinished", []) if self._leads else []
 
     @property
     def has_left(self):
@@ -98,7 +120,7 @@ class Watch:
         step = self.report.get("step", evaluated)
         return Failure(
             status=self.status or 0,
-            error=self.report.get("error"),
+            error=tuple(self.report.get("error", ())),
             step=None if step is None else int(step),
             is_in_vain=self.is_displaced and not self.has_lived,
         )
@@ -113,9 +135,16 @@ class Watch:
             except ValueError:
                 name = f"signal {-self.status}"
             return f"was killed by {name}"
+        if self.status == 0 and self._unfinished:
+            of = " and ".join(map(repr, filter(None, self._unfinished)))
+            return (
+                f"exited with status 0 before its training{of and f' in {of}'} had "
+                "finished (does the program catch an error, or exit early? let the "
+                "error propagate, or exit with another status)"
+            )
         if self.failure.is_stop:
             return f"was stopped by {self.failure.stopped_by}"
-        error = self.report.get("error")
+        error = self.failure.error_name
         if error and self.status:
             return f"ended with {error} (exit status {self.status})"
         return f"ended with exit status {self.status}"

@@ -3,6 +3,8 @@
 import json
 import re
 
+from estimator_runtime.errors import ConfigError
+
 # What YAML 1.1 and 1.2 both take for the same text, without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
 # What JSON may hold as it is, and YAML reads as the end of a line, or not at all.
@@ -11,7 +13,11 @@ _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def documents(values):
-    """Give several values as one text, with `---` between them."""
+    """Return several values as one text, with `---` between them.
+
+    Raises:
+        ConfigError: If a text in them has bytes that are not UTF-8.
+    """
     return "---\n".join("\n".join(_lines(value)) + "\n" for value in values)
 
 
@@ -44,4 +50,11 @@ def _scalar(value):
         return value
     # JSON is YAML, but for characters in two halves, which are escaped as such there.
     text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{value!r} is not UTF-8, and a manifest can have no other text; rename "
+            "the file, or give another argument"
+        ) from error
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -223,7 +223,7 @@ def test_the_tasks_of_a_job_that_are_cut_off_are_restarted_and_adopt_the_ps(
         assert int(job.wait_for(rf"^{name} *\| {silent}")[1]) < 15
         job.wait_for(
             rf"^launcher *\| {name} ended with PeerTimeoutError \(exit status 1\): "
-            r"restarting it now \(1 of 3\)$"
+            r"restarting it now \(1 of 3\);"
         )
     (tmp_path / "go_on").touch()
     network.set_loopback("machine", "up")

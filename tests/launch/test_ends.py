@@ -130,18 +130,29 @@ def test_a_task_has_the_grace_that_the_user_gives_it(run, options, environ):
     assert "launcher | chief did not end within 0.5 s: killing it\n" in job.text
 
 
-def test_a_job_whose_parent_is_stopped_ends_although_nobody_tells_of_its_tasks(run):
+def test_a_job_whose_parent_is_stopped_lets_its_tasks_save_in_their_order(run):
     job = run(
         """
+        def save(*_):
+            print(task, "is told", flush=True)
+            if task != "ps":
+                os._exit(143)
+
+        signal.signal(signal.SIGTERM, save)
         print("child of", os.getppid(), flush=True)
-        time.sleep(300)
+        while True:
+            time.sleep(60)
         """,
-        *("--workers", "0", "--ps", "0", "--grace", "0"),
+        *("--workers", "1", "--ps", "1"),
     )
+    job.wait_for(r"\| child of \d+$", count=3)
     os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGSTOP)
     job.process.send_signal(signal.SIGTERM)
-    assert job.end(60) == 143
-    assert job.text.count("chief did not end within 0 s: killing it\n") == 1
+    assert job.end() == 143
+    assert re.findall(r"\| (\w+) is told$", job.text, re.M) == ["worker", "chief", "ps"]
+    assert re.findall(r"\| (.*): killing it$", job.text, re.M) == [
+        "ps 0 did not end within 2 s"
+    ]
     # The rest is the fixture's: all gone.
 
 

@@ -43,6 +43,7 @@ def test_several_trainers_without_a_ps_fail_together(replicas, is_gang):
         ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, where nobody trains; add a chief, or a worker"),
         ({"max_restarts": -1}, "Job: max_restarts is -1; give a whole number, 0 for no restarts"),
         ({"heartbeat_timeout_secs": 0}, "Job: heartbeat_timeout_secs is 0; give a number of seconds above 0"),
+        ({"refill_restarts_secs": "1 h"}, "Job: refill_restarts_secs is '1 h'; give a number of seconds above 0"),
         ({"grace_secs": -1}, "Job: grace_secs is -1; give a number of seconds, 0 or more"),
         ({"env": {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "9"}}, "Job: env sets ESTIMATOR_RUNTIME_STOP_GRACE_SECS, which the launcher takes from grace_secs; give that instead"),
         ({"env": {"TF_CONFIG": "{}"}}, "Job: env sets TF_CONFIG, which the launcher makes for each task; leave it out"),

@@ -246,3 +246,20 @@ def test_a_name_that_kubernetes_would_refuse_is_one_line(capsys, name):
         f"estimator-runtime: error: name is {name!r}; give one of at most 40 small "
         "letters, digits and hyphens, which begins with a letter: --name NAME\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "told"),
+    [
+        ([], ["t\udcff.py"], r"'t\udcff.py'"),
+        ([], ["train.py", "--x=\udcff"], r"'--x=\udcff'"),
+        (["--storage", "1\udcffGi"], ["train.py"], r"'1\udcffGi'"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_one_line(capsys, options, program, told):
+    assert main([*_WHERE, "--workers", "1", *options, *program]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"estimator-runtime: error: {told} is not UTF-8, and a manifest can have no "
+        "other text; rename the file, or give another argument\n",
+    )

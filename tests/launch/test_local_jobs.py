@@ -95,7 +95,7 @@ def test_a_killed_worker_is_restarted_in_place_where_there_is_a_ps(run):
     _pid(job, "ps 0")
     os.kill(_pid(job, "worker 0"), signal.SIGKILL)
     job.wait_for(
-        r"^launcher +\| worker 0 was killed by SIGKILL: restarting it now \(1 of 3\)$"
+        r"^launcher +\| worker 0 was killed by SIGKILL: restarting it now \(1 of 3\);"
     )
     assert job.end() == 0
     assert re.findall(r"^(\S+ ?\d?) +\| pid \d+ life 1$", job.text, re.MULTILINE) == [
@@ -108,7 +108,7 @@ def test_a_killed_worker_takes_all_trainers_with_it_where_there_is_no_ps(run):
     _pid(job, "chief")
     os.kill(_pid(job, "worker 0"), signal.SIGKILL)
     job.wait_for(
-        r"worker 0 was killed by SIGKILL: restarting all trainers now \(1 of 3\)$"
+        r"worker 0 was killed by SIGKILL: restarting all trainers now \(1 of 3\);"
     )
     assert job.end() == 0
     assert _pid(job, "chief", life=1) and _pid(job, "worker 0", life=1)
@@ -209,6 +209,21 @@ def test_the_same_error_twice_is_not_tried_a_third_time(run):
         "chief ended with exit status 7: the same failure as the last time" in job.text
     )
     assert job.text.count("| pid") == 2
+
+
+def test_an_error_that_only_has_the_name_of_one_of_ours_is_tried_again(run):
+    job = run(
+        """
+        class ConfigError(Exception):
+            pass
+
+        if not life:
+            raise ConfigError("the server of the settings does not answer")
+        """,
+        *("--workers", "0", "--ps", "0"),
+    )
+    assert job.end() == 0, job.text
+    assert "chief ended with ConfigError (exit status 1): restarting it" in job.text
 
 
 @pytest.mark.parametrize(
@@ -348,6 +363,48 @@ def test_a_library_that_is_loaded_slowly_is_no_sign_of_death(run):
     assert job.end() == 0
     assert "chief    | is loaded\n" in job.text
     assert "sign of life" not in job.text
+
+
+_HOLDS_THE_LOCK = """
+    import ctypes, types
+
+    sys.modules["tensorflow"] = types.ModuleType("tensorflow")  # counts as imported
+    time.sleep(2.5)  # which is reported once a second
+    before = time.process_time()
+    sum(range(1_000_000))  # native code that never lets go of python's lock
+    number = int(1_000_000 * 8 / (time.process_time() - before))
+    {call}
+    print("is back", flush=True)
+"""
+
+
+def test_a_native_call_that_works_on_with_the_lock_of_python_is_waited_for(run):
+    job = run(
+        _HOLDS_THE_LOCK.format(call="sum(range(number))  # 8 s of CPU time"),
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "3"),
+    )
+    assert job.end() == 0, job.text
+    assert "chief    | is back\n" in job.text
+    assert "killing it" not in job.text
+    assert re.search(
+        r"^launcher \| chief has not reported for \d+ s, but uses the CPU: still "
+        r"waiting; a native call may be holding the GIL$",
+        job.text,
+        re.M,
+    ), job.text
+
+
+def test_a_native_call_that_sleeps_with_the_lock_of_python_is_taken_for_a_hang(run):
+    job = run(
+        _HOLDS_THE_LOCK.format(call="ctypes.PyDLL(None).sleep(300)"),
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "3"),
+        *("--max-restarts", "0"),
+    )
+    assert job.end() == 1
+    assert re.search(
+        r"\| chief gave no sign of life for \d+ s: killing it$", job.text, re.M
+    )
+    assert "uses the CPU" not in job.text
 
 
 def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):

@@ -83,7 +83,10 @@ class _Launcher:
         return os.fdopen(ours) if is_read else None
 
     def hear(self):
-        return json.loads(self.connection.recv(65536))
+        """Return the next notice of an end."""
+        while "started" in (notice := json.loads(self.connection.recv(65536))):
+            pass
+        return notice
 
     def end(self):
         """Wait for the end of the parent; give its status and what it wrote."""

@@ -102,8 +102,12 @@ def program(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments, options",
-    [(("--only_train",), ()), ((), ("--steps-per-run", "7"))],
-    ids=["train", "train_and_evaluate, fused"],
+    [
+        (("--only_train",), ()),
+        ((), ("--steps-per-run", "7")),
+        (("--only_train",), ("--loop", "stock")),
+    ],
+    ids=["train", "train_and_evaluate, fused", "train, TensorFlow's loop"],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_program_when_the_last_step_is_saved(
@@ -122,6 +126,18 @@ def test_a_signal_ends_the_program_when_the_last_step_is_saved(
         f"model/model.ckpt-{step}",
         "estimator-runtime: run the same command again to go on from there",
     ]
+
+
+def test_a_signal_in_a_run_of_slow_steps_ends_it_within_the_grace(program):
+    run = program(
+        *("--only_train", "--data_secs", "0.4", "--step_secs", "0"),
+        options=("--steps-per-run", "100", "--grace", "15"),
+    )
+    run.wait_for(r"^step 1$")
+    run.send(signal.SIGTERM)
+    assert run.end() == 143, run.text
+    assert run.saved_step == run.last_step, run.text
+    assert "did not come to its end" not in run.text
 
 
 def test_a_terminal_that_closes_ends_the_program_when_the_last_step_is_saved(tmp_path):
@@ -171,6 +187,7 @@ def test_an_error_of_the_program_after_a_stop_has_its_traceback(program):
     assert run.saved_step == 5
 
 
+@pytest.mark.smoke
 def test_a_later_run_goes_on_from_the_step_at_which_a_signal_has_stopped(program):
     first = program("--at", "step 5")
     assert first.end() == 143, first.text

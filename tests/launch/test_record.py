@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from estimator_runtime.checkpoint import recovery
 from estimator_runtime.launch.logs import TaskLog
 from estimator_runtime.launch.record import Record
 from estimator_runtime.launch.task import Run, Task
@@ -32,6 +33,26 @@ def test_where_the_newest_lacks_a_file_the_one_before_is_safe(saved, tmp_path, l
     for rest in tmp_path.glob("model.ckpt-10.*"):
         rest.unlink()
     assert checkpoint(tmp_path) == (None, None)
+
+
+def test_the_shown_step_is_read_again_only_when_the_folder_has_changed(
+    saved, tmp_path, monkeypatch
+):
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    record = Record(logs=[], log_dir=None)
+    assert record.saved_step() is None
+    record.model_dir = str(tmp_path)
+    plans, plan = [], recovery.plan
+    monkeypatch.setattr(recovery, "plan", lambda f: plans.append(f) or plan(f))
+    assert [record.saved_step() for _ in range(3)] == [20, 20, 20]
+    assert len(plans) == 1
+    (tmp_path / "model.ckpt-20.index").unlink()
+    assert [record.saved_step() for _ in range(2)] == [10, 10]
+    assert len(plans) == 2
+    # TensorFlow replaces the file; its name is in the folder already.
+    (tmp_path / "new").write_text((tmp_path / "checkpoint").read_text())
+    (tmp_path / "new").replace(tmp_path / "checkpoint")
+    assert (record.saved_step(), len(plans)) == (10, 3)
 
 
 def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
@@ -142,13 +163,14 @@ def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_
     spoil(30)
     assert str(record.latest(outcome, is_nan=True)) == (
         f"stopped\nnewest good checkpoint: {path}/model.ckpt-20\n"
-        f"newer, but with NaN in 'weight': {path}/model.ckpt-30; move that away, or "
-        "training goes on from it"
+        f"newer, but with NaN in 'weight': {path}/model.ckpt-30; move "
+        f"{path}/model.ckpt-30.* away, or training goes on from it"
     )
     spoil(40)
     assert str(record.latest(outcome, is_nan=True)).endswith(
         f"newer, but with NaN in 'weight': {path}/model.ckpt-40, and 1 before it; move "
-        "those away, or training goes on from them"
+        f"{path}/model.ckpt-40.* {path}/model.ckpt-30.* away, or training goes on from "
+        "them"
     )
     # Nobody has said that NaN is wrong in this model.
     assert _last_line(record) == f"newest good checkpoint: {path}/model.ckpt-40"

@@ -74,8 +74,11 @@ def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
 def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(
     launch, tmp_path
 ):
-    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('it is broken')\n")
-    job = launch("--ps", "1", _PROGRAM)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "tensorflow.py").write_text("raise RuntimeError('it is broken')\n")
+    path = os.pathsep.join(filter(None, [str(broken), os.environ.get("PYTHONPATH")]))
+    job = launch("--ps", "1", _PROGRAM, PYTHONPATH=path)
     assert job.end() == 1
     error, verdict = job.text.splitlines()[-2:]
     assert re.fullmatch(r"launcher *\| RuntimeError: it is broken", error), job.text

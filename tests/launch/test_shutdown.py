@@ -204,7 +204,9 @@ def test_a_leader_does_not_save_what_the_nan_of_another_has_reached():
     sent, shutdown, watches = _job("chief", "worker 0", "ps 0", is_gang=False)
     shutdown.begin(now=0.0, politely=True)
     assert sent == [("worker 0", _TERM)]
-    watches["worker 0"].hear({"error": "NanLossDuringTrainingError"}, now=1.0)
+    error = "tensorflow.python.training.basic_session_run_hooks"
+    error += ".NanLossDuringTrainingError"
+    watches["worker 0"].hear({"error": [error]}, now=1.0)
     watches["worker 0"].end(1)
     shutdown.go_on(now=1.0)
     assert sent[1:] == [("chief", _KILL)]

@@ -18,6 +18,7 @@ from estimator_runtime.launch.task import Ended, Leaving, Lost, Reported
 
 _TASKS = ("chief", "worker 0", "ps 0")
 _GANG = {"chief": 1, "worker": 2}
+_NAN = "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError"
 _TERM, _KILL = int(signal.SIGTERM), int(signal.SIGKILL)
 
 
@@ -213,7 +214,7 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
         "worker 0 cannot have its address again: its node is gone: restarting all, with "
-        "new addresses, now (1 of 1)\n"
+        "new addresses, now (1 of 1); the count resets after 3600 s of progress\n"
     ) in said
 
 
@@ -266,7 +267,7 @@ def test_a_worker_whose_own_error_comes_when_the_chief_is_done_is_started_again(
     def script(tasks, attempt):
         tasks.report("chief", trained=20)
         tasks.end("chief", 0)
-        tasks.report("worker 0", error="KeyError")
+        tasks.report("worker 0", error=["builtins.KeyError"])
         tasks.end("worker 0", 1)
 
     outcome, tasks, said = run(script, at={30: lambda tasks: tasks.end("worker 0", 0)})
@@ -293,7 +294,7 @@ def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
     def script(tasks, attempt):
         tasks.report("chief", trained=20)
         tasks.end("chief", 0)
-        tasks.report("worker 0", error="KeyError")
+        tasks.report("worker 0", error=["builtins.KeyError"])
         tasks.end("worker 0", 1)
 
     outcome, tasks, _ = run(script, replicas=_GANG)
@@ -305,9 +306,167 @@ def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
     assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "task, reports", [("worker 0", "worker 0"), ("ps 0", "chief")], ids=["worker", "ps"]
+)
+@pytest.mark.parametrize("is_progress", [True, False])
+def test_restarts_come_back_with_progress(run, task, reports, is_progress):
+    """A ps reports no steps: it serves those of the chief."""
+
+    def kill(tasks):
+        tasks.end(task, -_KILL)
+
+    def step(number):
+        return lambda tasks: tasks.report(reports, step=number if is_progress else 1)
+
+    at = {20: kill, 30: step(2), 40: step(3), 50: kill, 60: step(4), 70: step(5)}
+    outcome, _, said = run(
+        lambda tasks, attempt: tasks.report(reports, step=1),
+        at={**at, 80: kill, 90: _end_all},
+        max_restarts=1,
+        refill_restarts_secs=8.0,
+    )
+    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); the count "
+    times = 3 if is_progress else 1
+    assert said.count(f"{restarting}resets after 8 s of progress\n") == times
+    used_up = f"{task} was killed by SIGKILL: 1 restart used up"
+    assert outcome.reason == ("the job is done" if is_progress else used_up)
+
+
+_EVALUATED = {"chief": 1, "ps": 1, "evaluator": 1}
+
+
+def _fail_to_evaluate(tasks, attempt=0):
+    tasks.report("evaluator", error=["builtins.KeyError"])
+    tasks.end("evaluator", 1)
+
+
+def test_a_training_goes_on_and_ends_without_an_evaluator_that_fails_again_and_again(
+    run, saved
+):
+    def end(tasks):
+        tasks.report("chief", model_dir=str(saved))
+        tasks.report("chief", trained=20)
+        tasks.end("chief", 0)
+
+    outcome, tasks, said = run(
+        _fail_to_evaluate, at={20: _fail_to_evaluate, 60: end}, replicas=_EVALUATED
+    )
+    why = "evaluator ended with KeyError (exit status 1): the same failure as the last time"
+    assert f"| {why}; the training goes on without it\n" in said
+    assert (outcome.exit_status, outcome.reason) == (
+        3,
+        f"the training is done at step 20, in {saved}/model.ckpt-20, but its evaluation "
+        f"failed: {why}",
+    )
+    assert (outcome.task, outcome.checkpoint) == (
+        "evaluator",
+        f"{saved}/model.ckpt-20",
+    )
+    assert outcome.log.endswith("/logs/evaluator-0.log")
+    assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 2]
+
+
+def test_an_evaluator_that_fails_again_when_the_training_is_done_is_told_of(run):
+    def script(tasks, attempt):
+        tasks.end("chief", 0)
+        _fail_to_evaluate(tasks)
+
+    outcome, _, said = run(
+        script, replicas={"chief": 1, "evaluator": 1}, max_restarts=0
+    )
+    assert (outcome.exit_status, outcome.reason) == (
+        3,
+        "the training is done, but its evaluation failed: evaluator ended with KeyError "
+        "(exit status 1): no restarts",
+    )
+    assert "goes on without it" not in said
+
+
+def test_an_evaluator_that_is_given_up_is_not_started_at_new_addresses(run):
+    def lose_node(tasks):
+        tasks.end("chief", -_KILL, is_displaced=True)
+
+    outcome, tasks, said = run(
+        _fail_to_evaluate,
+        at={
+            20: _fail_to_evaluate,
+            40: lose_node,
+            80: lambda tasks: tasks.end("chief", 0),
+        },
+        replicas=_EVALUATED,
+    )
+    assert outcome.exit_status == 3, said
+    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
+
+
+def test_a_training_that_fails_is_told_of_before_its_evaluation(run):
+    outcome, _, _ = run(
+        _fail_to_evaluate,
+        at={40: lambda tasks: tasks.end("chief", -_KILL)},
+        replicas=_EVALUATED,
+        max_restarts=0,
+    )
+    assert (outcome.exit_status, outcome.reason) == (
+        1,
+        "chief was killed by SIGKILL: no restarts",
+    )
+
+
+def test_an_evaluation_that_takes_too_long_has_the_status_of_one_that_failed(run):
+    outcome, _, _ = run(
+        lambda tasks, attempt: tasks.end("chief", 0),
+        replicas={"chief": 1, "evaluator": 1},
+        evaluation_timeout_secs=20,
+    )
+    assert (outcome.exit_status, outcome.reason) == (
+        3,
+        "the training is done, but evaluator did not end within 20 s after it; "
+        "--evaluation-timeout is that limit",
+    )
+
+
+_EARLY = (
+    "chief exited with status 0 before its training in '/m' had finished (does the "
+    "program catch an error, or exit early? let the error propagate, or exit with "
+    "another status)"
+)
+
+
+@pytest.mark.parametrize("replicas", [None, _GANG], ids=["ps", "gang"])
+def test_a_chief_that_ends_with_0_in_a_training_has_failed(run, replicas):
+    def script(tasks, attempt):
+        tasks.report("chief", unfinished=["/m"])
+        tasks.report("chief", step=30)
+        tasks.end("chief", 0)
+
+    outcome, tasks, said = run(
+        script, at={40: lambda tasks: script(tasks, 1)}, replicas=replicas
+    )
+    assert (outcome.exit_status, outcome.reason) == (
+        1,
+        f"{_EARLY}: the same failure as the last time at step 30",
+    )
+    assert len(tasks.runs["chief"]) == 2
+    assert f"{_EARLY}: restarting " in said
+
+
+def test_a_chief_that_ends_with_0_has_succeeded_when_all_that_it_began_has_ended(run):
+    def script(tasks, attempt):
+        tasks.report("chief", unfinished=["/m"])
+        tasks.report("chief", unfinished=[])
+        tasks.end("chief", 0)
+        tasks.report("worker 0", unfinished=["/m"])
+        tasks.end("worker 0", 0)
+
+    outcome, tasks, said = run(script)
+    assert (outcome.exit_status, outcome.reason) == (0, "the job is done"), said
+    assert [len(tasks.runs[task]) for task in _TASKS] == [1, 1, 1]
+
+
 def test_a_chief_does_not_save_what_the_nan_of_a_worker_has_reached(run):
     def script(tasks, attempt):
-        tasks.report("worker 0", error="NanLossDuringTrainingError")
+        tasks.report("worker 0", error=[_NAN])
         tasks.end("worker 0", 1)
 
     outcome, tasks, _ = run(script)

@@ -53,13 +53,17 @@ def _saved_step(tmp_path):
 @pytest.mark.parametrize(
     "options, arguments",
     [
-        ((*_PS, "--evaluator"), []),
-        ((*_PS, "--cold"), ["--strategy", "ps"]),
-        (_PS, ["--sync", "2"]),
-        ((*_MWMS, "--evaluator"), ["--strategy", "mwms"]),
-        (("--evaluator",), []),
+        pytest.param((*_PS, "--evaluator"), [], id="ps", marks=pytest.mark.smoke),
+        pytest.param((*_PS, "--cold"), ["--strategy", "ps"], id="ps strategy, cold"),
+        pytest.param(_PS, ["--sync", "2"], id="ps, synchronous"),
+        pytest.param(
+            (*_MWMS, "--evaluator"),
+            ["--strategy", "mwms"],
+            id="mwms",
+            marks=pytest.mark.smoke,
+        ),
+        pytest.param(("--evaluator",), [], id="chief"),
     ],
-    ids=["ps", "ps strategy, cold", "ps, synchronous", "mwms", "chief"],
 )
 def test_a_job_ends_by_itself_with_the_last_step_saved(
     train, tmp_path, options, arguments
@@ -185,7 +189,9 @@ tf.estimator.train_and_evaluate(
 )
 
 
-@pytest.mark.parametrize("task", ["worker 0", "chief"])
+@pytest.mark.parametrize(
+    "task", ["worker 0", pytest.param("chief", marks=pytest.mark.smoke)]
+)
 def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
     job = train(
         _PS,
@@ -324,6 +330,147 @@ def test_a_session_of_ones_own_names_where_the_logs_and_checkpoints_are(
     assert "trained" in log.read_text().splitlines()
 
 
+_CATCHES = """
+try:
+    train("model", [FailAt(3)])
+except KeyError:
+    logging.exception("a step failed")
+"""
+
+_LEAVES = """
+class Leave(tf.estimator.SessionRunHook):
+    def after_run(self, context, values):
+        os._exit(0)
+
+
+train("model", [Leave()])
+"""
+
+_OWN_LOOP = """
+from estimator_runtime import MonitoredTrainingSession
+
+try:
+    with tf.Graph().as_default():
+        step = v1.train.get_or_create_global_step().assign_add(1)
+        with MonitoredTrainingSession(checkpoint_dir="model") as session:
+            while session.run(step) < 3:
+                pass
+            raise KeyError("of step 3")
+except KeyError:
+    logging.exception("a step failed")
+"""
+
+_TRIES_AGAIN = """
+try:
+    train("model", [FailAt(3)])
+except KeyError:
+    tf.estimator.Estimator(model_fn, "model").train(input_fn, max_steps=20)
+    train("model")
+    train("other")
+os._exit(0)
+"""
+
+_TRIES_ANOTHER = """
+try:
+    train("model", [FailAt(3)])
+except KeyError:
+    train("other")
+"""
+
+
+@pytest.mark.parametrize(
+    "program", [_CATCHES, _LEAVES, _OWN_LOOP], ids=["catches", "leaves", "own loop"]
+)
+def test_a_chief_that_exits_with_0_before_its_training_ended_has_failed(
+    launch, tmp_path, program
+):
+    (tmp_path / "early.py").write_text(_EARLY + program)
+    job = launch("--evaluator", "--max-restarts", "1", "early.py")
+    assert job.end() == 1, job.text
+    early = (
+        f"chief exited with status 0 before its training in '{tmp_path}/model' had "
+        "finished (does the program catch an error, or exit early? let the error "
+        "propagate, or exit with another status): "
+    )
+    assert f"| {early}restarting it now (1 of 1)" in job.text
+    # Either used up, or the same failure at the same step, if that was reported yet.
+    assert f"\nestimator-runtime: {early}" in job.text
+
+
+@pytest.mark.parametrize(
+    "program", [_TRIES_AGAIN, _TRIES_ANOTHER], ids=["again", "another"]
+)
+def test_a_chief_that_exits_with_0_when_its_last_training_ended_is_done(
+    launch, tmp_path, program
+):
+    (tmp_path / "again.py").write_text(_EARLY + program)
+    job = launch("--max-restarts", "0", "--workers", "0", "--ps", "0", "again.py")
+    assert job.end() == 0, job.text
+    assert f"the job is done at step 20, in {tmp_path}/other/model.ckpt-20" in job.text
+
+
+def test_a_training_ends_without_its_evaluator_and_with_a_status_of_its_own(
+    launch, tmp_path
+):
+    program = """
+def no_input():
+    raise KeyError("label")
+
+
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "evaluator":
+    input_fn = no_input
+train("model")
+"""
+    (tmp_path / "unevaluated.py").write_text("import json\n" + _EARLY + program)
+    job = launch("--evaluator", "--ps", "1", "unevaluated.py")
+    assert job.end() == 3, job.text
+    saved = f"{tmp_path}/model/model.ckpt-20"
+    report = job.text[job.text.index("estimator-runtime: ") :]
+    assert report.startswith(
+        f"estimator-runtime: the training is done at step 20, in {saved}, but its "
+        "evaluation failed: evaluator ended with KeyError (exit status 1): the same "
+        "failure as the last time\n"
+    )
+    assert report.endswith(
+        "  KeyError: 'label'\n"
+        f"whole log: {tmp_path}/model/logs/evaluator-0.log\n"
+        f"newest good checkpoint: {saved}\n"
+    )
+
+
+_EARLY = (
+    """
+import logging
+import os
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+class FailAt(tf.estimator.SessionRunHook):
+    def __init__(self, step):
+        self.step = step
+
+    def before_run(self, context):
+        return v1.train.SessionRunArgs(v1.train.get_global_step())
+
+    def after_run(self, context, values):
+        if values.results >= self.step:
+            raise KeyError(f"of step {values.results}")
+
+
+def train(folder, hooks=()):
+    tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(model_fn, folder),
+        tf.estimator.TrainSpec(input_fn, max_steps=20, hooks=hooks),
+        tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0),
+    )
+"""
+    + _MODEL
+)
+
+
 @pytest.mark.parametrize("task", ["chief", "ps 0"])
 def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path, task):
     job = train((*_PS, "--max-restarts", "0"), "--gate", "40:go_on")
@@ -362,6 +509,74 @@ def test_a_stopped_task_is_named_then_killed_and_restarted(
     (tmp_path / "go_on").touch()
     assert job.end() == 0, job.text
     assert _saved_step(tmp_path) >= 100
+
+
+_BLOCKS = """
+import itertools, json, os, sys, time
+
+import tensorflow as tf
+
+is_worker = json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker"
+
+
+def block():
+    while not os.path.exists("go"):
+        time.sleep(0.1)
+
+
+def generate():
+    for number in itertools.count():
+        # The worker comes to its second step before the chief to the last of all.
+        if number >= (1 if is_worker else 5):
+            block()
+        yield [1.0]
+
+
+def input_fn():
+    if is_worker and sys.argv[1] == "call":
+        block()
+    return tf.data.Dataset.from_generator(generate, tf.float32, [1]).map(
+        lambda value: (value, value)
+    )
+
+
+def model_fn(features, labels, mode):
+    loss = tf.reduce_mean(tf.compat.v1.get_variable("weight", initializer=0.0) * labels)
+    step = tf.compat.v1.train.get_global_step()
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.01).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+tf.estimator.train_and_evaluate(
+    tf.estimator.Estimator(model_fn, "model"),
+    tf.estimator.TrainSpec(input_fn, max_steps=20),
+    tf.estimator.EvalSpec(input_fn, steps=1),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    "place, where",
+    [
+        ("call", ""),
+        ("generator", r"(?s:.*?)^launcher +\| and another of its threads at:\n"),
+    ],
+)
+def test_an_input_that_blocks_is_named_with_where_it_does(
+    launch, tmp_path, place, where
+):
+    program = tmp_path / "blocks.py"
+    program.write_text(_BLOCKS)
+    job = launch(*_PS, program, place, ESTIMATOR_RUNTIME_STALL_SECS="2")
+    job.wait_for(
+        r"^launcher +\| worker 0 has taken no step for \d+ s; it is at:\n"
+        + where
+        + r"(launcher +\|   \S.*\n)+?"
+        + r"launcher +\|   \S*blocks\.py:11, in block$"
+    )
+    (tmp_path / "go").touch()
+    assert job.end() == 0, job.text
+    assert "killing it" not in job.text
 
 
 def test_a_loss_that_is_nan_ends_the_job_without_a_restart(train, tmp_path):

@@ -35,7 +35,7 @@ def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, 
     else:
         os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
         what = r"lost its actor \(The actor is dead because .+\)"
-    job.wait_for(rf"^launcher +\| worker 0 {what}: restarting it now \(1 of 3\)$")
+    job.wait_for(rf"^launcher +\| worker 0 {what}: restarting it now \(1 of 3\);")
     (tmp_path / "rejoin").touch()
     job.wait_for(r"^worker 0 *\| step 1\d\d$", timeout_secs=90)
     (tmp_path / "end").touch()
@@ -51,7 +51,7 @@ def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
     os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
     job.wait_for(
         r"^launcher +\| worker 0 lost its actor \(.+\): restarting all trainers now "
-        r"\(1 of 3\)$"
+        r"\(1 of 3\);"
     )
     (tmp_path / "go_on").touch()
     assert job.end(120) == 0, job.text
@@ -72,7 +72,7 @@ def lose_node(cluster, tmp_path):
         cluster.kill(lost)
         job.wait_for(
             rf"^launcher +\| {task} lost its node \(.+\): restarting all, with new "
-            r"addresses, now \(1 of 3\)$",
+            r"addresses, now \(1 of 3\);",
             timeout_secs=90,
         )
         (tmp_path / "go_on").touch()

@@ -44,6 +44,8 @@ def test_an_address_where_no_cluster_is_is_one_line(launch, tmp_path, free_addre
         r"started, with `ray start --head`, and reachable from here\?",
         _error(job),
     )
+    job = launch("--backend", "ray", "--ray-address", "a..b:1", "train.py")
+    assert _error(job).startswith("no Ray cluster answers at 'a..b:1': ")
     for address in ("head", "ray://127.0.0.1:10001"):
         job = launch("--backend", "ray", "--ray-address", address, "train.py")
         assert _error(job) == (

@@ -14,6 +14,7 @@ parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimize
 parser.add_argument("--no_eager", action="store_true")
 parser.add_argument("--only_train", action="store_true")
 parser.add_argument("--step_secs", type=float, default=0.01)
+parser.add_argument("--data_secs", type=float, help="that each batch takes")
 parser.add_argument("--save_steps", type=int, default=100_000)
 parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--at", help="where the program sends itself the signal")
@@ -129,7 +130,14 @@ def hang_in_step_5(step):
 
 
 def input_fn():
-    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+    data = tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
+    return data.map(arrive_slowly) if args.data_secs else data
+
+
+def arrive_slowly(*batch):
+    waited = tf.numpy_function(lambda: time.sleep(args.data_secs), [], [])
+    with tf.control_dependencies([waited]):
+        return tf.nest.map_structure(tf.identity, batch)
 
 
 config = tf.estimator.RunConfig(
