@@ -49,6 +49,7 @@ exit status:
      (checkpoints) a restart would not go on from the newest checkpoint, or (doctor,
      status, enable) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
+  3  the training of a cluster is done, and only its evaluation has failed
   129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM, with a checkpoint
 A script that runs decides itself: its sys.exit() status, 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
@@ -73,7 +74,7 @@ def main(argv=None) -> int:
         options = _parse(argv)
         return options.command(options)
     except EstimatorRuntimeError as error:
-        reporting.send(error=type(error).__name__)
+        reporting.send_error(type(error))
         print(f"{_NAME}: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 

@@ -202,6 +202,13 @@ def _address_problem(address: str) -> str | None:
         )
     if re.search(r"[/@?#\[\]]", host):
         return "whose host is not a name or an IP address; use 'host:port'"
+    try:
+        host.encode("idna")  # as each look-up of a host does
+    except UnicodeError:
+        return (
+            "whose host has an empty part, or one of more than 63 characters, between "
+            "its dots; use a name that can be looked up"
+        )
     # Port 0 passes: nothing can listen there, but programs that only describe a
     # cluster write it, upstream's own tests among them.
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:

@@ -9,19 +9,14 @@ import contextlib
 import os
 import signal
 import sys
-import sysconfig
 import traceback
 
-from estimator_runtime import folding, last_words, preemption, reporting
+from estimator_runtime import folding, last_words, preemption, reporting, stalls
 from estimator_runtime.checkpoint import writer
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.loop import closing
 
 _PYTHONS_HOOK = sys.__excepthook__
-_PACKAGES = frozenset(
-    ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
-)
-_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
 
 
 def execute(code, module, at_end=lambda: None):
@@ -82,7 +77,7 @@ def report(failure):
             the exception to do so. At a second Ctrl-C, while a checkpoint is written,
             the process ends here.
     """
-    reporting.send(error=type(failure).__name__)
+    reporting.send_error(type(failure))
     sys.last_type, sys.last_value = type(failure), failure
     sys.last_traceback = failure.__traceback__
     if sys.version_info >= (3, 12):
@@ -144,15 +139,7 @@ def _places(failure):
     Through Python's library, such as contextlib's, leads many a call of this package.
     """
     for frame, line in traceback.walk_tb(failure.__traceback__):
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        path = frame.f_code.co_filename
-        yield f"{path}:{line}", package in _PACKAGES or _is_of_python(path)
-
-
-def _is_of_python(path):
-    is_installed = "site-packages" in path or "dist-packages" in path
-    is_library = path.startswith((_LIBRARY, "<frozen "))
-    return is_library and not is_installed
+        yield f"{frame.f_code.co_filename}:{line}", not stalls.is_of_program(frame)
 
 
 def _call_hook(failure):

@@ -118,7 +118,8 @@ def _as_text(found, now, is_verified):
     elif len(found.entries) > 1:
         yield f"in all {size(found.bytes)}"
     if found.state_problem:
-        yield f"{found.state_problem}; a restart makes it again"
+        remade = "; a restart makes it again" if found.restart is not None else ""
+        yield f"{found.state_problem}{remade}"
     if found.restart is None:
         yield "no checkpoint can be used: a restart would stop with an error"
     elif not found.is_sound:

@@ -2,7 +2,14 @@
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
+LOOPS = ("auto", "plans", "stock")
 PROGRESS_MODES = ("auto", "bar", "plain", "none")
+
+
+def check_loop(value: object, source: str) -> None:
+    """Raise a ConfigError if `value` is not the name of a step loop."""
+    if value not in LOOPS:
+        raise ConfigError(f"{source} is {value!r}; give {', '.join(LOOPS)}")
 
 
 def parse_steps_per_run(text, source):

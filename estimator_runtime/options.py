@@ -12,6 +12,7 @@ import os
 from estimator_runtime import option_values
 from estimator_runtime.errors import ConfigError
 
+LOOP_VARIABLE = "ESTIMATOR_RUNTIME_LOOP"
 STEPS_PER_RUN_VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
 ASYNC_CHECKPOINT_VARIABLE = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"
 CHECKPOINT_OVERHEAD_VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
@@ -26,8 +27,10 @@ class TrainingOptions:
     """Options of a training session.
 
     Attributes:
-        steps_per_run: Training steps in one call of the session: 1 or more, or
-            "auto".
+        loop: What runs the steps: "auto", all of this package's step loop; "plans",
+            the same but for several steps in one call; "stock", TensorFlow's own.
+        steps_per_run: The most training steps in one call of the session: 1 or more,
+            or "auto".
         async_checkpoint: Whether checkpoints are written while training goes on.
         checkpoint_overhead: Part of the wall time that checkpoints may take, where no
             interval is given; None leaves the interval as it is.
@@ -40,6 +43,7 @@ class TrainingOptions:
             "none", or "auto", a bar on a terminal and in a notebook, else lines.
     """
 
+    loop: str = "auto"
     steps_per_run: int | str = 1
     async_checkpoint: bool = True
     checkpoint_overhead: float | None = None
@@ -102,6 +106,11 @@ class TrainingOptions:
 # Name of each option to its variable, and to what checks a value and reads a text, both
 # of (value, source); the message of an error names the source.
 _OPTIONS = {
+    "loop": (
+        LOOP_VARIABLE,
+        option_values.check_loop,
+        option_values.parsed_by(option_values.check_loop),
+    ),
     "steps_per_run": (
         STEPS_PER_RUN_VARIABLE,
         option_values.check_steps_per_run,

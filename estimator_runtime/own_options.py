@@ -14,8 +14,13 @@ class OwnOptions:
         return TrainingOptions.from_environ(**self._own_options)
 
     @property
+    def loop(self) -> str:
+        """What runs the steps: "auto", "plans" or "stock"."""
+        return self.training_options.loop
+
+    @property
     def steps_per_run(self):
-        """Training steps in one call of the session: 1 or more, or "auto"."""
+        """The most training steps in one call of the session: 1 or more, or "auto"."""
         return self.training_options.steps_per_run
 
     @property

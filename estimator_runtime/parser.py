@@ -54,13 +54,21 @@ class Parser(argparse.ArgumentParser):
 def show(text):
     """Print on standard output; that its reader wants no more of it is no error.
 
+    Characters that its encoding lacks, such as those of a path that is not UTF-8, are
+    escaped, as Python does on standard error.
+
     Raises:
         EstimatorRuntimeError: If it cannot be written for another reason.
     """
     if sys.stdout is None:  # the process was started without it
         return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        sys.stdout.write(text)
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError:
+            escaped = text.encode(encoding, "backslashreplace")
+            sys.stdout.write(escaped.decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # Python flushes once more at its end, and would report the same there.

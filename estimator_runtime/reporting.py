@@ -5,7 +5,9 @@ on a line of its own; one is sent every second, with the progress made, so that 
 that is stopped or cut off is noticed. While a library is loaded, which takes long from
 a slow disk, no thread of python's runs: the first report after TensorFlow's import says
 that it is over ("imported"). The last one of all says that only the process's end is
-left ("ending"), during which no thread runs either. Without a launcher nothing is sent.
+left ("ending"), during which no thread runs either. A training that takes no step for
+long is reported with where its threads are ("stalled"). Without a launcher nothing is
+sent.
 
 Standard library only: it starts before TensorFlow is imported, and runs on a thread of
 its own, so that a launcher that does not read can never block the training.
@@ -19,23 +21,33 @@ import os
 import sys
 import threading
 
+from estimator_runtime import waits
+from estimator_runtime.stalls import StepWatch
+
 FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
 # The same for all tasks of a job, in the environment of every process of it.
 JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
 # Where a scheduler starts all tasks of a job anew: how often it has.
 ATTEMPT_VARIABLE = "ESTIMATOR_RUNTIME_JOB_ATTEMPT"
+_PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
-# How long the end of the program waits for a launcher that does not read.
+# How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
 
 
 class Reporter:
-    """Sends reports on a thread of its own, in the order given."""
+    """Sends reports on a thread of its own, in the order given.
 
-    def __init__(self, fd):
-        self._pipe = fd
+    Args:
+        fd: The pipe to the launcher.
+        steps: The `StepWatch` of the training here.
+    """
+
+    def __init__(self, fd, steps):
+        self._pipe, self.steps = fd, steps
         self._pid = os.getpid()
-        self._waiting: collections.deque[dict] = collections.deque()
+        # Reports, and events to set when all that was before them is sent.
+        self._waiting: collections.deque[dict | threading.Event] = collections.deque()
         self._progress: dict = {}
         self._wake = threading.Event()
         self._closing = False
@@ -53,6 +65,16 @@ class Reporter:
     def progress(self, **values):
         """Send these with the next sign of life; later ones replace them."""
         self._progress = {**self._progress, **values}
+        if "step" in values:
+            self.steps.move()
+
+    def flush(self) -> None:
+        """Wait until what was sent has gone, for a few seconds at most."""
+        if os.getpid() == self._pid and self._thread.is_alive():
+            is_sent = threading.Event()
+            self._waiting.append(is_sent)
+            self._wake.set()
+            is_sent.wait(_FLUSH_SECS)
 
     def close(self):
         """Send what is waiting, as far as the launcher reads it in a few seconds.
@@ -75,8 +97,14 @@ class Reporter:
                 if not has_imported and _has_tensorflow():
                     has_imported, progress = True, {**progress, "imported": True}
                 self._write(progress)
+                if (stall := self.steps.look()) is not None:
+                    self._write({"stalled": stall})
                 while self._waiting:
-                    self._write(self._waiting.popleft())
+                    report = self._waiting.popleft()
+                    if isinstance(report, threading.Event):
+                        report.set()
+                    else:
+                        self._write(report)
                 if closing:
                     self._write({"ending": True})
                     return
@@ -108,7 +136,7 @@ def start(environ):
     if text is None or _reporter is not None:
         return
     os.set_inheritable(int(text), False)
-    _reporter = Reporter(int(text))
+    _reporter = Reporter(int(text), StepWatch(waits.stall_secs(environ)))
     atexit.register(_reporter.close)
 
 
@@ -128,10 +156,42 @@ def send(**report):
         _reporter.send(report)
 
 
+def send_error(error: type[BaseException]) -> None:
+    """Send the class of the error that ends this task, if there is a launcher.
+
+    That is its qualified name, then those of its bases that are this package's or
+    TensorFlow's: a class of the program's may have any name.
+    """
+    names = [
+        f"{each.__module__}.{each.__qualname__}"
+        for each in error.__mro__
+        if each is error or each.__module__.partition(".")[0] in _PACKAGES
+    ]
+    send(error=names)
+
+
 def progress(**values):
     """Send these with the next sign of life, if there is a launcher."""
     if _reporter is not None:
         _reporter.progress(**values)
+
+
+def flush() -> None:
+    """Wait until what was sent has gone to the launcher, for a few seconds at most."""
+    if _reporter is not None:
+        _reporter.flush()
+
+
+def expect_steps():
+    """Report to the launcher, from now on, when the calling thread takes no step."""
+    if _reporter is not None:
+        _reporter.steps.expect()
+
+
+def expect_no_steps():
+    """Take note that the training has ended."""
+    if _reporter is not None:
+        _reporter.steps.release()
 
 
 def close():

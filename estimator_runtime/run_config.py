@@ -68,9 +68,15 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             chief for a ps, of a worker for its session and for a chief that is gone, of
             a ps and an evaluator for those who train. None for no limit.
         checkpoint_save_graph_def: Whether the graph is written beside checkpoints.
-        steps_per_run: Training steps in one call of the session, with the results of
-            single steps: 1 or more, or "auto"; hooks act at the same steps, but a
-            stop request waits for the end of a run. None takes the command's
+        loop: What runs the steps: "auto", this package's loop; "plans", the same but
+            never several steps in one call; "stock", TensorFlow's own session, which
+            calls each hook at each step. Results are the same; choose "stock" to find
+            out whether the loop has a part in a problem. None takes the command's
+            `--loop`, else ESTIMATOR_RUNTIME_LOOP, else "auto".
+        steps_per_run: The most training steps in one call of the session, with the
+            results of single steps: 1 or more, or "auto". Hooks act at the same steps.
+            A stop request waits for the end of the call, so a call has fewer steps if
+            it would take more than a second. None takes the command's
             `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
         async_checkpoint: Whether training goes on while a checkpoint is written, as
             docs/checkpoints.md says; False waits for each, as TensorFlow does. None
@@ -130,6 +136,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         session_creation_timeout_secs: float | None = 7200,
         checkpoint_save_graph_def: bool = True,
         *,
+        loop: str | None = None,
         steps_per_run: int | str | None = None,
         async_checkpoint: bool | None = None,
         checkpoint_overhead: float | None = None,
@@ -179,6 +186,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             super().__init__(**arguments)
         self._set_options(
             {
+                "loop": loop,
                 "steps_per_run": steps_per_run,
                 "async_checkpoint": async_checkpoint,
                 "keep_best": keep_best,

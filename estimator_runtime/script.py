@@ -51,7 +51,6 @@ def check_module(name):
     Raises:
         UsageError: If there is no such module on `sys.path` or in the current folder.
     """
-    _set_first_path(os.getcwd())
     # python -m train.py imports train, all of it, to find no module py in it.
     if os.path.isfile(name) or not _is_importable(name.partition(".")[0]):
         raise UsageError(f"no module named {name!r}; {_module_remedy(name)}")
@@ -120,6 +119,7 @@ def run_module(name, arguments):
     find = runpy._get_module_details  # type: ignore[attr-defined]
     main = _become_main(loader=None)
     sys.argv = ["-m", *arguments]
+    _set_first_path(os.getcwd())
     try:
         _, spec, code = find(name, _CannotRun)
     except _CannotRun as error:
@@ -147,11 +147,17 @@ class _CannotRun(Exception):
     """What runpy raises, given this class, for a module that cannot be run."""
 
 
-def _is_importable(name):
+def _is_importable(name: str) -> bool:
+    """Return whether `python -m` would find the top-level module `name`."""
+    path = list(sys.path)
+    _set_first_path(os.getcwd())
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
+    finally:
+        # A launcher goes on, and imports nothing from the current folder.
+        sys.path[:] = path
 
 
 def _script_remedy(path):

@@ -6,7 +6,7 @@ import threading
 
 import tensorflow as tf
 
-from estimator_runtime import executor, finish, peers, reporting
+from estimator_runtime import executor, finish, peers, reporting, unfinished
 from estimator_runtime.checkpoint import files
 from estimator_runtime.cluster import Cluster
 from estimator_runtime.compat import seam
@@ -45,6 +45,13 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
         TypeError: As TensorFlow's, for arguments of the wrong type.
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
+    is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
+    folder = tf.compat.as_str_any(estimator.model_dir) if is_estimator else ""
+    with unfinished.until_done(folder and reporting.absolute(folder)):
+        return _train_and_evaluate(estimator, train_spec, eval_spec)
+
+
+def _train_and_evaluate(estimator, train_spec, eval_spec):
     spec = getattr(getattr(estimator, "config", None), "cluster_spec", None)
     # Anything else is for TensorFlow to refuse, in its own words.
     cluster = spec.as_dict() if isinstance(spec, tf.train.ClusterSpec) else {}
@@ -113,7 +120,7 @@ def _finish(estimator):
 
 
 def check_reachable(cluster):
-    """Refuse addresses that no task can ever connect to, without looking any up.
+    """Raise if an address is one that no task can ever connect to; look none up.
 
     Args:
         cluster: Job name to "host:port" addresses, as in `TFConfig.cluster`.
@@ -125,19 +132,12 @@ def check_reachable(cluster):
     # With a strategy, the RunConfig has not looked at the addresses.
     if len(list(_dialled(cluster))) > 1:
         Cluster(cluster).check_addresses()
-    for where, host, port in _dialled(cluster):
+    for where, _, port in _dialled(cluster):
         if int(port) == 0:
             raise ConfigError(
                 f"{where}, but nobody can connect to port 0; give the port that this "
                 "task listens on"
             )
-        try:
-            host.encode("idna")
-        except UnicodeError as error:
-            raise ConfigError(
-                f"{where}, but {host!r} cannot be the name of a host ({error}); give a "
-                "name or IP address that every task can reach"
-            ) from error
 
 
 def warn_of_unknown_hosts(cluster, resolve=socket.getaddrinfo):

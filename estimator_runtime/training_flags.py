@@ -7,6 +7,7 @@ from estimator_runtime.errors import ConfigError
 
 # Name of each flag's value to the variable in which training finds it.
 VARIABLES = {
+    "loop": options.LOOP_VARIABLE,
     "steps_per_run": options.STEPS_PER_RUN_VARIABLE,
     "async_checkpoint": options.ASYNC_CHECKPOINT_VARIABLE,
     "checkpoint_overhead": options.CHECKPOINT_OVERHEAD_VARIABLE,
@@ -25,6 +26,12 @@ def add_options(parser):
         "training",
         "Each can be given by a variable too, such as "
         f"{options.STEPS_PER_RUN_VARIABLE};\ndocs/environment.md lists them.",
+    )
+    group.add_argument(
+        "--loop",
+        choices=option_values.LOOPS,
+        help="what runs the steps: this package's loop (auto, the default), the same "
+        "without --steps-per-run (plans), or TensorFlow's own (stock), to compare",
     )
     group.add_argument(
         "--steps-per-run",

@@ -20,12 +20,15 @@ STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
 PS_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
 # Seconds without an answer of a task that a training needs, before it is given up.
 PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
+# Seconds without a step of a training after which its task is named, with its stack.
+STALL_VARIABLE = "ESTIMATOR_RUNTIME_STALL_SECS"
 VARIABLES = (
     START_DELAY_VARIABLE,
     RECOVERY_WAIT_VARIABLE,
     STOP_GRACE_VARIABLE,
     PS_GRACE_VARIABLE,
     PEER_TIMEOUT_VARIABLE,
+    STALL_VARIABLE,
 )
 # For tasks that a launcher starts together: none of TensorFlow's waits is needed.
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
@@ -84,6 +87,17 @@ def peer_timeout_secs(environ=os.environ):
         ConfigError: If the variable is no number of seconds.
     """
     return _seconds(environ, PEER_TIMEOUT_VARIABLE, 300.0)
+
+
+def stall_secs(environ=os.environ):
+    """Return the seconds without a step after which a task is named: 300 if unset.
+
+    0 is for never.
+
+    Raises:
+        ConfigError: If the variable is no number of seconds.
+    """
+    return _seconds(environ, STALL_VARIABLE, 300.0)
 
 
 def _seconds(environ, name, default):

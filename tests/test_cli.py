@@ -250,6 +250,14 @@ def test_a_text_that_cannot_be_written_is_one_line(arguments, tmp_path):
     assert done.returncode == 1
 
 
+def test_what_the_encoding_of_standard_output_lacks_is_escaped(folder):
+    (folder / "model\udcff").mkdir()
+    arguments = ["doctor", "--model-dir", "model\udcff"]
+    status, output, error = run(arguments, folder, PYTHONIOENCODING="utf-8:strict")
+    assert (status, error) == (0, "")
+    assert f"{folder}/model\\udcff can be written" in output
+
+
 def test_a_missing_command_is_named_with_the_ones_there_are(folder):
     status, output, error = run(["train"], folder)
     assert (status, output) == (2, "")
@@ -407,6 +415,16 @@ def test_steps_per_run_reaches_the_script_which_keeps_its_own_arguments(
     )
     arguments = ["run", *flags, "show.py", "--steps-per-run", "mine"]
     assert run(arguments, tmp_path) == (0, f"{shown} ['--steps-per-run', 'mine']\n", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"), [([], "None"), (["--loop", "stock"], "stock")]
+)
+def test_the_loop_that_runs_the_steps_reaches_the_script(tmp_path, flags, shown):
+    (tmp_path / "show.py").write_text(
+        "import os\nprint(os.environ.get('ESTIMATOR_RUNTIME_LOOP'))\n"
+    )
+    assert run(["run", *flags, "show.py"], tmp_path) == (0, f"{shown}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import estimator_runtime as er
 from estimator_runtime import executor, finish, reporting
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.release import Release
+from estimator_runtime.stalls import StepWatch
 
 er.install()
 
@@ -209,7 +210,7 @@ def test_an_evaluator_does_not_give_up_on_a_chief_that_comes_while_it_evaluates(
 def launcher(monkeypatch):
     """A launcher that listens to this process."""
     reader, writer = os.pipe()
-    reporter = reporting.Reporter(writer)
+    reporter = reporting.Reporter(writer, StepWatch(0))
     monkeypatch.setattr(reporting, "_reporter", reporter)
     yield
     reporter.close()

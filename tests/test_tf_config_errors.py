@@ -404,6 +404,14 @@ BAD_FORMS = [
     *(
         bad_address(
             address,
+            f"{address!r}, whose host has an empty part, or one of more than 63 "
+            "characters, between its dots; use a name that can be looked up",
+        )
+        for address in ["a..b:1", "é..b:1", ".a:1"]
+    ),
+    *(
+        bad_address(
+            address,
             f"'{address}', which has more than one colon; use 'host:port', and "
             "brackets around an IPv6 address, such as '[::1]:2222'",
         )

@@ -98,7 +98,9 @@ def test_a_task_on_its_own_dials_nobody(cluster, caplog):
 @pytest.mark.parametrize("host", ["two..dots", "x" * 70])
 def test_a_host_that_cannot_exist_is_refused(host):
     cluster = {"chief": ["127.0.0.1:1"], "ps": [f"{host}:1"]}
-    with pytest.raises(ConfigError, match=f"'{host}' cannot be the name of a host"):
+    with pytest.raises(
+        ConfigError, match="whose host has an empty part, or one of more"
+    ):
         check_reachable(cluster)
 
 
@@ -110,15 +112,17 @@ def test_what_is_no_address_of_its_own_is_refused(address):
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "two..dots:2222"])
+@pytest.mark.parametrize(
+    "address, problem", [("127.0.0.1:0", "but"), ("two..dots:2222", "whose")]
+)
 def test_no_task_of_a_cluster_that_could_only_hang_is_started(
-    task_type, address, set_tf_config, tmp_path
+    task_type, address, problem, set_tf_config, tmp_path
 ):
     cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": [address]}
     set_tf_config({"cluster": cluster, "task": {"type": task_type, "index": 0}})
-    arguments = job(tmp_path / "model", no_input)
-    with pytest.raises(ConfigError, match=rf"cluster\['ps'\]\[0\] is '{address}', but"):
-        tf.estimator.train_and_evaluate(*arguments)
+    where = rf"cluster\['ps'\]\[0\] is '{address}', {problem}"
+    with pytest.raises(ConfigError, match=where):
+        tf.estimator.train_and_evaluate(*job(tmp_path / "model", no_input))
     assert not (tmp_path / "model").exists()
 
 

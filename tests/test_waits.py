@@ -10,6 +10,7 @@ def test_the_waits_are_tensorflows_unless_they_are_set():
     assert (waits.start_delay_secs(5, {}), waits.recovery_wait_secs({})) == (5, 30)
     assert waits.peer_timeout_secs({}) == 300.0
     assert waits.ps_grace_secs({}) == 0.0
+    assert waits.stall_secs({}) == 300.0
     local = waits.LOCAL_WAITS
     assert (waits.start_delay_secs(5, local), waits.recovery_wait_secs(local)) == (
         0.0,

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from estimator_runtime import options, reporting
+from estimator_runtime import options, preemption, reporting, unfinished
 from estimator_runtime.hooks.other_hooks import OtherHooks
 
 
@@ -14,13 +14,17 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
 
     Args:
         hooks: The other hooks of the session.
+        folder: Where the session saves to; "" if nowhere.
     """
 
-    def __init__(self, hooks):
+    def __init__(self, hooks, folder):
+        self._folder = folder
         self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
 
     def begin(self):
-        """Find the global step; without one there is nothing to report."""
+        """Report that a training begins, and find the global step, if there is one."""
+        unfinished.begin(self._folder)
+        reporting.expect_steps()
         self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
         self._runs = 0
@@ -44,6 +48,12 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         self._runs += 1
         here = {"steps_here": self._runs} if self._counts else {}
         reporting.progress(step=int(run_values.results), **here)
+
+    def end(self, session):
+        """Report that the training has ended; one that a signal has stopped has not."""
+        reporting.expect_no_steps()
+        if not preemption.is_requested():
+            unfinished.end(self._folder)
 
     def steps_until_due(self, global_step):
         """Let any step do; see `loop.cadence`."""

@@ -143,6 +143,6 @@ class SilentPartnersHook(SilentPeersHook):
 
 def _give_up(problem):
     last_words.say(lambda: _logger.error("%s", problem))
-    reporting.send(error=PeerTimeoutError.__name__)
+    reporting.send_error(PeerTimeoutError)
     reporting.close()
     last_words.end(1)

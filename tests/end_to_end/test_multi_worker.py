@@ -39,18 +39,19 @@ print("weight", estimator.get_variable_value("weight"))
 """
 
 
-def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addresses):
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
-    cluster = {"worker": free_addresses(2)}
+def run_two_workers(script, folder, addresses):
+    """Run a script in two tasks; give (exit status, output, errors) of each."""
     inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
     workers = []
     for index in range(2):
-        task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+        task = {
+            "cluster": {"worker": addresses},
+            "task": {"type": "worker", "index": index},
+        }
         workers.append(
             subprocess.Popen(
                 [sys.executable, "-m", "estimator_runtime", "run", script, "model"],
-                cwd=tmp_path,
+                cwd=folder,
                 env={**inherited, "TF_CONFIG": json.dumps(task)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -58,14 +59,45 @@ def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addre
             )
         )
     try:
-        ends = [(*worker.communicate(timeout=120), worker) for worker in workers]
+        ends = [worker.communicate(timeout=120) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
-    for _, errors, worker in ends:
-        assert worker.returncode == 0, errors
+    return [(w.returncode, *end) for w, end in zip(workers, ends, strict=True)]
+
+
+def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addresses):
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    ends = run_two_workers(script, tmp_path, free_addresses(2))
+    for status, _, errors in ends:
+        assert status == 0, errors
     # Worker 0 has saved the last step when it looks; the other may look before that.
     # Two equal replicas, whose losses count half each: 1 - (1 - 2 * 0.1) ** 20.
-    assert re.fullmatch(r"weight 0\.988\d*", ends[0][0].strip())
+    assert re.fullmatch(r"weight 0\.988\d*", ends[0][1].strip())
     assert (tmp_path / "model" / "model.ckpt-20.index").exists()
+
+
+# As if the runtime had taken the state file for one that can be read.
+WITHOUT_RECOVERY = """
+from estimator_runtime.checkpoint import recovery
+recovery.recover = lambda folder: None
+"""
+
+
+def test_a_task_that_restores_nothing_beside_a_good_checkpoint_is_refused(
+    tmp_path, free_addresses
+):
+    script, unchecked = tmp_path / "train.py", tmp_path / "unchecked.py"
+    script.write_text(PROGRAM)
+    unchecked.write_text(WITHOUT_RECOVERY + PROGRAM)
+    first = run_two_workers(script, tmp_path, free_addresses(2))
+    assert [status for status, _, _ in first] == [0, 0]
+    model = tmp_path / "model"
+    (model / "checkpoint").write_text("model_checkpoint_path: model.ckpt-20")
+    before = sorted(path.name for path in model.glob("model.ckpt*"))
+    for status, _, errors in run_two_workers(unchecked, tmp_path, free_addresses(2)):
+        assert status == 1
+        assert f"training would start over in {str(model)!r}, although " in errors
+    assert sorted(path.name for path in model.glob("model.ckpt*")) == before

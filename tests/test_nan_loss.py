@@ -1,0 +1,128 @@
+"""A loss that becomes NaN in one process, and what its traceback names."""
+
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.checkpoint import nan_values
+
+er.install()
+tf1 = tf.compat.v1
+_PROGRAM = Path(__file__).parent / "launch" / "programs" / "train.py"
+
+
+@pytest.fixture
+def train(tmp_path):
+    """A function that trains until its loss is NaN and returns the error's text.
+
+    What is saved at the step of the NaN has it too: of a step's hooks, the one that
+    saves comes first.
+    """
+
+    def model_fn(features, labels, mode, params):
+        weight = tf1.get_variable("weight", initializer=1.0)
+        step = tf1.train.get_global_step()
+        loss = weight * tf.where(step >= params["nan_at"], float("nan"), 1.0)
+        optimizer = tf1.train.GradientDescentOptimizer(0.1)
+        train_op = optimizer.minimize(loss, global_step=step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def train(nan_at, save_steps, folder=tmp_path):
+        config = tf.estimator.RunConfig(
+            str(folder), save_checkpoints_steps=save_steps, keep_checkpoint_max=2
+        )
+        params = {"nan_at": nan_at}
+        with pytest.raises(tf.estimator.NanLossDuringTrainingError) as raised:
+            tf.estimator.Estimator(model_fn, config=config, params=params).train(
+                lambda: tf.data.Dataset.from_tensors(0.0).repeat(), max_steps=10
+            )
+        assert type(raised.value) is tf1.train.NanLossDuringTrainingError
+        assert str(raised.value) == "NaN loss during training."
+        return traceback.format_exception_only(raised.value)
+
+    return train
+
+
+_ERROR = (
+    "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError: "
+    "NaN loss during training.\n"
+)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_the_traceback_names_the_newest_checkpoint_without_nan(train, tmp_path):
+    assert train(nan_at=2, save_steps=1) == [
+        _ERROR,
+        f"newest good checkpoint: {tmp_path}/model.ckpt-2\n",
+        f"newer, but with NaN in 'weight': {tmp_path}/model.ckpt-3; move "
+        f"{tmp_path}/model.ckpt-3.* away, or training goes on from it\n",
+    ]
+    # What is to be done helps.
+    for path in tmp_path.glob("model.ckpt-3.*"):
+        path.unlink()
+    assert train(nan_at=5, save_steps=100) == [
+        _ERROR,
+        f"newest good checkpoint: {tmp_path}/model.ckpt-2\n",
+    ]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_the_traceback_says_so_where_each_checkpoint_has_nan(train, tmp_path):
+    train(nan_at=1, save_steps=1)
+    for path in tmp_path.glob("model.ckpt-1.*"):
+        path.unlink()
+    assert train(nan_at=1, save_steps=1) == [
+        _ERROR,
+        "newest good checkpoint: not known here, as each has NaN: "
+        f"{tmp_path}/model.ckpt-3 in 'weight'\n",
+    ]
+
+
+class WithoutNotes:
+    """An error of Python 3.10, for all that is asked of it."""
+
+
+def test_where_errors_have_no_notes_the_checkpoint_is_logged(tmp_path, caplog):
+    nan_values.add_note(WithoutNotes(), str(tmp_path))
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", f"a loss was NaN: looking for NaN in what {tmp_path} has saved"),
+        ("ERROR", "no checkpoint was saved"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("-m", "estimator_runtime", "run"),
+        (
+            "-c",
+            "import runpy, sys, estimator_runtime; estimator_runtime.install(); "
+            "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')",
+        ),
+    ],
+    ids=["run", "install"],
+)
+def test_a_program_of_one_process_ends_with_the_newest_good_checkpoint(
+    tmp_path, command
+):
+    done = subprocess.run(
+        [sys.executable, *command, _PROGRAM, "--nan_at", "10", "--save_steps", "1"],
+        cwd=tmp_path,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-3:] == [
+        _ERROR.rstrip("\n"),
+        f"newest good checkpoint: {tmp_path}/model/model.ckpt-10",
+        f"newer, but with NaN in 'weight': {tmp_path}/model/model.ckpt-11; move "
+        f"{tmp_path}/model/model.ckpt-11.* away, or training goes on from it",
+    ]
