@@ -114,10 +114,9 @@ def tests_all(session, tensorflow):
     if is_newest:
         check_python(session)
     install_tests(session, tensorflow)
-    tiers = () if is_newest else ("-m", "not unit and not slow")
-    # Ray's tests share one process, which waits most of the time: so one more than
-    # there are cores.
-    processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
+    tiers = () if is_newest else ("-m", "smoke or not newest")
+    # Two more than there are cores: Ray's tests share one, and wait most of the time.
+    processes = f"--numprocesses={(os.cpu_count() or 1) + 2}"
     session.run("pytest", processes, "--dist=loadgroup", *tiers, *session.posargs)
 
 

@@ -22,6 +22,28 @@ _SLOW = (
     "test_snippets",
 )
 _STOCK = ("against_stock", "equality")
+# Tests of the half that imports no TensorFlow, or of Ray's: their programs train, but
+# what is tested does the same on each TensorFlow.
+_SAME_ON_EACH = (
+    "doctor/",
+    "launch/on_ray/test_ray_current_folder",
+    "launch/on_ray/test_ray_faults",
+    "launch/on_ray/test_ray_refusals",
+    "launch/on_ray/test_ray_task",
+    "launch/test_cut_networks",
+    "launch/test_ends",
+    "launch/test_events",
+    "launch/test_local_jobs",
+    "launch/test_scheduled_tasks",
+    "launch/test_shown_jobs",
+    "launch/test_tensorboard",
+    "test_cli",
+    "test_current_folder",
+    "test_script",
+    "test_tf_config_command",
+)
+# Modules whose fixture runs for half a minute, once for all tests of the module.
+_ONE_WORKER = ("benchmarks/", "checkpoint/test_killed")
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
 _PROCESS_FIXTURES = {"launch", "start"}
 _PACKAGE = "estimator_runtime"
@@ -35,6 +57,7 @@ def pytest_configure():
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # Before xdist, which reads the groups here.
 def pytest_collection_modifyitems(items):
     """Mark each test with its tier, which says what it needs and so where it runs.
 
@@ -43,18 +66,26 @@ def pytest_collection_modifyitems(items):
     much as two cores carry.
     """
     for item in items:
-        item.add_marker(_tier(item))
-        if item.get_closest_marker("ray"):
+        path = item.path.relative_to(TESTS).as_posix()
+        tier = _tier(item, path)
+        item.add_marker(tier)
+        if tier in ("unit", "slow") or path.startswith(_SAME_ON_EACH):
+            item.add_marker("newest")
+        if tier == "ray":
             item.add_marker(pytest.mark.xdist_group("ray"))
-        elif item.path.parent.name == "benchmarks":
-            # One run of a benchmark serves all tests of its module.
+        elif path.startswith(_ONE_WORKER):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+    items.sort(key=_turn)
 
 
-def _tier(item):
+def _turn(item):
+    """Return the sort key by which the longest tests begin first."""
+    group = item.get_closest_marker("xdist_group")
+    return 2 if group is None else 0 if group.args == ("ray",) else 1
+
+
+def _tier(item, path):
     """Return the name of a test's tier; setup.cfg explains each."""
-    path = item.path.relative_to(TESTS).as_posix()
     if path.startswith("launch/on_ray/"):
         return "ray"
     if path.startswith(_SLOW):
