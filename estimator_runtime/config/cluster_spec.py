@@ -1,6 +1,6 @@
 """The cluster of a TF_CONFIG: the addresses of every task.
 
-Standard library only: both halves of the package import it.
+Standard library only, because both halves of the package import this module.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ _LEADERS = ("chief", "master")
 
 
 class Cluster(Mapping[str, tuple[str, ...]]):
-    """Task type to its "host:port" addresses; position i is task index i.
+    """An immutable mapping from task type to the "host:port" addresses of its tasks.
 
-    It keeps a copy of its own and has no way to change. Unlike a mappingproxy
-    it can be hashed, pickled and deep-copied, which `RunConfig.replace` does.
-    It equals any mapping of the same content; `dict(cluster)` is what
-    `tf.train.ClusterSpec` takes.
+    Position i is the task with index i. The cluster keeps a copy of what it is made
+    from. Unlike a mappingproxy it can be hashed, pickled and deep-copied, which
+    `RunConfig.replace` does. It equals any mapping with the same content. Pass
+    `dict(cluster)` to `tf.train.ClusterSpec`.
     """
 
     def __init__(self, jobs: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Copy and check the form of `jobs`, not the syntax of its addresses.
+        """Copy `jobs` and check its form, but not the syntax of its addresses.
 
         Args:
-            jobs: Task type to a list of addresses, or to a mapping from every
-                index (0 to n-1, as int or string) to its address. One without
-                tasks is as good as absent: what remains of one host's list.
+            jobs: Maps each task type to a list of addresses, or to a mapping from every
+                index (0 to n-1, as int or string) to its address. A job without tasks
+                counts as absent, because programs that remove a host from a list may
+                leave it empty.
 
         Raises:
             ConfigTypeError: If `jobs`, a job or an address has the wrong type.
-            ConfigError: If a job has no name, or leaves out an index; if a chief's
-                job, or every job, has no tasks.
+            ConfigError: If a job has no name or leaves out an index, if the job of the
+                chief has no tasks, or if no job has any.
         """
         if not isinstance(jobs, Mapping):
             raise ConfigTypeError(
@@ -69,13 +70,13 @@ class Cluster(Mapping[str, tuple[str, ...]]):
         return f"Cluster({self._jobs!r})"
 
     def check_addresses(self) -> None:
-        """Check that every address is a "host:port" of its own.
+        """Check that every address is a "host:port", and that none occurs twice.
 
-        Only the text is looked at: no name is resolved, no port is opened.
+        Only the text is checked: no name is resolved, and no port is opened.
 
         Raises:
-            ConfigError: If an address has a scheme, white space, no host, no port
-                or a bad one, or if two tasks have the same address.
+            ConfigError: If an address has a scheme, white space, no host, or a missing
+                or invalid port, or if two tasks have the same address.
         """
         owners: dict[str, str] = {}
         for job, addresses in self._jobs.items():
@@ -86,7 +87,7 @@ class Cluster(Mapping[str, tuple[str, ...]]):
                     raise ConfigError(
                         f"TF_CONFIG: {field} is {shown(address)}, {problem}"
                     )
-                # Host names do not distinguish case.
+                # Host names are case-insensitive.
                 owner = owners.setdefault(address.lower(), field)
                 if owner != field:
                     raise ConfigError(
@@ -96,12 +97,12 @@ class Cluster(Mapping[str, tuple[str, ...]]):
 
 
 def shown(value: object) -> str:
-    """Write a value for an error message: on one line, cut where it is long."""
+    """Return a value as text for an error message: one line, truncated if long."""
     return _SHORT.repr(value)
 
 
 class _ShortRepr(reprlib.Repr):
-    """A repr of bounded length and depth, with JSON's words for its constants."""
+    """A repr of bounded length and depth, with the constants spelled as in JSON."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ def _addresses(job: object, tasks: object) -> tuple[str, ...]:
             'use a list of addresses such as ["host:2222"]'
         )
     if not tasks and job in _LEADERS:
-        # Who looks for its name only would take it for there, and nobody would lead.
+        # Code that checks only for the name would find a chief, but none would run.
         raise ConfigError(
             f"TF_CONFIG: {field} is {shown(tasks)}, a job without tasks; "
             "list its address, or leave the job out"
@@ -156,10 +157,10 @@ def _addresses(job: object, tasks: object) -> tuple[str, ...]:
 
 
 def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
-    """Return the values of an {index: address} job.
+    """Return the addresses of an {index: address} job, in the order of the index.
 
-    TensorFlow lets such a job leave indexes out, but nobody could then tell how
-    many tasks there are.
+    TensorFlow accepts such a job with missing indexes, but then the number of tasks is
+    unknown.
     """
     by_index = {str(index): address for index, address in tasks.items()}
     indexes = [str(index) for index in range(len(tasks))]
@@ -173,8 +174,8 @@ def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
 
 
 def _address_problem(address: str) -> str | None:
-    """Say what is wrong with an address, and what would do; None if nothing is."""
-    # TensorFlow takes spaces before the port; upstream's own tests write one.
+    """Return what is wrong with an address and how to fix it; None if it is valid."""
+    # TensorFlow accepts spaces before the port, and upstream's own tests have one.
     address = re.sub(r": +(?=[0-9]+\Z)", ":", address)
     scheme, separator, _ = address.partition("://")
     if separator:
@@ -203,14 +204,14 @@ def _address_problem(address: str) -> str | None:
     if re.search(r"[/@?#\[\]]", host):
         return "whose host is not a name or an IP address; use 'host:port'"
     try:
-        host.encode("idna")  # as each look-up of a host does
+        host.encode("idna")  # as every host lookup does
     except UnicodeError:
         return (
             "whose host has an empty part, or one of more than 63 characters, between "
             "its dots; use a name that can be looked up"
         )
-    # Port 0 passes: nothing can listen there, but programs that only describe a
-    # cluster write it, upstream's own tests among them.
+    # Port 0 is accepted. Nothing can listen on it, but programs that only describe a
+    # cluster use it, among them upstream's own tests.
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         return f"whose port is {shown(port)}; use a number from 1 to 65535"
     return None

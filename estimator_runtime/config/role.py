@@ -1,9 +1,9 @@
-"""The role of a task: its type and index, and whether its cluster has that place.
+"""The role of a task: its type and index, checked against its cluster.
 
-Standard library only: both halves of the package import it.
+Standard library only, because both halves of the package import this module.
 
-Messages contain upstream's own phrases for the same mistakes, letter by letter
-(`If "cluster" is set in TF_CONFIG, ...`), because programs and tests match them.
+Error messages contain upstream's own phrases for the same mistakes verbatim (`If
+"cluster" is set in TF_CONFIG, ...`), because programs and tests match them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from estimator_runtime.cluster import Cluster, shown
+from estimator_runtime.config.cluster_spec import Cluster, shown
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 
 class TaskType:
-    """The task types with a meaning of their own; a cluster may name others."""
+    """The task types with a special meaning; a cluster may name others."""
 
     CHIEF = "chief"
     MASTER = "master"
@@ -27,10 +27,12 @@ class TaskType:
 
 
 def read_task(task: object) -> dict[str, Any]:
-    """Give the "task" object of TF_CONFIG, its index as int where it is a numeral.
+    """Return the "task" object of TF_CONFIG, with a numeric index converted to int.
+
+    The values of its keys are not checked.
 
     Raises:
-        ConfigError: If it is no object. What its keys hold is for others to check.
+        ConfigError: If `task` is not an object.
     """
     if not isinstance(task, dict):
         raise ConfigError(
@@ -38,14 +40,15 @@ def read_task(task: object) -> dict[str, Any]:
             'use one such as {"type": "worker", "index": 0}'
         )
     index = task.get("index")
-    # Launch scripts write "1"; upstream takes it. Bounded, as int() is quadratic.
+    # Launch scripts write "1", and upstream accepts it. The number of digits is
+    # bounded, because int() takes quadratic time.
     if isinstance(index, str) and re.fullmatch("-?[0-9]{1,18}", index.strip()):
         return {**task, "index": int(index)}
     return task
 
 
 def check_chief(cluster: Cluster, *, required: bool) -> None:
-    """Check that there is one chief, or none where none is required."""
+    """Check that there is one chief, or at most one if none is required."""
     if TaskType.CHIEF in cluster and TaskType.MASTER in cluster:
         raise ConfigError(
             "TF_CONFIG: cluster has both the jobs 'chief' and 'master'. "
@@ -76,14 +79,14 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
 
     Args:
         cluster: The cluster, empty for a local run.
-        task: The "task" object of TF_CONFIG. A key that is absent is unset; one
-            that is null is a mistake.
+        task: The "task" object of TF_CONFIG. An absent key is unset, and a null value
+            is an error.
         required: Whether a task of a cluster needs both its type and its index.
 
     Raises:
-        ConfigTypeError: If the index is no number at all, such as a list.
-        ConfigError: If the cluster has no such task, or there is no cluster and
-            the task is not worker 0.
+        ConfigTypeError: If the index cannot be a number, such as a list.
+        ConfigError: If the cluster has no such task, or if there is no cluster and the
+            task is not worker 0.
     """
     if not cluster:
         _check_local_task(task)
@@ -96,7 +99,7 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
             f'TF_CONFIG: task.type is {given}. If "cluster" is set in TF_CONFIG, '
             f"task type must be set; use one of {types}"
         )
-    # An evaluator is not part of the training cluster: its index has no bound.
+    # An evaluator is not part of the training cluster, so its index has no bound.
     count = 0
     if isinstance(task_type, str) and task_type != TaskType.EVALUATOR:
         count = len(cluster.get(task_type, ()))
@@ -118,15 +121,15 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
 
 
 def check_index(index: object, usable: str) -> None:
-    """Check all of a task's index but its upper bound.
+    """Check the index of a task, except for its upper bound.
 
     Args:
-        index: TF_CONFIG's `task.index`, as `read_task` gives it.
-        usable: What would do, such as "0 to 2"; for the message.
+        index: TF_CONFIG's `task.index`, as returned by `read_task`.
+        usable: The valid values for the error message, such as "0 to 2".
 
     Raises:
-        ConfigTypeError: If the index is no number at all, such as a list.
-        ConfigError: If it is no whole number, or negative.
+        ConfigTypeError: If the index cannot be a number, such as a list.
+        ConfigError: If it is not a whole number, or negative.
     """
     _check_index_type(index, usable)
     if isinstance(index, int) and index < 0:
@@ -137,10 +140,15 @@ def check_index(index: object, usable: str) -> None:
 
 
 def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
-    """Check that a job of the cluster has a task of this index, 0 or more.
+    """Check that a job of the cluster has a task with this index.
+
+    Args:
+        cluster: The cluster.
+        task_type: A job of the cluster.
+        index: The index, 0 or more.
 
     Raises:
-        ConfigError: If it has not.
+        ConfigError: If the job has no such task.
     """
     count = len(cluster[task_type])
     if index >= count:
@@ -153,12 +161,12 @@ def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
 
 
 def _usable(count: int) -> str:
-    """Say which indexes a job of `count` tasks has; 0 is a job of any size."""
+    """Return the valid indexes of a job of `count` tasks; 0 is a job of any size."""
     return "0 or more" if not count else "0" if count == 1 else f"0 to {count - 1}"
 
 
 def _task_types(cluster: Cluster) -> list[str]:
-    """The task types that a task of this cluster may have."""
+    """Return the types that a task of this cluster may have."""
     if TaskType.MASTER in cluster:
         return [job for job in cluster if job != TaskType.EVALUATOR]
     return list(dict.fromkeys([*cluster, TaskType.EVALUATOR]))
@@ -167,7 +175,7 @@ def _task_types(cluster: Cluster) -> list[str]:
 def _check_index_in_cluster(
     task: Mapping[str, Any], usable: str, *, required: bool
 ) -> None:
-    """Check all of the index but its upper bound; `usable` says what would do."""
+    """Check the index, except for its upper bound; `usable` names the valid values."""
     index = task.get("index")
     if index is None:
         if required or "index" in task:
@@ -181,7 +189,7 @@ def _check_index_in_cluster(
 
 
 def _check_local_task(task: Mapping[str, Any]) -> None:
-    """Check that the one task of a local run is worker 0, as far as it is set."""
+    """Check that the task of a local run is worker 0, if its type and index are set."""
     task_type, index = task.get("type", TaskType.WORKER), task.get("index", 0)
     _check_index_type(index, "0")
     remedy = "Add the cluster, or leave task out"
@@ -198,7 +206,7 @@ def _check_local_task(task: Mapping[str, Any]) -> None:
 
 
 def _check_index_type(index: object, usable: str) -> None:
-    """Refuse what is no int, even 1.7 and true, which upstream's int() takes."""
+    """Reject anything but an int, even 1.7 and true, which upstream's int() accepts."""
     if isinstance(index, int) and not isinstance(index, bool):
         return
     # Upstream's int() raises TypeError for these, ValueError for other text.

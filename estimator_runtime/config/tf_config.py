@@ -1,6 +1,6 @@
-"""TF_CONFIG, the environment variable that tells a task its cluster and its role.
+"""TF_CONFIG, the environment variable with the cluster and the role of a task.
 
-The launcher writes it, the task reads it: this is both ends of that wire.
+The launcher writes it with this module, and the task reads it with this module.
 Standard library only, because the launcher must not load TensorFlow.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimator_runtime.cluster import Cluster, shown
+from estimator_runtime.config.cluster_spec import Cluster, shown
+from estimator_runtime.config.role import check_chief, check_task, read_task
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.role import check_chief, check_task, read_task
 
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
@@ -26,35 +26,35 @@ _TEXT_SETTINGS = (
     "environment",
     "rpc_layer",
 )
-# The keys of TF_CONFIG beside cluster and task.
+# The keys of TF_CONFIG besides cluster and task.
 SETTINGS = ("service", *_TEXT_SETTINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TFConfig:
-    """What TF_CONFIG says, checked; without arguments, a run on one machine.
+    """The checked content of TF_CONFIG; without arguments, a run on one machine.
 
-    Whoever holds one can rely on this: at most one chief; the task is part of the
-    cluster, or an evaluator beside it; without a cluster it is worker 0 or unset.
-    Whether there must be a chief and a task, and what addresses look like, is for
-    the reader to say: see `from_environ`.
+    Every instance satisfies these rules. There is at most one chief. The task is part
+    of the cluster, or an evaluator alongside it. Without a cluster the task is worker 0
+    or unset. Whether a chief and a task are required, and whether addresses are
+    checked, is decided where TF_CONFIG is read: see `from_environ`.
 
     Attributes:
-        cluster: Task type to addresses; empty without a cluster.
+        cluster: Addresses by task type; empty without a cluster.
         task_type: Type of this task, or None.
         task_index: Index of this task among those of its type, or None.
         service: What the platform says about itself, or None.
         session_master: Address that replaces the task's own as master, or None.
         eval_session_master: The same for evaluation, or None.
         model_dir: Folder of checkpoints and summaries, never empty, or None.
-        environment: Kind of platform, such as "cloud", or None.
+        environment: Platform kind, such as "cloud", or None.
         rpc_layer: Protocol between tasks, such as "grpc", or None.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
     task_type: str | None = None
     task_index: int | None = None
-    # A dict has no hash; equal configs still have equal hashes without it.
+    # Not hashed, because a dict has no hash. Equal configs still have equal hashes.
     service: dict[str, Any] | None = field(default=None, hash=False)
     session_master: str | None = None
     eval_session_master: str | None = None
@@ -63,7 +63,7 @@ class TFConfig:
     rpc_layer: str | None = None
 
     def __post_init__(self) -> None:
-        # A dict could still change after the check, and fields are not rewritten.
+        # A dict could change after the check, and a frozen field cannot be replaced.
         if not isinstance(self.cluster, Cluster):
             raise ConfigTypeError(
                 f"TFConfig: cluster is {shown(self.cluster)}, not a Cluster; "
@@ -84,24 +84,25 @@ class TFConfig:
     ) -> TFConfig:
         """Read and check TF_CONFIG.
 
-        Without TF_CONFIG this gives the empty TFConfig; an empty text is a mistake,
-        as everywhere else in TensorFlow. Unknown keys are ignored (platforms add
-        their own), but no object may have a key twice. A setting other than cluster
-        and task may be null, which is as good as absent. `{"cluster": {}}` is no
-        cluster, and `{"worker": []}` beside other jobs is no job.
+        Without TF_CONFIG the result is an empty TFConfig. An empty text is an error, as
+        everywhere else in TensorFlow. Unknown keys are ignored, because platforms add
+        their own, but no object may contain a key twice. A setting other than cluster
+        and task may be null, which counts as absent. `{"cluster": {}}` counts as no
+        cluster, and `{"worker": []}` alongside other jobs counts as no job.
 
         Args:
             environ: The environment, such as `os.environ`.
-            check_addresses: Whether addresses must be well formed and distinct. That
-                of the only task never has to be: nobody connects to it.
-            chief_required: Whether a cluster needs a chief (or master). False for
-                multi-worker strategies, where worker 0 leads.
+            check_addresses: Whether addresses must be well formed and distinct. The
+                address of an only task is never checked, because no other task
+                connects to it.
+            chief_required: Whether a cluster needs a chief (or master). Pass False for
+                multi-worker strategies, where worker 0 is the chief.
             task_required: Whether a cluster needs `task.type` and `task.index`.
 
         Raises:
             ConfigTypeError: For a wrong type where upstream raises TypeError.
-            ConfigError: For any other mistake. Of several, the first is reported:
-                form, then the number of chiefs, then the task, then addresses.
+            ConfigError: For any other error. The first one found is reported, in this
+                order: form, number of chiefs, task, addresses.
         """
         text = environ.get("TF_CONFIG")
         if text is None:
@@ -111,8 +112,8 @@ class TFConfig:
         _check_settings(settings)
         cluster = Cluster(document.get("cluster", {}))
         task = read_task(document.get("task", {}))
-        # The constructor repeats these two, less strictly: it cannot know what
-        # this reader requires, nor may it complain of the task before the chief.
+        # The constructor repeats these two checks less strictly, because it does not
+        # know what is required here. Errors of the chief come before those of the task.
         check_chief(cluster, required=chief_required)
         check_task(cluster, task, required=task_required)
         if check_addresses and sum(map(len, cluster.values())) > 1:
@@ -125,10 +126,10 @@ class TFConfig:
         )
 
     def to_json(self) -> str:
-        """Write what is set, as a TF_CONFIG that says the same.
+        """Return the text of an equivalent TF_CONFIG, with everything that is set.
 
-        `from_environ` reads it back as an equal TFConfig, unless it requires more
-        than this one has, such as a chief.
+        `from_environ` reads it back as an equal TFConfig, unless it requires more than
+        this one has, such as a chief.
         """
         document: dict[str, Any] = {}
         if self.cluster:
@@ -140,7 +141,7 @@ class TFConfig:
         return json.dumps(document)
 
     def _task(self) -> dict[str, Any]:
-        """The "task" object of TF_CONFIG, with the keys that are set."""
+        """Return the "task" object of TF_CONFIG, with the keys that are set."""
         task = {"type": self.task_type, "index": self.task_index}
         return {key: value for key, value in task.items() if value is not None}
 
@@ -148,13 +149,13 @@ class TFConfig:
 def check_form(environ: Mapping[str, str]) -> None:
     """Check what every reader of TF_CONFIG needs: form, addresses, and the task.
 
-    An address with a scheme, for one, aborts the process inside TensorFlow, when a
-    strategy is made. No chief and no task need be there: whether they must be, only
-    the program knows. But a task that is there has to be one of the cluster.
+    For example, an address with a scheme aborts the process inside TensorFlow when a
+    strategy is created. A chief and a task may be missing, because only the program
+    knows whether it needs them. But if there is a task, the cluster must have it.
 
     Raises:
-        ConfigError: If it is not a JSON object, its cluster or its settings have the
-            wrong form, or the cluster has no such task.
+        ConfigError: If TF_CONFIG is not a JSON object, if its cluster or its settings
+            have the wrong form, or if the cluster has no such task.
     """
     text = environ.get("TF_CONFIG")
     if not text:
@@ -169,14 +170,15 @@ def check_form(environ: Mapping[str, str]) -> None:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Read the JSON object that a TF_CONFIG is; what it holds is not checked.
+    """Parse the JSON object of a TF_CONFIG, without checking its content.
 
     Raises:
-        ConfigError: If it is no JSON object, or an object in it has a key twice.
+        ConfigError: If it is not a JSON object, or if an object in it contains a key
+            twice.
     """
     try:
         document = json.loads(text, object_pairs_hook=_object)
-    except ConfigError:  # from _object, and a ValueError as well
+    except ConfigError:  # raised by _object, and also a ValueError
         raise
     except RecursionError as error:
         raise ConfigError(
@@ -199,7 +201,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of a JSON object, in which a second value would hide the first."""
+    """Return a JSON object as dict; reject duplicate keys, which would hide a value."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -212,7 +214,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
-    """Check everything but the cluster and the task; None is unset."""
+    """Check everything but the cluster and the task; None counts as unset."""
     service = settings["service"]
     if service is not None and not isinstance(service, dict):
         raise ConfigTypeError(

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from estimator_runtime import options
+from estimator_runtime.config import options
+from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.options import TrainingOptions
 
 VARIABLE = "ESTIMATOR_RUNTIME_STEPS_PER_RUN"
 ASYNC = "ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT"

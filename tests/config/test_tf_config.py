@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
-from estimator_runtime import cluster, errors, role, tf_config
-from estimator_runtime.cluster import Cluster
+from estimator_runtime import errors
+from estimator_runtime.config import cluster_spec, role, tf_config
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
 
 CLUSTER = {
     "chief": ["host0:2222"],
@@ -237,8 +238,8 @@ def test_an_address_is_a_host_and_a_port(address):
 
 
 def test_addresses_can_go_unchecked():
-    cluster = {"chief": ["grpc://h"], "worker": ["same", "same"]}
-    config = read({"cluster": cluster, "task": WORKER_1}, check_addresses=False)
+    cluster_spec = {"chief": ["grpc://h"], "worker": ["same", "same"]}
+    config = read({"cluster": cluster_spec, "task": WORKER_1}, check_addresses=False)
     assert config.cluster == {"chief": ("grpc://h",), "worker": ("same", "same")}
 
 
@@ -381,12 +382,14 @@ def test_any_json_is_a_config_or_a_config_error():
 
     def document():
         chosen = {key: anything() for key in rng.sample(keys, rng.randrange(3))}
-        cluster = {job: mostly(tasks()) for job in rng.sample(jobs, rng.randrange(3))}
+        cluster_spec = {
+            job: mostly(tasks()) for job in rng.sample(jobs, rng.randrange(3))
+        }
         task = {
             "type": mostly(rng.choice(jobs)),
             "index": mostly(rng.choice([0, 1, "0"])),
         }
-        return mostly(chosen | {"cluster": mostly(cluster), "task": mostly(task)})
+        return mostly(chosen | {"cluster": mostly(cluster_spec), "task": mostly(task)})
 
     configs, messages = 0, set()
     for _ in range(10_000):
@@ -412,9 +415,9 @@ def test_any_json_is_a_config_or_a_config_error():
     assert {len(message.splitlines()) for message in messages} == {1}
 
 
-@pytest.mark.parametrize("module", [cluster, errors, role, tf_config])
+@pytest.mark.parametrize("module", [cluster_spec, errors, role, tf_config])
 def test_tf_config_needs_nothing_but_the_standard_library(module):
-    layer = {each.__name__ for each in (cluster, errors, role)}
+    layer = {each.__name__ for each in (cluster_spec, errors, role)}
     imported = set()
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.Import):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime import waits
+from estimator_runtime.config import waits
 from estimator_runtime.errors import ConfigError
 
 

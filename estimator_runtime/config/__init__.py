@@ -1,0 +1,1 @@
+"""The settings of a user, parsed and checked once, without TensorFlow."""
