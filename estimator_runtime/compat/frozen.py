@@ -1,11 +1,12 @@
-"""The frozen package's own objects, before the runtime's took their names.
+"""The frozen package's original objects, which the runtime has replaced.
 
-Each is looked up when it is first asked for, not when this module is imported:
-importing the frozen package imports the runtime's modules (see `seam`), which ask
-for these in turn.
+Each is looked up when it is first used and not when this module is imported. Importing
+the frozen package imports the runtime's modules (see `seam`), which use these objects
+in turn.
 """
 
 import importlib
+from typing import Any
 
 from estimator_runtime import compat
 
@@ -20,20 +21,20 @@ _OBJECTS = {
 }
 
 
-def start_delays():
-    """Give the start delay by which workers differ, and the longest, in seconds.
+def start_delays() -> tuple[float, float]:
+    """Return the start delay per worker, and the longest one, in seconds.
 
-    Not kept: a program may patch them, through whichever road, at any time.
+    They are not cached, because a program may patch them at any time.
     """
     training = importlib.import_module(f"{_PACKAGE}.training")
     return training._DELAY_SECS_PER_WORKER, training._MAX_DELAY_SECS
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _OBJECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     compat.install()
     module, attribute = _OBJECTS[name]
     value = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute)
-    # The import may have asked for the same name, and replaced the original since.
+    # The import may have looked up the same name, and then replaced the original.
     return globals().setdefault(name, value)

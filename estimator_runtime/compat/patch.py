@@ -1,33 +1,41 @@
-"""One difference between TensorFlows, and when the patch for it is due."""
+"""Patches: each bridges one difference between versions of TensorFlow.
 
+A patch is applied right after the import of the module that it changes. A patch that
+wraps a function reads the arguments of the calls with `binder`.
+"""
+
+import contextlib
 import dataclasses
 import functools
+import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+from typing import Any
 
 from estimator_runtime.errors import CompatibilityError
 
 _logger = logging.getLogger(__name__)
-_states: dict[str, str] = {}  # name of a patch that was scheduled to what became of it
+_states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
 _applied: list[str] = []
-_refused: dict[str, str] = {}  # module whose patches have failed to the error's text
+_refused: dict[str, str] = {}  # maps a module whose patches failed to the error's text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Patch:
-    """Something missing or wrong, and the function that mends it.
+    """One problem of some TensorFlow versions, and the function that fixes it.
 
     Attributes:
-        name: Short, for logs and reports.
-        reason: What breaks without it.
-        after: Module whose import makes the patch due.
-        apply: Called once with that module.
-        since: First TensorFlow (major, minor) that needs it.
-        until: First TensorFlow that does not need it any more, or None.
-        needed: Asked when the patch is due, for what the version does not tell.
+        name: Short name for logs and reports.
+        reason: What breaks without the patch.
+        after: Name of the module after whose import the patch is due.
+        apply: Applies the patch. It is called once, with that module.
+        since: First TensorFlow, as (major, minor), that needs the patch.
+        until: First TensorFlow that no longer needs it, or None.
+        needed: Returns whether the patch is needed, for conditions other than the
+            version. It is called when the patch is due.
     """
 
     name: str
@@ -38,23 +46,25 @@ class Patch:
     until: tuple[int, int] | None = None
     needed: Callable[[], bool] = lambda: True
 
-    def applies_to(self, version):
-        """Tell whether TensorFlow `version`, as (major, minor), needs this."""
+    def applies_to(self, version: tuple[int, int]) -> bool:
+        """Return whether TensorFlow `version`, as (major, minor), needs this patch."""
         return self.since <= version and (self.until is None or version < self.until)
 
 
-def schedule(patches, *, are_required=True):
-    """Apply patches right after the import of their modules; now, if that is done.
+def schedule(patches: Iterable[Patch], *, are_required: bool = True) -> None:
+    """Apply patches right after the import of their modules.
 
-    One that was scheduled before is left out. All that wait for a module are tried,
-    also after one that fails.
+    A patch whose module is already imported is applied at once. A patch that was
+    scheduled before is skipped. If a patch fails, the other patches of its module are
+    still applied.
 
     Args:
-        patches: The patches, in the order they are applied.
-        are_required: Whether the error of a patch is raised, by the import or by this
-            call, and the module refused from then on; else it is logged.
+        patches: The patches, in the order in which they are applied.
+        are_required: Whether the import, or this call, raises the error of a patch
+            that fails. Later imports of the module then fail too. If False, the error
+            is logged.
     """
-    import wrapt  # here, so that --help and the version checks do without it
+    import wrapt  # here, so that --help and the version checks do not need it
 
     groups: dict[str, list[Patch]] = {}
     for each in patches:
@@ -68,39 +78,41 @@ def schedule(patches, *, are_required=True):
         )
 
 
-def check():
-    """Refuse a process in which a required patch has failed.
+def check() -> None:
+    """Raise an error if a required patch has failed in this process.
 
     Raises:
-        CompatibilityError: If there is one; the text names it and its error.
+        CompatibilityError: If a patch has failed. The text names it and its error.
     """
     for text in _refused.values():
         raise CompatibilityError(text)
 
 
-def applied():
-    """Give the names of the patches applied so far, in order."""
+def applied() -> tuple[str, ...]:
+    """Return the names of the patches applied so far, in order."""
     return tuple(_applied)
 
 
-def state(patch, version):
-    """Say what became of a patch in this process.
+def state(patch: Patch, version: tuple[int, int]) -> str:
+    """Return the state of a patch in this process.
 
     Args:
         patch: The patch.
-        version: TensorFlow's, as (major, minor).
+        version: TensorFlow's version, as (major, minor).
 
     Returns:
-        "applied", "waiting for MODULE" (to be imported), "not scheduled" (nobody has
-        called `install()`), "not needed" with these packages, or "failed (ERROR)".
+        "applied", "waiting for MODULE" (which is not imported yet), "not scheduled"
+        (`install()` was not called), "not needed" (with the installed packages), or
+        "failed (ERROR)".
     """
     if not patch.applies_to(version):
         return "not needed"
     return _states.get(patch.name, "not scheduled")
 
 
-def _apply(patches, are_required, module):
-    first: tuple[Patch, BaseException] | None = None  # of those that are raised
+def _apply(patches: Sequence[Patch], are_required: bool, module: ModuleType) -> None:
+    """Apply the patches of a module that has just been imported."""
+    first: tuple[Patch, BaseException] | None = None  # the one to raise
     for each in patches:
         try:
             _states[each.name] = _apply_one(each, module)
@@ -122,12 +134,14 @@ def _apply(patches, are_required, module):
                 )
     if first is not None:
         failed, cause = first
-        # Only now: the patches after it may call install(), which would refuse them.
+        # Only now, because patches that follow the failed one may call install(), which
+        # raises an error from here on.
         _refuse(failed)
         raise cause
 
 
-def _apply_one(patch, module):
+def _apply_one(patch: Patch, module: ModuleType) -> str:
+    """Apply a patch if it is needed, and return its state."""
     if not patch.needed():
         return "not needed"
     patch.apply(module)
@@ -136,11 +150,12 @@ def _apply_one(patch, module):
     return "applied"
 
 
-def _refuse(patch):
-    """Let nobody import a module that is patched by half.
+def _refuse(patch: Patch) -> None:
+    """Make later imports of a partly patched module fail.
 
-    Python forgets a module whose import fails, and would import it again, without any
-    of the patches; applied twice, some of them would act twice.
+    Python forgets a module whose import fails, and the next import of it would start
+    again. Its patches would then be missing. Applying them again is no remedy, because
+    some patches take effect twice if they are applied twice.
     """
     if not any(isinstance(each, _Refusal) for each in sys.meta_path):
         sys.meta_path.insert(0, _Refusal())
@@ -151,6 +166,34 @@ def _refuse(patch):
 
 
 class _Refusal(MetaPathFinder):
-    def find_spec(self, fullname, path=None, target=None):
+    """A finder that raises an error for modules whose patches have failed."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> None:
+        """Raise `CompatibilityError` if the module is one of these."""
         if fullname in _refused:
             raise CompatibilityError(_refused[fullname])
+
+
+def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments]:
+    """Return a function that binds the arguments of a call to parameter names.
+
+    If the arguments do not fit, the function itself is called with them. Its TypeError
+    names the function, which that of `inspect.Signature.bind` does not.
+
+    Args:
+        function: The function whose parameters are meant.
+    """
+    signature = inspect.signature(function)
+
+    def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        with contextlib.suppress(TypeError):
+            return signature.bind(*args, **kwargs)
+        # The arguments do not fit the function's signature, so its body cannot run.
+        return inspect.unwrap(function)(*args, **kwargs)
+
+    return bind

@@ -1,18 +1,22 @@
-"""All patches, in the order they are applied when they wait for the same module.
+"""The table of all patches.
 
-Each entry names a function as "module:function" of this package, imported when the
-patch is due: most of them need TensorFlow.
+Patches that wait for the same module are applied in the order of this table. Each entry
+names its function as "module:function", relative to this package. That module is
+imported when the patch is due, because most of them import TensorFlow.
 """
 
 import importlib
+from collections.abc import Callable
+from typing import Any
 
 from estimator_runtime.compat.patch import Patch
 
 
-def _late(reference):
+def _late(reference: str) -> Callable[..., Any]:
+    """Return a function that imports "module:function" and calls it."""
     module_name, function = reference.split(":")
 
-    def call(*args):
+    def call(*args: Any) -> Any:
         owner = importlib.import_module(f"estimator_runtime.compat.{module_name}")
         return getattr(owner, function)(*args)
 
@@ -24,197 +28,198 @@ PATCHES = (
         name="spawned children",
         reason="a child of multiprocessing starts as a bare interpreter",
         after="multiprocessing.spawn",
-        apply=_late("children:arm_spawn"),
+        apply=_late("inject.children:arm_spawn"),
     ),
     Patch(
         name="estimator export names",
         reason="tf_export no longer knows the API name the frozen package exports to",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("export_names:register"),
+        apply=_late("removed.export_names:register"),
     ),
     Patch(
         name="estimator_training",
         reason="tensorflow.python.distribute.estimator_training was removed",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("removed_modules:provide_estimator_training"),
+        apply=_late("removed.modules:provide_estimator_training"),
     ),
     Patch(
         name="TPU embedding stand-ins",
         reason="three TPU modules that the frozen package imports were removed",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("removed_modules:provide_tpu_stand_ins"),
+        apply=_late("removed.modules:provide_tpu_stand_ins"),
     ),
     Patch(
         name="AsyncCheckpointSaverHook",
         reason="tensorflow.python.tpu.async_checkpoint was removed",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("removed_modules:provide_async_checkpoint"),
+        apply=_late("removed.modules:provide_async_checkpoint"),
     ),
     Patch(
         name="tf.estimator",
         reason="TensorFlow's API no longer has the attribute",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("api:provide_estimator"),
+        apply=_late("removed.api:provide_estimator"),
     ),
     Patch(
         name="CheckpointInputPipelineHook",
         reason="a hook of tf.data that takes an Estimator was removed with them",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("input_pipeline:provide"),
+        apply=_late("removed.input_pipeline:provide"),
     ),
     Patch(
         name="tensorflow.python.estimator",
         reason="old programs import it; 2.15 has only copies of it, newer have none",
-        # That is, at once: another thread may be at `import tensorflow`, and a third
-        # ask for the old name before its end.
+        # `sys` is always imported, so the patch is applied at once. Another thread may
+        # be importing TensorFlow, and a third may import the old name before that
+        # import ends.
         after="sys",
-        apply=_late("old_names:provide"),
+        apply=_late("removed.old_names:provide"),
     ),
     Patch(
         name="copies in tensorflow.python.tpu",
         reason="five modules are copies of the frozen ones: patching them does nothing",
         after="tensorflow",
         until=(2, 16),
-        apply=_late("old_names:replace_tpu_copies"),
+        apply=_late("removed.old_names:replace_tpu_copies"),
     ),
     Patch(
         name="TPUEstimator in tensorflow.python.tpu",
         reason="programs import it, and four modules beside it, by this name",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("old_names:provide_tpu"),
+        apply=_late("removed.old_names:provide_tpu"),
     ),
     Patch(
         name="protobuf's float_format",
         reason="TensorFlow up to 2.20 passes an argument that protobuf 7 dropped",
         after="tensorflow",
         until=(2, 21),
-        needed=_late("text_format:lacks_float_format"),
-        apply=_late("text_format:drop_float_format"),
+        needed=_late("estimator.formats:lacks_float_format"),
+        apply=_late("estimator.formats:drop_float_format"),
     ),
     Patch(
         name="deletions of checkpoints",
         reason="a Saver deletes a checkpoint that somebody reads",
         after="tensorflow",
-        apply=_late("deletions:patch_saver"),
+        apply=_late("estimator.savers:patch_saver"),
     ),
     Patch(
         name="checkpoints asked for while they are written",
         reason="a hook that evaluates after a save would get the checkpoint before",
         after="tensorflow",
-        apply=_late("own_checkpoints:patch_readers_and_savers"),
+        apply=_late("estimator.savers:patch_readers_and_savers"),
     ),
     Patch(
         name="sessions that restore nothing",
         reason="TensorFlow starts at step 0 beside checkpoints that it does not find",
         after="tensorflow",
-        apply=_late("restored:patch_session_manager"),
+        apply=_late("estimator.savers:patch_session_manager"),
     ),
     Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers it has not, and cannot be copied for it",
         after="tensorflow",
-        apply=_late("strategies:skip_health_checks_of_evaluators"),
+        apply=_late("estimator.strategies:skip_health_checks_of_evaluators"),
     ),
     Patch(
         name="evaluator outside the cluster",
         reason="a multi-worker strategy looks for its evaluator in the cluster",
         after="tensorflow",
-        apply=_late("strategies:let_evaluators_be_alone"),
+        apply=_late("estimator.strategies:let_evaluators_be_alone"),
     ),
     Patch(
         name="ps of a multi-worker strategy",
         reason="a ps that has nothing to do fails for ever, and its job with it",
         after="tensorflow",
-        apply=_late("strategies:refuse_parameter_servers"),
+        apply=_late("estimator.strategies:refuse_parameter_servers"),
     ),
     Patch(
         name="Keras loaders",
         reason="TensorFlow's Keras loaders recurse and hang when threads race to them",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("keras:resolve_loaders"),
+        apply=_late("keras.legacy:resolve_loaders"),
     ),
     Patch(
         name="tf_random_seed",
         reason="initializers of tf.compat.v1.layers ignore it: no two runs are equal",
         after="tensorflow_estimator",
-        apply=_late("seeds:patch_estimator"),
+        apply=_late("estimator.seeds:patch_estimator"),
     ),
     Patch(
         name="new-style optimizers",
         reason="canned Estimators refuse the optimizers that tf.keras.optimizers names",
         after="tensorflow_estimator",
-        apply=_late("optimizers:patch_canned"),
+        apply=_late("estimator.optimizers:patch_canned"),
     ),
     Patch(
         name="models of Keras 3",
         reason="model_to_estimator lacks a private attribute, and does not say why",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("keras_3:patch_model_to_estimator"),
+        apply=_late("keras.keras3:patch_model_to_estimator"),
     ),
     Patch(
         name="model_fns with Keras 3",
         reason="they train once; then the checkpoint is said to be of another model",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("keras_3:patch_model_fn"),
+        apply=_late("keras.keras3:patch_model_fn"),
     ),
     Patch(
         name="texts of pandas 3",
         reason="pandas_input_fn has types for TensorFlow that it does not know",
         after="tensorflow_estimator",
-        needed=_late("pandas_strings:has_strings_of_its_own"),
-        apply=_late("pandas_strings:patch_queues"),
+        needed=_late("estimator.formats:has_strings_of_its_own"),
+        apply=_late("estimator.formats:patch_queues"),
     ),
     Patch(
         name="training options",
         reason="the frozen Estimator passes only TensorFlow's arguments to its session",
         after="tensorflow_estimator",
-        apply=_late("carrier:patch_estimator"),
+        apply=_late("estimator.options:patch_estimator"),
     ),
     Patch(
         name="checkpoint overhead",
         reason="a config of the frozen class, as TPU's, has a fixed interval",
         after="tensorflow_estimator",
-        apply=_late("carrier:patch_run_config"),
+        apply=_late("estimator.options:patch_run_config"),
     ),
     Patch(
         name="evaluations that a stop cuts short",
         reason="a training that is told to end would first evaluate to the end",
         after="tensorflow_estimator",
-        apply=_late("cut_evaluation:patch_estimator"),
+        apply=_late("estimator.evaluation:patch_estimator"),
     ),
     Patch(
         name="verified checkpoints",
         reason="Estimator.train takes a lost or damaged checkpoint for step 0",
         after="tensorflow_estimator",
-        apply=_late("verified:patch_estimator"),
+        apply=_late("estimator.checkpoints:patch_train"),
     ),
     Patch(
         name="readers of checkpoints",
         reason="nobody can tell which checkpoint an Estimator evaluates or exports",
         after="tensorflow_estimator",
-        apply=_late("being_read:patch_estimator"),
+        apply=_late("estimator.checkpoints:patch_readers"),
     ),
     Patch(
         name="recovery wait",
         reason="a worker looks only every 30 s whether the chief is ready",
         after="tensorflow_estimator",
-        apply=_late("recovery:patch_session_manager"),
+        apply=_late("estimator.recovery_wait:patch_session_manager"),
     ),
     Patch(
         name="timers of hooks",
         reason="no checkpoint is due for a day once the wall clock is set back a day",
         after="tensorflow_estimator",
-        apply=_late("timers:use_monotonic_time"),
+        apply=_late("internals:use_monotonic_time"),
     ),
     Patch(
         name="the seam",

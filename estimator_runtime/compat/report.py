@@ -1,33 +1,34 @@
-"""What the compatibility layer found and did: for a bug report."""
+"""The report of the compatibility layer, for bug reports."""
 
 import dataclasses
 import importlib.metadata
 import platform
 
 from estimator_runtime.compat import patch, versions
-from estimator_runtime.compat.patches import PATCHES
+from estimator_runtime.compat.registry import PATCHES
 
 _PACKAGES = ("tensorflow-estimator", "tf-keras", "numpy", "protobuf")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """The installed packages, and each known difference with what became of it.
+    """The versions of the installed packages and the states of all patches.
 
     Attributes:
-        versions: Package to version; "not installed" where it is missing. The first
-            two are "python" and "tensorflow".
-        patches: Name of a patch to its state in this process (see `patch.state`).
-        reasons: Name of a patch to what breaks without it.
+        versions: Maps each package to its version, or to "not installed". The first two
+            are "python" and "tensorflow".
+        patches: Maps the name of each patch to its state in this process (see
+            `patch.state`).
+        reasons: Maps the name of each patch to what breaks without it.
     """
 
     versions: dict[str, str]
     patches: dict[str, str]
     reasons: dict[str, str]
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [", ".join(f"{name} {text}" for name, text in self.versions.items())]
-        # By what became of them, in the order in which that is first met.
+        # Grouped by state, in the order of the first patch with each state.
         for state in dict.fromkeys(self.patches.values()):
             lines.append(f"{state}:")
             lines += (
@@ -38,8 +39,8 @@ class Report:
         return "\n".join(lines)
 
 
-def report():
-    """Look at this process; imports no TensorFlow.
+def report() -> Report:
+    """Return the report of this process, without importing TensorFlow.
 
     Raises:
         CompatibilityError: If TensorFlow is missing or has no version.
@@ -54,7 +55,8 @@ def report():
     )
 
 
-def _version(name):
+def _version(name: str) -> str:
+    """Return the version of a package, or "not installed"."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

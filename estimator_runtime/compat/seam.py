@@ -1,50 +1,55 @@
-"""The one seam: where the frozen Estimator meets this runtime.
+"""The seam: the one place where the frozen Estimator is connected to this runtime.
 
-An untouched script reaches the runtime through three names. Each gets one object,
-whichever road a program takes to it, so that a program may patch or subclass it
-through one module and use it through another.
+An unchanged script reaches the runtime through three names. Each name is the same
+object in all modules that have it, so a program may patch or subclass it through one
+module and use it through another.
 """
 
 import importlib
 import logging
 import sys
 import types
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from estimator_runtime import compat
 
 _logger = logging.getLogger(__name__)
-# Imported when the frozen package has been; each uses `replaces` below.
+_Replacement = TypeVar("_Replacement", bound=Callable[..., Any])
+# Imported after the frozen package. Each uses `replaces` below.
 _RUNTIME_MODULES = (
-    "estimator_runtime.run_config",
-    "estimator_runtime.session",
-    "estimator_runtime.training",
+    "estimator_runtime.session.run_config",
+    "estimator_runtime.session.monitored_training_session",
+    "estimator_runtime.distributed.train_and_evaluate",
 )
 _FROZEN_PACKAGE = "tensorflow_estimator"
-# Gives the names of a module, and asks the module itself for nothing: many a lazy one
-# loads for any attribute, also for __dict__, and may fail to.
+# Returns the names of a module without reading its attributes. Many lazy modules load
+# when any attribute is read, __dict__ too, and loading may fail.
 _names_of = vars(types.ModuleType)["__dict__"].__get__
 
 
-def connect(_module):
-    """Import the runtime's side, which puts itself in place."""
+def connect(_module: types.ModuleType) -> None:
+    """Import the modules of the runtime that replace the three names."""
     for name in _RUNTIME_MODULES:
         importlib.import_module(name)
 
 
-def replaces(module_name, stock=None):
-    """Decorate the runtime's version of a name of TensorFlow or the frozen package.
+def replaces(
+    module_name: str, stock: object = None
+) -> Callable[[_Replacement], _Replacement]:
+    """Decorate the runtime's version of an object of TensorFlow or the frozen package.
 
-    The decorated object takes the place of the attribute of the same name in
-    `module_name` and, if the frozen package has other names for it, of those.
+    The decorated object replaces the attribute of the same name in `module_name`. It
+    also replaces other names of that attribute in the frozen package.
 
     Args:
-        module_name: Module that owns the name and is imported already.
-        stock: The object that is replaced, where a program may have put one of its own
-            in its place before; that stays.
+        module_name: Module that owns the name. It must be imported already.
+        stock: The object to replace, for a name that a program may have replaced
+            before. The program's own object stays in place. None replaces any object.
     """
 
-    def decorate(ours):
-        compat.install()  # whoever imports only this one module gets the rest too
+    def decorate(ours: _Replacement) -> _Replacement:
+        compat.install()  # for programs that import only this one module
         owner = importlib.import_module(module_name)
         found = getattr(owner, ours.__name__)
         if stock is not None and found is not stock:
@@ -64,21 +69,22 @@ def replaces(module_name, stock=None):
     return decorate
 
 
-def _holders():
-    """Give the modules that may hold a frozen object under another name."""
+def _holders() -> Iterator[types.ModuleType]:
+    """Yield the modules that may hold a frozen object under another name."""
     for name, module in list(sys.modules.items()):
-        is_copy = name.startswith("tensorflow.python.estimator.")  # on 2.15, stock's
+        # TensorFlow 2.15 has copies of its own.
+        is_copy = name.startswith("tensorflow.python.estimator.")
         is_frozen = name.partition(".")[0] == _FROZEN_PACKAGE
         if (is_frozen or is_copy) and module is not None:
             yield module
     yield from _used_loaders()
 
 
-def _used_loaders():
-    """Give the lazy modules that have copied the names of a frozen one.
+def _used_loaders() -> Iterator[types.ModuleType]:
+    """Yield the lazy modules that have copied the names of a frozen module.
 
-    tf.estimator and its like do so when they are first used, and what a program has by
-    `from tensorflow import estimator` is such a module of its own.
+    Modules such as tf.estimator do so when they are first used. The module that a
+    program gets by `from tensorflow import estimator` may be another one of them.
     """
     frozen = sys.modules.get(_FROZEN_PACKAGE)
     if frozen is None or getattr(frozen.__spec__, "_initializing", False):
@@ -86,7 +92,7 @@ def _used_loaders():
     from tensorflow.python.util.lazy_loader import LazyLoader
 
     for module in list(sys.modules.values()):
-        # By their types: to be asked for __class__, some lazy modules load.
+        # issubclass, because isinstance reads __class__, for which some of them load.
         if not issubclass(type(module), types.ModuleType):
             continue
         for value in list((_names_of(module) or {}).values()):

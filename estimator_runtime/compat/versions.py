@@ -1,26 +1,30 @@
-"""Which TensorFlow is here: read from package metadata, without importing it."""
+"""Versions of packages: those that are installed and those that were tested together.
 
+The installed versions are read from package metadata. No package is imported for that.
+"""
+
+import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
 import logging
 import re
 import sys
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 
 from estimator_runtime.errors import CompatibilityError
 
 _logger = logging.getLogger(__name__)
-
 OLDEST = (2, 15)
 NEWEST_TESTED = (2, 21)
 FROZEN_ESTIMATOR = "2.15.0"
-
-# TensorFlow goes by several names; the usual ones are asked first because asking
-# all installed packages what they provide takes a hundred times longer.
+# TensorFlow is distributed under several names. The usual ones are tried first, because
+# it takes a hundred times longer to look through all installed packages.
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
 
 
-def check_installed():
+def check_installed() -> tuple[int, int]:
     """Check that the installed packages can run Estimators.
 
     Returns:
@@ -55,8 +59,12 @@ def check_installed():
     return version
 
 
-def parse(text):
-    """Give a version text such as "2.16.0-rc1" as (major, minor)."""
+def parse(text: str) -> tuple[int, int]:
+    """Return a version such as "2.16.0-rc1" as (major, minor).
+
+    Raises:
+        CompatibilityError: If the text does not start with two numbers.
+    """
     match = re.match(r"(\d+)\.(\d+)", text)
     if not match:
         raise CompatibilityError(
@@ -65,17 +73,17 @@ def parse(text):
     return int(match[1]), int(match[2])
 
 
-def major(module):
-    """Give the major version of another package, such as 3; 0 if it tells none."""
+def major(module: ModuleType | None) -> int:
+    """Return the major version of a package, such as 3, or 0 if it has no version."""
     number = str(getattr(module, "__version__", "")).partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
 
-def wait_for_import():
-    """Wait for the end of an `import tensorflow`, if another thread is at it.
+def wait_for_import() -> None:
+    """Wait until TensorFlow is imported, if another thread is importing it.
 
     Raises:
-        CompatibilityError: If this thread is at it itself.
+        CompatibilityError: If the calling thread itself is importing TensorFlow.
     """
     if not _is_being_imported():
         return
@@ -87,16 +95,16 @@ def wait_for_import():
         )
 
 
-def _is_being_imported():
+def _is_being_imported() -> bool:
     spec = getattr(sys.modules.get("tensorflow"), "__spec__", None)
     return getattr(spec, "_initializing", False)
 
 
-def tensorflow_version():
-    """Give the version of the TensorFlow that is imported, or would be, as text.
+def tensorflow_version() -> str:
+    """Return the version of the TensorFlow that is imported, or would be.
 
     Raises:
-        CompatibilityError: If there is none, or none that says its version.
+        CompatibilityError: If TensorFlow is not installed or has no known version.
     """
     loaded = getattr(sys.modules.get("tensorflow"), "__version__", None)
     if loaded is not None:
@@ -120,7 +128,9 @@ def tensorflow_version():
     return importlib.metadata.version(providers[0])
 
 
-def _check_frozen_estimator():
+def _check_frozen_estimator() -> None:
+    """Raise `CompatibilityError` unless tensorflow-estimator 2.15.0 is installed."""
+    version: str | None
     try:
         version = importlib.metadata.version("tensorflow-estimator")
     except importlib.metadata.PackageNotFoundError:
@@ -133,5 +143,90 @@ def _check_frozen_estimator():
         )
 
 
-def _dotted(version):
+def _dotted(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackageSet:
+    """Versions that were tested together.
+
+    Attributes:
+        tensorflow: Version of TensorFlow.
+        tf_keras: Version of tf-keras.
+        numpy: Versions of numpy. There is more than one if an older Python needs an
+            older numpy.
+        protobuf: Version of protobuf.
+        pythons: Versions of Python, such as "3.11".
+    """
+
+    tensorflow: str
+    tf_keras: str
+    numpy: tuple[str, ...]
+    protobuf: str
+    pythons: tuple[str, ...] = ("3.11", "3.12")
+
+    @property
+    def constraints(self) -> str:
+        """The constraints file of the repository with which pip installs this set."""
+        return f"constraints/tf-{self.tensorflow.rpartition('.')[0]}.txt"
+
+    def differences(self, found: Mapping[str, str]) -> list[str]:
+        """Return how other versions differ from these.
+
+        Args:
+            found: Maps each package, and "python", to its version, as
+                `report.Report.versions` does.
+
+        Returns:
+            One text for each difference, such as "numpy 1.26.4 instead of 2.4.6".
+        """
+        tested = {
+            "tensorflow": (self.tensorflow,),
+            "tf-keras": (self.tf_keras,),
+            "numpy": self.numpy,
+            "protobuf": (self.protobuf,),
+        }
+        others = [
+            f"{name} {found[name]} instead of {' or '.join(versions)}"
+            for name, versions in tested.items()
+            if found[name] not in versions
+        ]
+        python = ".".join(found["python"].split(".")[:2])
+        if python not in self.pythons:
+            others.append(f"python {python} instead of {' or '.join(self.pythons)}")
+        return others
+
+
+# Maps TensorFlow's (major, minor) to the versions that were tested with it.
+TESTED = {
+    (2, 15): PackageSet(
+        tensorflow="2.15.1",
+        tf_keras="2.15.1",
+        numpy=("1.26.4",),
+        protobuf="4.25.9",
+        pythons=("3.10", "3.11"),
+    ),
+    (2, 16): PackageSet(
+        tensorflow="2.16.2", tf_keras="2.16.0", numpy=("1.26.4",), protobuf="4.25.9"
+    ),
+    (2, 17): PackageSet(
+        tensorflow="2.17.1", tf_keras="2.17.0", numpy=("1.26.4",), protobuf="4.25.9"
+    ),
+    (2, 18): PackageSet(
+        tensorflow="2.18.1", tf_keras="2.18.0", numpy=("2.0.2",), protobuf="5.29.6"
+    ),
+    (2, 19): PackageSet(
+        tensorflow="2.19.1", tf_keras="2.19.0", numpy=("2.1.3",), protobuf="5.29.6"
+    ),
+    (2, 20): PackageSet(
+        tensorflow="2.20.0", tf_keras="2.20.1", numpy=("2.4.6",), protobuf="7.36.2"
+    ),
+    (2, 21): PackageSet(
+        tensorflow="2.21.0",
+        tf_keras="2.21.0",
+        numpy=("2.4.6", "2.2.6"),
+        protobuf="7.36.2",
+        pythons=("3.10", "3.11", "3.12", "3.13"),
+    ),
+}

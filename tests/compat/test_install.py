@@ -60,9 +60,9 @@ def _run(program, **environ):
         "import tensorflow, estimator_runtime; estimator_runtime.install()",
         "import tensorflow.compat.v1, estimator_runtime; estimator_runtime.install()",
         "import estimator_runtime; estimator_runtime.RunConfig",
-        "from estimator_runtime.run_config import RunConfig",
-        "from estimator_runtime.training import train_and_evaluate",
-        "import estimator_runtime.session, estimator_runtime as er; er.install()",
+        "from estimator_runtime.session.run_config import RunConfig",
+        "from estimator_runtime.distributed.train_and_evaluate import train_and_evaluate",
+        "import estimator_runtime.session.monitored_training_session, estimator_runtime as er; er.install()",
     ],
 )
 def test_one_object_for_each_name_by_every_road_after(first_lines):
@@ -101,7 +101,7 @@ def test_what_is_imported_and_complete_is_not_dropped():
 import estimator_runtime
 estimator_runtime.install()
 import sys, tensorflow_estimator
-from estimator_runtime.compat import leftovers
+from estimator_runtime.compat.inject import failed_import as leftovers
 there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
 leftovers.drop()
 assert len(there) > 50 and there.items() <= sys.modules.items()

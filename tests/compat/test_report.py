@@ -8,7 +8,7 @@ import sys
 import tensorflow as tf
 
 from estimator_runtime.compat import versions
-from estimator_runtime.compat.patches import PATCHES
+from estimator_runtime.compat.registry import PATCHES
 
 NEW = versions.parse(tf.__version__) >= (2, 16)
 

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from estimator_runtime.compat import versions
-from estimator_runtime.compat.tested import TESTED, PackageSet
+from estimator_runtime.compat.versions import TESTED, PackageSet
 
 ROOT = pathlib.Path(__file__).parents[2]
 

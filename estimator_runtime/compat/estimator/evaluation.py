@@ -1,50 +1,53 @@
-"""An evaluation between two steps of a training ends soon when that is to stop.
+"""A patch that ends an evaluation early when the training around it has to stop.
 
-A local `train_and_evaluate` evaluates in a listener of the hook that saves
-checkpoints, in the middle of the training's session. When the process is told to end,
-the training is what is to be saved; the evaluation, of a checkpoint that is there
-already, can be made again by whoever goes on. Cut short, it writes no metrics: they
-would be those of a part of the data.
+A local `train_and_evaluate` evaluates in a listener of the hook that saves checkpoints,
+while the session of the training is open. When the process is asked to stop, saving the
+training comes first. The evaluated checkpoint exists already, so the next run can
+repeat its evaluation. An evaluation that ends early writes no metrics, because they
+would describe a part of the data only.
 """
 
 import functools
 import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator, training
 
-from estimator_runtime import preemption
-from estimator_runtime.compat import calls
+from estimator_runtime.compat import patch
+from estimator_runtime.preemption import request
 
 _logger = logging.getLogger(__name__)
 
 
 class _Cut(Exception):
-    """An evaluation was not brought to its end."""
+    """Raised to end an evaluation before its last step."""
 
 
 class _CutHook(tf.compat.v1.train.SessionRunHook):
-    """Ends an evaluation at a step of its own, without results."""
+    """A hook that ends an evaluation without results if the training has to stop."""
 
-    def before_run(self, run_context):
-        """Look whether the training is to stop."""
-        if preemption.is_requested():
+    def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
+        """Raise `_Cut` if a stop is requested."""
+        if request.is_requested():
             raise _Cut
 
 
-_listening = 0  # how many listeners of a training are evaluating, inside each other
+_listening = 0  # number of nested listeners of a training that are evaluating
 
 
-def patch_estimator(_module):
-    """Let the evaluations of a local `train_and_evaluate` end early."""
+def patch_estimator(_module: ModuleType) -> None:
+    """Make the evaluations of a local `train_and_evaluate` end early on a stop."""
     listener = training._NewCheckpointListenerForEvaluate
     for name in ("after_save", "end"):
         setattr(listener, name, _ending_early(getattr(listener, name)))
     original = estimator.Estimator._evaluate_run
-    bind = calls.binder(original)
+    bind = patch.binder(original)
 
     @functools.wraps(original)
-    def evaluate_run(*args, **kwargs):
+    def evaluate_run(*args: Any, **kwargs: Any) -> Any:
         call = bind(*args, **kwargs)
         if _listening:
             hooks = call.arguments["all_hooks"] or ()
@@ -54,11 +57,13 @@ def patch_estimator(_module):
     estimator.Estimator._evaluate_run = evaluate_run
 
 
-def _ending_early(original):
+def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of the listener so that it returns early on a stop."""
+
     @functools.wraps(original)
-    def listen(self, *args, **kwargs):
+    def listen(self: Any, *args: Any, **kwargs: Any) -> Any:
         global _listening
-        if preemption.is_requested():
+        if request.is_requested():
             return None
         _listening += 1
         try:

@@ -1,27 +1,32 @@
-"""`RunConfig.tf_random_seed` reaches Keras's own generator.
+"""A patch that seeds Keras's random generator with `RunConfig.tf_random_seed`.
 
-"Setting this value allows consistency between reruns", says the frozen RunConfig;
-but the initializers behind `tf.compat.v1.layers` and Keras layers draw their seeds
-from a generator that only `tf.keras.utils.set_random_seed` seeds, so two runs with
-the same seed start from different weights.
+"Setting this value allows consistency between reruns", says the frozen RunConfig. But
+the initializers of `tf.compat.v1.layers` and of Keras layers draw their seeds from a
+generator that only `tf.keras.utils.set_random_seed` seeds. Without this patch two runs
+with the same seed start from different weights.
 """
 
 import contextlib
 import functools
 import importlib
 import random
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
 
 
-def patch_estimator(_module):
-    """Seed Keras's generator while an Estimator with a seed calls its model_fn."""
+def patch_estimator(_module: ModuleType) -> None:
+    """Make an Estimator with a seed set Keras's seed while it calls its model_fn."""
     from tensorflow_estimator.python.estimator import estimator
 
     original = estimator.Estimator._call_model_fn
 
     @functools.wraps(original)
-    def call_model_fn(self, features, labels, mode, config):
+    def call_model_fn(
+        self: Any, features: Any, labels: Any, mode: str, config: Any
+    ) -> Any:
         with keras_seed(self.config.tf_random_seed):
             return original(self, features, labels, mode, config)
 
@@ -29,11 +34,14 @@ def patch_estimator(_module):
 
 
 @contextlib.contextmanager
-def keras_seed(seed):
-    """Let Keras draw from a generator made of `seed`; put back the program's own.
+def keras_seed(seed: int | None) -> Iterator[None]:
+    """Make Keras draw its seeds from a new generator in this context.
 
-    The generator is per thread, as strategies call model_fn in a thread per
-    replica. With `seed` None nothing changes.
+    At the end the program's own generator is back in place. Each thread has its own,
+    because strategies call model_fn in one thread per replica.
+
+    Args:
+        seed: Seed of the new generator. None changes nothing.
     """
     if seed is None:
         yield
@@ -48,17 +56,17 @@ def keras_seed(seed):
 
 
 class _Generator(random.Random):
-    """Draws what Keras asks for: up to 2.18 at least, randint(1, 1e9).
+    """A generator for Keras, which calls `randint(1, 1e9)`, up to 2.18 at least.
 
-    Python 3.10 and 3.11 warn of the float, and 3.12 refuses it.
+    Python 3.10 and 3.11 warn about the float, and 3.12 raises an error for it.
     """
 
-    def randint(self, a, b):
+    def randint(self, a: float, b: float) -> int:
         return super().randint(int(a), int(b))
 
 
-def _keras_backend():
-    # tf_keras.src.backend or keras.src.backend, whichever tf.keras stands for:
-    # Layer's own module says it, and no public name leads to the generator.
+def _keras_backend() -> ModuleType:
+    # The backend of the Keras behind tf.keras: tf_keras.src.backend or
+    # keras.src.backend, by the module of Layer. The generator has no public name.
     package = tf.keras.layers.Layer.__module__.partition(".")[0]
     return importlib.import_module(f"{package}.src.backend")

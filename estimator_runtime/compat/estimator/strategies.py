@@ -1,6 +1,8 @@
-"""Strategies that were made for eager execution, used in an Estimator's session."""
+"""Patches that make strategies for eager execution work in an Estimator's session."""
 
 import functools
+from types import ModuleType
+from typing import Any
 
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
@@ -11,17 +13,20 @@ from tensorflow.python.distribute import (
 from estimator_runtime.errors import ConfigError
 
 
-def adapt(*distribution_strategies):
-    """Let each MirroredStrategy train in a session, where its default would hang.
+def adapt(*distribution_strategies: Any) -> None:
+    """Make each MirroredStrategy usable in a session, where its default would hang.
 
-    Made while eager execution is on, a MirroredStrategy over CPUs (or several
-    virtual GPUs) all-reduces with RING collectives: blocking ops that wait for
-    each other, one thread each, so a session with few threads never finishes its
-    first step. Made with eager execution off, TensorFlow itself takes
+    A MirroredStrategy over CPUs (or several virtual GPUs) all-reduces with RING
+    collectives if it is made while eager execution is on. These are blocking ops that
+    wait for each other and take one thread each, so a session with few threads never
+    finishes its first step. With eager execution off, TensorFlow itself uses
     ReductionToOneDevice instead (mirrored_strategy.py,
-    `_make_collective_ops_with_fallbacks`). An Estimator always trains in a
-    session, so the same choice is made here; cross-device ops given by the user
-    stay.
+    `_make_collective_ops_with_fallbacks`). An Estimator always trains in a session, so
+    this function makes the same choice. It keeps cross-device ops given by the user.
+
+    Args:
+        *distribution_strategies: Strategies of a RunConfig. Other strategies than a
+            MirroredStrategy, and None, are left as they are.
     """
     for strategy in distribution_strategies:
         extended = getattr(strategy, "extended", None)
@@ -32,9 +37,10 @@ def adapt(*distribution_strategies):
             extended._cross_device_ops = extended._collective_ops
 
 
-def _rings(extended):
-    # Of several workers' strategies, which derive from it, only MirroredStrategy's has
-    # this; theirs all-reduce between processes, as they must.
+def _rings(extended: Any) -> bool:
+    """Return whether TensorFlow has chosen RING collectives for a MirroredExtended."""
+    # Strategies of several workers derive from it but do not have this attribute. They
+    # have to all-reduce between processes, and are left as they are.
     inferred = getattr(extended, "_collective_ops", None)
     return (
         inferred is not None
@@ -44,35 +50,36 @@ def _rings(extended):
     )
 
 
-def skip_health_checks_of_evaluators(_module):
-    """Let a MultiWorkerMirroredStrategy be copied in an evaluator.
+def skip_health_checks_of_evaluators(_module: ModuleType) -> None:
+    """Make it possible to copy a MultiWorkerMirroredStrategy in an evaluator.
 
     An Estimator copies its config, and with it the strategy. In a trainer the
-    coordination service watches the peers; an evaluator has none of it, and no peers
-    either, but starts a thread to check them, with which the strategy "cannot be deep
+    coordination service watches the peers. An evaluator has neither that service nor
+    peers, but its strategy starts a thread to check them, and then "cannot be deep
     copied" (collective_all_reduce_strategy.py).
     """
     extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
     original = extended._start_check_health_thread
 
     @functools.wraps(original)
-    def start_check_health_thread(self):
+    def start_check_health_thread(self: Any) -> None:
         if self._task_type != "evaluator":
             original(self)
 
     extended._start_check_health_thread = start_check_health_thread
 
 
-def refuse_parameter_servers(_module):
-    """Let a MultiWorkerMirroredStrategy say that it has no use for a ps.
+def refuse_parameter_servers(_module: ModuleType) -> None:
+    """Make a MultiWorkerMirroredStrategy raise an error in a cluster with a ps.
 
-    TensorFlow starts to train without it, and fails, each time it is started, in it.
+    The workers would train without the parameter server, while its own task would fail
+    each time it is started.
     """
     extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
     original = extended._initialize_multi_worker
 
     @functools.wraps(original)
-    def initialize_multi_worker(self, cluster_resolver):
+    def initialize_multi_worker(self: Any, cluster_resolver: Any) -> None:
         if "ps" in cluster_resolver.cluster_spec().as_dict():
             raise ConfigError(
                 "TF_CONFIG: cluster has the job 'ps', and MultiWorkerMirroredStrategy "
@@ -84,18 +91,18 @@ def refuse_parameter_servers(_module):
     extended._initialize_multi_worker = initialize_multi_worker
 
 
-def let_evaluators_be_alone(_module):
-    """Let a MultiWorkerMirroredStrategy be made in an evaluator outside the cluster.
+def let_evaluators_be_alone(_module: ModuleType) -> None:
+    """Make a MultiWorkerMirroredStrategy usable in an evaluator outside the cluster.
 
-    `multi_worker_util.validate_cluster_spec` lets the cluster leave its evaluator out,
-    as an Estimator's usually does, but the strategy then looks for it there. An
-    evaluator works by itself: its strategy is that of one machine.
+    `multi_worker_util.validate_cluster_spec` accepts a cluster without its evaluator,
+    as an Estimator's usually is, but the strategy then looks for the evaluator there.
+    An evaluator works alone, so its strategy is that of one machine.
     """
     extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
     original = extended._initialize_multi_worker
 
     @functools.wraps(original)
-    def initialize_multi_worker(self, cluster_resolver):
+    def initialize_multi_worker(self: Any, cluster_resolver: Any) -> None:
         listed = cluster_resolver.cluster_spec().as_dict()
         if cluster_resolver.task_type == "evaluator" and "evaluator" not in listed:
             return self._initialize_local(cluster_resolver)

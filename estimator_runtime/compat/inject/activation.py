@@ -1,8 +1,9 @@
-"""Automatic activation: every python of this environment has the runtime, if asked to.
+"""Automatic activation: every Python process of this environment loads the runtime.
 
-Two small files in site-packages do it: one that python's start-up executes, and the
-module it imports, which waits for TensorFlow (see `startup`). They stay harmless when
-the package is uninstalled, and cost a program that imports no TensorFlow nothing.
+It is off until you enable it. Two small files in site-packages implement it: one that
+Python executes at start-up, and the module that this one imports, which waits for the
+import of TensorFlow (see `startup`). They are harmless once the package is uninstalled,
+and cost nothing in a program that does not import TensorFlow.
 """
 
 import dataclasses
@@ -11,13 +12,14 @@ import os
 import pathlib
 import py_compile
 import sysconfig
+from collections.abc import Mapping
 
 from estimator_runtime.errors import EstimatorRuntimeError
 
 VARIABLE = "ESTIMATOR_RUNTIME_AUTO"
 _MODULE = "_estimator_runtime_startup"
 _SOURCE = pathlib.Path(__file__).parent / "startup" / f"{_MODULE}.py"
-# Guarded: what fails here is printed at each start of python.
+# Guarded, because Python prints each error of this line at every start.
 _LINE = (
     "import sys; exec("
     f"'try: import {_MODULE} as s; s.watch()\\nexcept Exception: pass')\n"
@@ -29,7 +31,7 @@ class Activation:
     """Where the files of automatic activation are, or would be.
 
     Attributes:
-        folder: The site-packages folder they belong to.
+        folder: The site-packages folder of the files.
     """
 
     folder: pathlib.Path = dataclasses.field(
@@ -37,35 +39,35 @@ class Activation:
     )
 
     @property
-    def line_file(self):
-        """The file that python's start-up executes."""
+    def line_file(self) -> pathlib.Path:
+        """The file that Python executes at start-up."""
         return self.folder / "estimator_runtime_startup.pth"
 
     @property
-    def module_file(self):
-        """The module that it imports."""
+    def module_file(self) -> pathlib.Path:
+        """The module that `line_file` imports."""
         return self.folder / f"{_MODULE}.py"
 
-    def is_enabled(self):
-        """Tell whether both files are there."""
+    def is_enabled(self) -> bool:
+        """Return whether both files exist."""
         return self.line_file.exists() and self.module_file.exists()
 
-    def enable(self):
-        """Write the files, or renew those of another version.
+    def enable(self) -> None:
+        """Write the files, or replace those of another version.
 
         Raises:
-            EstimatorRuntimeError: If the folder cannot be written.
+            EstimatorRuntimeError: If the folder is not writable.
         """
         try:
-            # In this order there is no moment in which the line finds no module.
+            # In this order the line never runs without its module.
             self.module_file.write_text(_SOURCE.read_text())
-            py_compile.compile(str(self.module_file))  # not anew at each start
+            py_compile.compile(str(self.module_file))  # else each start would
             self.line_file.write_text(_LINE)
         except OSError as error:
             raise self._refused(error) from error
 
-    def disable(self):
-        """Remove the files; does nothing where there are none.
+    def disable(self) -> None:
+        """Remove the files, if they exist.
 
         Raises:
             EstimatorRuntimeError: If they cannot be removed.
@@ -78,8 +80,12 @@ class Activation:
         except OSError as error:
             raise self._refused(error) from error
 
-    def describe(self, environ=os.environ):
-        """Say in one line whether it is on, here and in this environment."""
+    def describe(self, environ: Mapping[str, str] = os.environ) -> str:
+        """Return one line that states whether activation is on.
+
+        Args:
+            environ: Environment variables, which may switch it off.
+        """
         if not self.is_enabled():
             return f"automatic activation is off in {self.folder}"
         if environ.get(VARIABLE) == "0":
@@ -89,7 +95,7 @@ class Activation:
             )
         return f"automatic activation is on in {self.folder}"
 
-    def _refused(self, error):
+    def _refused(self, error: OSError) -> EstimatorRuntimeError:
         return EstimatorRuntimeError(
             f"{self.folder} cannot be changed ({error.strerror}); use a virtual "
             "environment of your own, or 'estimator-runtime run'"

@@ -1,62 +1,71 @@
-"""Keras 3 where an Estimator needs `tf.keras`: one clear error, at the first use of it.
+"""A clear error where a program gives Keras 3 to an Estimator.
 
-`import keras` was `tf.keras` up to TensorFlow 2.15, and is Keras 3 since. Its layers
-are named by a counter of the process, so the second graph of an Estimator has other
-variables than its checkpoint, and what they update beside their weights (the means of
-BatchNormalization, the state of Dropout) is never run by a train_op.
+`import keras` was `tf.keras` up to TensorFlow 2.15, and is Keras 3 since. Estimators
+cannot use its layers, for two reasons. Their names contain a counter of the process, so
+the second graph of an Estimator has other variable names than its checkpoint. And a
+train_op does not run the updates of their other state, such as the means of
+BatchNormalization and the random state of Dropout.
 """
 
 import contextlib
 import functools
 import sys
 import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.compat import versions
 from estimator_runtime.errors import CompatibilityError
 
-# Between whoever makes a variable and a creator of variables.
+# Packages with frames between the code that makes a variable and a variable creator.
 _BETWEEN = ("tensorflow", "estimator_runtime")
 
 
-def patch_model_to_estimator(_module):
-    """Let `model_to_estimator` say that a model is Keras 3's."""
+def patch_model_to_estimator(_module: types.ModuleType) -> None:
+    """Make `model_to_estimator` raise a clear error for a model of Keras 3."""
     from tensorflow_estimator.python.estimator import keras_lib
 
-    original = keras_lib._assert_valid_model  # the first to look at the model
+    original = keras_lib._assert_valid_model  # the first function to use the model
 
     @functools.wraps(original)
-    def assert_valid_model(model, custom_objects=None):
+    def assert_valid_model(model: Any, custom_objects: Any = None) -> None:
         refuse("model_to_estimator was given", model)
         return original(model, custom_objects)
 
     keras_lib._assert_valid_model = assert_valid_model
 
 
-def patch_model_fn(_module):
-    """Let no model_fn make variables with Keras 3; what makes none may be used."""
+def patch_model_fn(_module: types.ModuleType) -> None:
+    """Raise an error if a model_fn makes variables with Keras 3.
+
+    A model_fn may use parts of Keras 3 that make no variables.
+    """
     from tensorflow_estimator.python.estimator import estimator
 
     original = estimator.Estimator._call_model_fn
 
     @functools.wraps(original)
-    def call_model_fn(self, features, labels, mode, config):
+    def call_model_fn(
+        self: Any, features: Any, labels: Any, mode: str, config: Any
+    ) -> Any:
         with _refusing_variables():
             return original(self, features, labels, mode, config)
 
     estimator.Estimator._call_model_fn = call_model_fn
 
 
-def refuse(what, thing):
-    """Refuse a thing of Keras 3.
+def refuse(what: str, thing: object) -> None:
+    """Raise an error if an object belongs to Keras 3.
 
     Args:
-        what: The text that its name completes, such as "the optimizer is".
-        thing: Anything.
+        what: Start of the error's text, which the name of the class continues, such as
+            "the optimizer is".
+        thing: Any object.
 
     Raises:
-        CompatibilityError: If its class, or one that it derives from, is of Keras 3.
+        CompatibilityError: If its class or one of the base classes is of Keras 3.
     """
     packages = {each.__module__.partition(".")[0] for each in type(thing).__mro__}
     if "keras" in packages and _is_keras_3_imported():
@@ -64,13 +73,16 @@ def refuse(what, thing):
 
 
 @contextlib.contextmanager
-def _refusing_variables():
-    """Refuse, at once and at the end, that Keras 3 makes variables of this graph."""
-    first = None
+def _refusing_variables() -> Iterator[None]:
+    """Raise an error if Keras 3 makes variables of the graph in this context.
 
-    def create(next_creator, **kwargs):
+    The error is raised at once, and again at the end if something has caught it.
+    """
+    first: CompatibilityError | None = None
+
+    def create(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         nonlocal first
-        # What is made eagerly, in the midst of a graph or not, is no part of it.
+        # Variables that are made eagerly, inside of a graph or not, are not part of it.
         if _is_keras_3_imported() and not tf.executing_eagerly():
             maker = _keras_maker()
             if maker is not None:
@@ -86,36 +98,37 @@ def _refusing_variables():
         if first is None or error is first:
             raise
     if first is not None:
-        # Keras has swallowed it, as where it tries a layer out to learn its weights, or
-        # has made another error of it.
+        # Keras has suppressed the error, as it does when it calls a layer to build its
+        # weights, or has replaced it with another one.
         raise first from None
 
 
-def _is_keras_3_imported():
+def _is_keras_3_imported() -> bool:
     return versions.major(sys.modules.get("keras")) >= 3
 
 
-def _keras_maker():
-    """Give the object of Keras through which the program makes a variable, or None.
+def _keras_maker() -> object | None:
+    """Return the Keras object through which the program makes a variable, or None.
 
-    A `tf.Variable` that a program's own layer makes itself is like any other.
+    It is None for a `tf.Variable` that a layer of the program makes directly.
     """
     frame: types.FrameType | None = sys._getframe()
     while frame is not None and _package(frame) in _BETWEEN:
         frame = frame.f_back
     maker = None
     while frame is not None and _package(frame) == "keras":
-        # The last one is what the program has called.
+        # The last one is the object that the program has called.
         maker = frame.f_locals.get("self", maker)
         frame = frame.f_back
     return maker
 
 
-def _package(frame):
+def _package(frame: types.FrameType) -> str:
+    """Return the top-level package of the code that a frame runs."""
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-def _refusal(what, thing):
+def _refusal(what: str, thing: object) -> CompatibilityError:
     cls = type(thing)
     return CompatibilityError(
         f"{what} {cls.__name__} of Keras 3 ({cls.__module__}.{cls.__qualname__}), "

@@ -1,33 +1,34 @@
-"""Legacy Keras for the process, where Estimators need it: TensorFlow >= 2.16.
+"""Selection of legacy Keras for the process, on TensorFlow 2.16 and newer.
 
-From 2.16 on `tf.keras` is Keras 3, with which no Estimator trains (variable names
-with slashes are refused) and `tf.compat.v1.layers` does not exist. TensorFlow
-itself offers the way back: tf-keras, chosen by TF_USE_LEGACY_KERAS when
-TensorFlow is imported. On 2.15 the variable must stay unset: Keras 2 is already
-there, and TensorFlow would ask for tf-keras in vain.
+From 2.16 on `tf.keras` is Keras 3. No Estimator trains with it, because it refuses
+variable names with slashes, and `tf.compat.v1.layers` does not exist. TensorFlow itself
+offers a way back: if TF_USE_LEGACY_KERAS is set when TensorFlow is imported, `tf.keras`
+is tf-keras. On 2.15 the variable must stay unset: `tf.keras` is Keras 2 there, and
+TensorFlow would look for a tf-keras that may not be installed.
 """
 
 import os
 import sys
 import types
+from collections.abc import Iterator
 
 from estimator_runtime.errors import CompatibilityError
 
 VARIABLE = "TF_USE_LEGACY_KERAS"
-# Set beside it: children of other Python installations are to do without.
+# Set together with it, so that children of other Python installations can unset both.
 OURS_VARIABLE = "ESTIMATOR_RUNTIME_LEGACY_KERAS"
 _YES = ("true", "True", "1")  # the values TensorFlow's loaders accept
 
 
-def choose_legacy(version):
-    """Make `tf.keras` of this process tf-keras, if TensorFlow >= 2.16.
+def choose_legacy(version: tuple[int, int]) -> None:
+    """Make `tf.keras` of this process tf-keras, on TensorFlow 2.16 and newer.
 
     Args:
         version: TensorFlow's version as (major, minor).
 
     Raises:
-        CompatibilityError: If `tf.keras` is already Keras 3, or the environment
-            asks for it.
+        CompatibilityError: If `tf.keras` is already Keras 3, or if the environment
+            selects Keras 3.
     """
     if version < (2, 16):
         return
@@ -42,28 +43,28 @@ def choose_legacy(version):
         _check_unbound()
         _forget_vain_choices()
         _put_tf_keras_on_path()
-    # Also for the child processes of this one, which inherit it.
+    # Child processes inherit it.
     os.environ[VARIABLE] = "1"
     if asked is None:
         os.environ[OURS_VARIABLE] = "1"
 
 
-def resolve_loaders(_module):
-    """Load what TensorFlow's Keras loaders stand for, on this thread, now.
+def resolve_loaders(_module: types.ModuleType) -> None:
+    """Load the modules behind TensorFlow's lazy Keras loaders, on this thread.
 
-    A loader that two threads meet for the first time recurses without end, then
-    hangs; strategies call model_fn in one thread per replica.
+    A loader that two threads use for the first time at once recurses without end, then
+    hangs. Strategies call model_fn in one thread per replica.
     """
     from tensorflow.python.util.lazy_loader import KerasLazyLoader
 
     for _, module in _api_modules():
         for value in list(vars(module).values()):
             if isinstance(value, KerasLazyLoader):
-                value.__dir__()  # what dir() calls: resolves the loader, no more
+                value.__dir__()  # dir() calls it; it only resolves the loader
 
 
-def _check_unbound():
-    """Refuse a process in which something under `tf.keras` is Keras 3 already."""
+def _check_unbound() -> None:
+    """Raise `CompatibilityError` if a part of `tf.keras` is already Keras 3."""
     for owner, module in _api_modules():
         for name, value in list(vars(module).items()):
             if _is_keras_3(value):
@@ -75,7 +76,8 @@ def _check_unbound():
                 )
 
 
-def _api_modules():
+def _api_modules() -> Iterator[tuple[str, types.ModuleType]]:
+    """Yield the name and the module of each imported module of TensorFlow's API."""
     for name, module in list(sys.modules.items()):
         if name == "tensorflow" or name.startswith(
             ("tensorflow._api.", "tensorflow.compat")
@@ -83,32 +85,33 @@ def _api_modules():
             yield name, module
 
 
-def _is_keras_3(value):
-    # Told by its file: `import tensorflow.keras` gives the module another name. A
-    # loader not yet used has none, and must not be asked: that would use it.
+def _is_keras_3(value: object) -> bool:
+    # By its file, because `import tensorflow.keras` gives the module another name. An
+    # unused loader has no file. Its attributes must not be read, as this would load it.
     if not isinstance(value, types.ModuleType):
         return False
     file = vars(value).get("__file__")
     return os.path.join("keras", "_tf_keras", "") in (file or "")
 
 
-def _forget_vain_choices():
-    """Let loaders choose anew that chose Keras 3, and found nothing in it.
+def _forget_vain_choices() -> None:
+    """Reset loaders that selected Keras 3 and did not find their module in it.
 
-    Whoever asks for `tf.compat.v1.layers.dense`, or whether it is there, leaves such a
-    loader behind; it would say for ever that Keras 3 has none.
+    A program that reads `tf.compat.v1.layers.dense`, or checks whether it exists,
+    leaves such a loader behind. Without a reset, its attributes stay missing.
     """
     for _, module in _api_modules():
         for value in list(vars(module).values()):
             if not isinstance(value, types.ModuleType):
                 continue
-            loader = vars(value)  # asked by its attributes, it would load
+            loader = vars(value)  # reading its attributes would load it
             for prefix in ("_tfll", ""):  # newer TensorFlows, and the first of them
                 if loader.get(f"{prefix}_keras_version") == "keras_3":
                     loader[f"{prefix}_initialized"] = False
 
 
-# Ends of the names of TensorFlow's modules to what it puts on their paths.
+# Ends of the names of TensorFlow's modules, and the packages of Keras whose parent
+# folders TensorFlow puts on their paths.
 _KERAS_ON_PATHS = (
     ("tensorflow", "_v2.keras"),
     (".compat.v2", "_v2.keras"),
@@ -117,9 +120,9 @@ _KERAS_ON_PATHS = (
 )
 
 
-def _put_tf_keras_on_path():
-    # `import tensorflow.keras` looks along the package's path: Keras 3's folder
-    # is on it when the variable was not set, tf-keras's has to come first.
+def _put_tf_keras_on_path() -> None:
+    # `import tensorflow.keras` searches the path of the package. Keras 3's folder is on
+    # that path if the variable was not set, so tf-keras's folder has to come first.
     from tensorflow.python.tools import module_util
 
     for name, module in _api_modules():

@@ -1,10 +1,13 @@
-"""Names of TensorFlow's API in every module that has them, or had them up to 2.15."""
+"""Names that are put back into TensorFlow's API modules, which had them up to 2.15."""
 
 import importlib
 import importlib.util
 import os
 import re
 import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import wrapt
 from tensorflow.python.util.lazy_loader import LazyLoader
@@ -19,11 +22,11 @@ _V2_ROOTS = (
 _API_MODULE = re.compile(r"tensorflow(\._api\.v2)?(\.compat(\.v[12])?)*(\.v2)?")
 
 
-def provide_estimator(_module):
+def provide_estimator(_module: ModuleType) -> None:
     """Add `estimator`, loaded on first use, to tf and its compat modules."""
-    # `import tensorflow.compat.v1` makes second copies of the compat modules that
-    # take the place of `tf.compat`. Were that left to the program or to tf-keras,
-    # it would happen later and drop the attributes set here.
+    # `import tensorflow.compat.v1` makes second copies of the compat modules, which
+    # replace `tf.compat`. Done later, by the program or by tf-keras, it would drop the
+    # attributes that are set here.
     importlib.import_module("tensorflow.compat.v1")
     importlib.import_module("tensorflow.compat.v2")
     spec = importlib.util.find_spec("tensorflow_estimator")
@@ -33,28 +36,36 @@ def provide_estimator(_module):
             _add(module, package, "_v1" if name.endswith(".v1") else "_v2")
 
 
-def add(path, values, *, only_v1=False):
+def add(path: str, values: Mapping[str, object], *, only_v1: bool = False) -> None:
     """Add names to an API module, such as that of `tf.data.experimental`.
 
     Args:
-        path: Its name below the API's roots, such as "data.experimental".
-        values: Dict of the names and what they are.
-        only_v1: Whether to leave out the API of TensorFlow 2.
+        path: Name of the module below the API's roots, such as "data.experimental".
+        values: Maps the names to their objects.
+        only_v1: Whether to add them to the API of TensorFlow 1 only.
     """
 
-    def update(module):
-        # The importer has the module, and sys.modules, in version 1, its wrapper.
+    def update(module: ModuleType) -> None:
+        # The importer passes the module itself. In the API of TensorFlow 1, sys.modules
+        # has a wrapper of it.
         for name, value in values.items():
             setattr(sys.modules.get(module.__name__, module), name, value)
 
-    # `import tensorflow.data.experimental` makes a second copy of the module, which
-    # takes the place of the one that tf.data had.
+    # A hook, because `import tensorflow.data.experimental` makes a second copy of the
+    # module, which replaces the one that tf.data had.
     for root in _V1_ROOTS if only_v1 else _V1_ROOTS + _V2_ROOTS:
         wrapt.register_post_import_hook(update, f"{root}.{path}")
 
 
-def _add(module, package, version):
-    # For `import tensorflow.estimator`, which goes by the path, not the attribute.
+def _add(module: Any, package: str, version: str) -> None:
+    """Add `estimator` to one API module.
+
+    Args:
+        module: The API module.
+        package: Folder of the frozen package.
+        version: Version of the API, "_v1" or "_v2".
+    """
+    # For `import tensorflow.estimator`, which uses the path and not the attribute.
     folder = os.path.join(package, "python", "estimator", "api", version)
     if folder not in module.__path__:
         module.__path__ = [folder, *module.__path__]
@@ -63,7 +74,7 @@ def _add(module, package, version):
         vars(module),
         f"tensorflow_estimator.python.estimator.api.{version}.estimator",
     )
-    # What `from tensorflow import *` gives was settled before this came.
+    # TensorFlow has set the names for `from tensorflow import *` before this.
     names = vars(module).get("__all__")
     if isinstance(names, list) and "estimator" not in names:
         names.append("estimator")

@@ -1,21 +1,14 @@
-"""Estimators under TensorFlow's distribute coordinator.
+"""Estimators under the distribute coordinator, as in TensorFlow up to 2.15.
 
-Stands in for `tensorflow.python.distribute.estimator_training` (TensorFlow up to
-2.15), which the frozen package imports. Its contract, from the callers:
-
-* `init_run_config(config, tf_config)` gives a RunConfig with strategies its
-  cluster properties and its coordinator mode;
-* `should_run_distribute_coordinator(config)` tells `train_and_evaluate` whether
-  the coordinator runs the job; if so `train_and_evaluate` below does it;
-* `estimator_train` and `estimator_evaluate` run `Estimator.train` and `evaluate`
-  of a standalone client.
-
-The coordinator (`distribute_coordinator.py`, the same in all supported versions)
-calls a function once per task or once per job, inside a worker context that says
-which task it is and which session target to use.
+This module replaces `tensorflow.python.distribute.estimator_training`, which TensorFlow
+2.16 removed. The frozen package calls its public functions, so they keep the names and
+the arguments that they had there.
 """
 
+import copy
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tensorflow.python.distribute import (
     distribute_coordinator,
@@ -24,29 +17,29 @@ from tensorflow.python.distribute import (
 )
 from tensorflow.python.training import server_lib
 
-from estimator_runtime.compat.coordinated_task import replica_of
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _Mode = distribute_coordinator.CoordinatorMode
 
 
-def init_run_config(config, tf_config):
-    """Give a RunConfig that has strategies its cluster and coordinator mode.
+def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
+    """Set the cluster and the coordinator mode of a RunConfig that has strategies.
 
     Args:
-        config: RunConfig under construction.
+        config: The RunConfig under construction.
         tf_config: TF_CONFIG as a dict.
 
     Raises:
-        ValueError: If a strategy is given twice, or both TF_CONFIG and
+        ValueError: If a strategy is given twice, or if both TF_CONFIG and
             `experimental_distribute.remote_cluster` describe a cluster.
     """
     _take_strategies(config)
     cluster = server_lib.ClusterSpec(tf_config.get("cluster", {}))
     distribute = config._experimental_distribute
     remote = getattr(distribute, "remote_cluster", None)
-    # The properties of a task on its own; the coordinator sets the real ones.
+    # These are the properties of a task that runs alone. The coordinator sets the
+    # real ones later.
     config._init_distributed_setting_from_environment_var({})
     if config._train_distribute and remote:
         if cluster:
@@ -66,8 +59,8 @@ def init_run_config(config, tf_config):
     TRAINING_LOG.info("distribute coordinator: %s", config._distribute_coordinator_mode)
 
 
-def should_run_distribute_coordinator(config):
-    """Tell whether the coordinator has to run the job of this RunConfig."""
+def should_run_distribute_coordinator(config: Any) -> bool:
+    """Return whether the coordinator has to run the job of this RunConfig."""
     mode = getattr(config, "_distribute_coordinator_mode", None)
     if mode is None:
         return False
@@ -83,14 +76,20 @@ def should_run_distribute_coordinator(config):
     return True
 
 
-def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
+def train_and_evaluate(
+    estimator: Any,
+    train_spec: Any,
+    eval_spec: Any,
+    executor_cls: Callable[[Any, Any, Any], Any],
+) -> None:
     """Run `tf.estimator.train_and_evaluate` through the coordinator.
 
     Args:
         estimator: Estimator whose config has a coordinator mode.
-        train_spec: TrainSpec.
-        eval_spec: EvalSpec.
-        executor_cls: Makes the evaluator's loop, of (estimator, specs).
+        train_spec: The TrainSpec of the job.
+        eval_spec: The EvalSpec of the job.
+        executor_cls: Class of the executor that runs the evaluator's loop. It is called
+            with (estimator, train_spec, eval_spec).
 
     Raises:
         ValueError: If the config has no coordinator mode.
@@ -100,11 +99,11 @@ def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
     if not mode:
         raise ValueError("Distribute coordinator mode is not specified in `RunConfig`.")
 
-    def train(strategy):
+    def train(strategy: Any) -> None:
         replica = replica_of(estimator, train=strategy)
         context = distribute_coordinator_context.get_current_worker_context()
-        # A standalone client trains all tasks from one process: hooks belong to the
-        # graph of one of them.
+        # A standalone client trains all tasks from one process, and each task has a
+        # graph of its own. Hooks belong to one graph, that of the chief.
         with_hooks = mode == _Mode.INDEPENDENT_WORKER or context.is_chief
         replica.train(
             input_fn=train_spec.input_fn,
@@ -112,7 +111,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
             hooks=list(train_spec.hooks) if with_hooks else [],
         )
 
-    def evaluate(strategy):
+    def evaluate(strategy: Any) -> None:
         replica = replica_of(estimator, evaluate=strategy)
         executor_cls(replica, train_spec, eval_spec)._start_continuous_evaluation()
 
@@ -122,31 +121,36 @@ def train_and_evaluate(estimator, train_spec, eval_spec, executor_cls):
         evaluate,
         config.eval_distribute,
         mode=mode,
-        # An independent worker's coordinator reads the cluster from TF_CONFIG.
+        # The coordinator of an independent worker reads the cluster from TF_CONFIG.
         cluster_spec=config.cluster_spec if mode == _Mode.STANDALONE_CLIENT else None,
         session_config=config.session_config,
     )
 
 
-def estimator_train(estimator, train_distributed_fn, hooks):
+def estimator_train(
+    estimator: Any,
+    train_distributed_fn: Callable[[Any, Any, Sequence[Any]], object],
+    hooks: Sequence[Any],
+) -> Any:
     """Run `Estimator.train` of a standalone client through the coordinator.
 
     Args:
         estimator: Estimator with a train strategy and a remote cluster.
-        train_distributed_fn: Called with (estimator, strategy, hooks).
+        train_distributed_fn: Trains one task. It is called with (estimator, strategy,
+            hooks).
         hooks: Hooks for the chief.
 
     Returns:
         The trained estimator of the task that ran.
 
     Raises:
-        ValueError: If the mode is another, the cluster has an evaluator, or the
-            strategy needs one client per task.
+        ValueError: If the coordinator mode is not `STANDALONE_CLIENT`, if the cluster
+            has an evaluator, or if the strategy needs one client per task.
     """
     strategy = estimator.config.train_distribute
     cluster = _standalone_cluster(estimator.config, strategy, "Estimator.train")
 
-    def train(strategy):
+    def train(strategy: Any) -> Any:
         replica = replica_of(estimator, train=strategy)
         train_distributed_fn(replica, strategy, _chief_only(hooks))
         return replica
@@ -160,15 +164,29 @@ def estimator_train(estimator, train_distributed_fn, hooks):
     )
 
 
-def estimator_evaluate(estimator, evaluate_distributed_fn, hooks):
+def estimator_evaluate(
+    estimator: Any,
+    evaluate_distributed_fn: Callable[[Any, Any, Sequence[Any]], Any],
+    hooks: Sequence[Any],
+) -> Any:
     """Run `Estimator.evaluate` of a standalone client through the coordinator.
 
-    Arguments, result and errors as `estimator_train`, for evaluation.
+    Args:
+        estimator: Estimator with an evaluation strategy and a remote cluster.
+        evaluate_distributed_fn: Evaluates in one task. It is called with (estimator,
+            strategy, hooks).
+        hooks: Hooks for the chief.
+
+    Returns:
+        The result of `evaluate_distributed_fn` in the task that ran.
+
+    Raises:
+        ValueError: In the same cases as `estimator_train`.
     """
     strategy = estimator.config.eval_distribute
     cluster = _standalone_cluster(estimator.config, strategy, "Estimator.evaluate")
 
-    def evaluate(strategy):
+    def evaluate(strategy: Any) -> Any:
         replica = replica_of(estimator, evaluate=strategy)
         return evaluate_distributed_fn(replica, strategy, _chief_only(hooks))
 
@@ -181,7 +199,7 @@ def estimator_evaluate(estimator, evaluate_distributed_fn, hooks):
     )
 
 
-def _take_strategies(config):
+def _take_strategies(config: Any) -> None:
     """Move the strategies of `experimental_distribute` to the config itself."""
     for name in ("train_distribute", "eval_distribute"):
         strategy = getattr(config._experimental_distribute, name, None)
@@ -195,12 +213,23 @@ def _take_strategies(config):
         setattr(config, f"_{name}", strategy)
 
 
-def _chief_only(hooks):
+def _chief_only(hooks: Sequence[Any]) -> Sequence[Any]:
+    """Return the hooks if the current worker is the chief, otherwise none."""
     context = distribute_coordinator_context.get_current_worker_context()
     return hooks if context.is_chief else []
 
 
-def _standalone_cluster(config, strategy, caller):
+def _standalone_cluster(config: Any, strategy: Any, caller: str) -> Any:
+    """Return the cluster of a standalone client as a `ClusterSpec`.
+
+    Args:
+        config: The Estimator's RunConfig.
+        strategy: The strategy that is to train or evaluate.
+        caller: Name of the method that you call, for errors.
+
+    Raises:
+        ValueError: As `estimator_train`.
+    """
     cluster = multi_worker_util.normalize_cluster_spec(config.cluster_spec)
     if "evaluator" in cluster.jobs:
         raise ValueError(
@@ -217,3 +246,66 @@ def _standalone_cluster(config, strategy, caller):
             "`STANDALONE_CLIENT` mode; call `tf.estimator.train_and_evaluate` instead"
         )
     return cluster
+
+
+def replica_of(estimator: Any, train: Any = None, evaluate: Any = None) -> Any:
+    """Copy `estimator` for the task that the current worker context describes.
+
+    Args:
+        estimator: Estimator of the whole job.
+        train: The task's strategy for training. None keeps the estimator's.
+        evaluate: The task's strategy for evaluation. None keeps the estimator's.
+
+    Returns:
+        An Estimator that trains or evaluates without the coordinator.
+    """
+    replica = copy.deepcopy(estimator)
+    config = replica._config
+    if train is not None:
+        config._train_distribute = replica._train_distribution = train
+    if evaluate is not None:
+        config._eval_distribute = replica._eval_distribution = evaluate
+    _take_task(config, distribute_coordinator_context.get_current_worker_context())
+    # The copy runs inside the coordinator and must not start another one.
+    config._distribute_coordinator_mode = None
+    return replica
+
+
+def _take_task(config: Any, context: Any) -> None:
+    """Set the cluster properties of `config` from a worker context."""
+    cluster = context.cluster_spec
+    config._service = None
+    config._task_type = context.task_type
+    config._task_id = context.task_id
+    config._master = config._evaluation_master = context.master_target
+    config._is_chief = context.is_chief
+    config._cluster_spec = cluster
+    config._num_ps_replicas = 0
+    config._num_worker_replicas = 1
+    config._global_id_in_cluster = 0
+    if not cluster:
+        return
+    if context.task_type == "evaluator":
+        # It only reads checkpoints and has no peers.
+        config._cluster_spec = server_lib.ClusterSpec({})
+        config._num_worker_replicas = 0
+        config._global_id_in_cluster = None
+        return
+    sizes = {job: cluster.num_tasks(job) for job in cluster.jobs}
+    config._num_ps_replicas = sizes.get("ps", 0)
+    config._num_worker_replicas = sizes.get("worker", 0) + sizes.get("chief", 0)
+    if context.task_type:
+        config._global_id_in_cluster = context.task_id + sum(
+            sizes[job] for job in _jobs_before(context.task_type, sizes)
+        )
+
+
+def _jobs_before(task_type: str, jobs: Iterable[str]) -> list[str]:
+    """Return the jobs whose tasks are numbered before those of `task_type`.
+
+    The chief is first, parameter servers are last, and the other jobs are in
+    alphabetical order.
+    """
+    rank = {"chief": 0, "ps": 2}
+    order = sorted(jobs, key=lambda job: (rank.get(job, 1), job))
+    return order[: order.index(task_type)]

@@ -1,23 +1,27 @@
 """`tf.data.experimental.CheckpointInputPipelineHook`, which TensorFlow 2.16 removed.
 
-Programs give it to `Estimator.train`, so that a training that is resumed does not read
-its data from the start again. Its files, their names and the steps at which they are
-saved are those of TensorFlow 2.15: what one of the two has saved, the other resumes.
+Programs pass it to `Estimator.train`, so that a resumed training does not read its data
+from the start again. Its files, their names and the steps at which they are saved are
+those of TensorFlow 2.15, so each of the two resumes what the other has saved.
 """
 
 import importlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
 
-from estimator_runtime.compat import api
+from estimator_runtime.compat.removed import api
 
 _Policy = tf.data.experimental.ExternalStatePolicy
+_PolicyOrName: TypeAlias = str | tf.data.experimental.ExternalStatePolicy | None
 _POLICIES = {each.name.lower(): each for each in _Policy}
 
 
-def provide(_module):
-    """Put the hook where it was, under each of its names."""
+def provide(_module: ModuleType) -> None:
+    """Add the hook to TensorFlow's modules under each of its former names."""
     own = {"CheckpointInputPipelineHook": CheckpointInputPipelineHook}
     for name in ("", ".ops.iterator_ops"):
         package = importlib.import_module(f"tensorflow.python.data.experimental{name}")
@@ -26,32 +30,40 @@ def provide(_module):
 
 
 class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
-    """Saves how far the input has been read, and goes on from there.
+    """A hook that saves and restores the position of the input pipeline.
 
-    The iterators of the graph are saved beside the checkpoints of the model, as often
-    as these, as input.ckpt-STEP; where there are several workers, each saves its own,
-    as input_TYPE_INDEX.ckpt-STEP. At its first step a session restores the newest. The
-    checkpoints of the model do not have the iterators: evaluation reads from the start.
+    It saves the iterators of the graph as input.ckpt-STEP, beside the checkpoints of
+    the model and as often as these. If there are several workers, each saves its own
+    iterators, as input_TYPE_INDEX.ckpt-STEP. A session restores the newest ones at its
+    first step.
+    The checkpoints of the model do not contain the iterators, so evaluation reads its
+    input from the start.
 
     Args:
-        estimator: The Estimator that trains with it.
-        external_state_policy: What becomes of state that an input has outside of its
-            iterator, such as that of a random generator: "fail" (the default) raises an
-            error, "warn" leaves it out and logs that, "ignore" leaves it out.
+        estimator: The Estimator that you train with this hook.
+        external_state_policy: How to treat state that an input keeps outside of its
+            iterator, such as that of a random generator. "fail" (the default) raises an
+            error, "warn" drops the state and logs a warning, "ignore" drops it. A
+            `tf.data.experimental.ExternalStatePolicy` is accepted, too.
 
     Raises:
-        ValueError: If the policy is none of these, or the Estimator's config has no
-            interval of checkpoints.
+        ValueError: If the policy is none of these, or if the Estimator's config has no
+            interval between checkpoints.
     """
 
-    def __init__(self, estimator, external_state_policy=None):
+    def __init__(
+        self,
+        estimator: Any,
+        external_state_policy: _PolicyOrName = None,
+    ) -> None:
         self._policy = _policy(external_state_policy)
-        config = estimator._config  # the property would copy it
+        config = estimator._config  # the property returns a copy
         name = "input"
         if config.num_worker_replicas > 1:
             name += f"_{config.task_type}_{config.task_id}"
         self._state_file = f"checkpoint_{name}"
-        # Not its subclass: an Estimator that is given one saves no model of its own.
+        # This class does not derive from CheckpointSaverHook, because an Estimator that
+        # is given one does not save the model itself.
         self._saves = tf.compat.v1.train.CheckpointSaverHook(
             estimator.model_dir,
             save_secs=config.save_checkpoints_secs,
@@ -60,8 +72,8 @@ class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
         )
         self._is_new_session = True
 
-    def begin(self):
-        """Add to the graph what saves and restores its iterators."""
+    def begin(self) -> None:
+        """Add ops that save and restore the iterators to the graph."""
         resources = tf.compat.v1.get_collection(iterator_ops.GLOBAL_ITERATORS)
         saveables = [
             iterator_ops._IteratorSaveable(
@@ -72,28 +84,36 @@ class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
         self._saves._saver = _Saver(saveables, self._state_file)
         self._saves.begin()
 
-    def after_create_session(self, session, coord):
-        """Notice that the iterators are new."""
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Record that the session, and so its iterators, are new."""
         self._is_new_session = True
 
-    def before_run(self, run_context):
-        """Restore the iterators, or save them for the first time."""
-        # Not when the session is made: the hook that initializes the iterators may be
-        # called after this one then.
+    def before_run(
+        self, run_context: tf.compat.v1.train.SessionRunContext
+    ) -> tf.compat.v1.train.SessionRunArgs | None:
+        """Restore the iterators of a new session, or save them for the first time."""
+        # `after_create_session` is too early, because the hook that initializes the
+        # iterators may be called after this one there.
         if self._is_new_session:
             self._restore_or_save(run_context.session)
             self._is_new_session = False
         return self._saves.before_run(run_context)
 
-    def after_run(self, run_context, run_values):
-        """Save the iterators where it is time."""
+    def after_run(
+        self,
+        run_context: tf.compat.v1.train.SessionRunContext,
+        run_values: tf.compat.v1.train.SessionRunValues,
+    ) -> None:
+        """Save the iterators when they are due."""
         self._saves.after_run(run_context, run_values)
 
-    def end(self, session):
-        """Save the iterators as the last step leaves them."""
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Save the iterators after the last step."""
         self._saves.end(session)
 
-    def _restore_or_save(self, session):
+    def _restore_or_save(self, session: tf.compat.v1.Session) -> None:
         saves = self._saves
         newest = tf.train.latest_checkpoint(saves._checkpoint_dir, self._state_file)
         if newest:
@@ -105,15 +125,21 @@ class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
 
 
 class _Saver(tf.compat.v1.train.Saver):
-    """A Saver that leaves the model's `checkpoint` file alone, and has its own."""
+    """A Saver with a state file other than the model's `checkpoint`."""
 
-    def __init__(self, saveables, state_file):
+    def __init__(self, saveables: Sequence[Any], state_file: str) -> None:
         super().__init__(saveables, sharded=True)
         self._state_file = state_file
 
     def save(
-        self, sess, save_path, global_step=None, latest_filename=None, *args, **kwargs
-    ):
+        self,
+        sess: tf.compat.v1.Session,
+        save_path: str,
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> str | None:
         return super().save(
             sess,
             save_path,
@@ -124,7 +150,8 @@ class _Saver(tf.compat.v1.train.Saver):
         )
 
 
-def _policy(given):
+def _policy(given: _PolicyOrName) -> tf.data.experimental.ExternalStatePolicy:
+    """Return the policy of this name, or "fail" for None."""
     if isinstance(given, _Policy):
         return given
     policy = _POLICIES.get("fail" if given is None else given)

@@ -1,11 +1,15 @@
-"""Modules that TensorFlow 2.16 removed, and the frozen package or its users import."""
+"""Replacements of modules that TensorFlow 2.16 removed.
+
+The frozen package or the programs that use it import these modules.
+"""
 
 import importlib
 import sys
 import types
 from importlib.machinery import ModuleSpec
+from typing import NoReturn
 
-from estimator_runtime.compat import api
+from estimator_runtime.compat.removed import api
 
 _TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 _API_PARAMETERS = (
@@ -16,23 +20,25 @@ _API_PARAMETERS = (
 )
 
 
-def provide_estimator_training(_module):
-    """Put our estimator_training where TensorFlow's was."""
-    ours = importlib.import_module("estimator_runtime.compat.estimator_training")
+def provide_estimator_training(_module: types.ModuleType) -> None:
+    """Provide this package's estimator_training under TensorFlow's former name."""
+    ours = importlib.import_module(
+        "estimator_runtime.compat.removed.estimator_training"
+    )
     _provide("tensorflow.python.distribute", "estimator_training", ours)
 
 
-def provide_tpu_stand_ins(_module):
-    """Put importable stand-ins where the TPU embedding modules were.
+def provide_tpu_stand_ins(_module: types.ModuleType) -> None:
+    """Provide importable stand-ins for the TPU embedding modules.
 
-    With what describes an embedding, they are enough for
-    `TPUEstimator(use_tpu=False)`; using what they stand for raises
-    NotImplementedError.
+    Together with the configuration classes of embeddings they are sufficient for
+    `TPUEstimator(use_tpu=False)`. Their other names are classes that raise
+    NotImplementedError when they are instantiated.
     """
     for name in _TPU_MODULES:
         stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
         _provide("tensorflow.python.tpu", name, stand_in)
-    ours = importlib.import_module("estimator_runtime.compat.tpu_embedding")
+    ours = importlib.import_module("estimator_runtime.compat.removed.tpu_embedding")
     embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
     for name in ours.__all__:
         setattr(embedding, name, getattr(ours, name))
@@ -40,11 +46,12 @@ def provide_tpu_stand_ins(_module):
     api.add("tpu.experimental", parameters, only_v1=True)
 
 
-def provide_async_checkpoint(_module):
-    """Put a module where the hook was that saves while a TPU goes on training.
+def provide_async_checkpoint(_module: types.ModuleType) -> None:
+    """Provide the module of the hook that saves while a TPU goes on training.
 
-    This runtime saves so by TensorFlow's CheckpointSaverHook itself, but not by its
-    subclasses. So the name stands for that hook, which takes the same arguments.
+    This runtime saves in the background with TensorFlow's CheckpointSaverHook itself,
+    but not with its subclasses. So the former name of the hook is an alias of
+    CheckpointSaverHook, which takes the same arguments.
     """
     from tensorflow.python.training import basic_session_run_hooks
 
@@ -57,20 +64,21 @@ def provide_async_checkpoint(_module):
     _provide("tensorflow.python.tpu", "async_checkpoint", module)
 
 
-def _provide(package_name, name, module):
+def _provide(package_name: str, name: str, module: types.ModuleType) -> None:
+    """Make a module importable as `name` of a package."""
     sys.modules[f"{package_name}.{name}"] = module
     setattr(importlib.import_module(package_name), name, module)
 
 
 class _StandIn(types.ModuleType):
-    """A module whose public names are classes that cannot be made, but for its own."""
+    """A module whose missing public names are classes that cannot be instantiated."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(name)
-        # Else asking whether the module is there is an error.
+        # Without a spec, `importlib.util.find_spec` raises an error for the module.
         self.__spec__ = ModuleSpec(name, None)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> type:
         if name.startswith("_"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = _unavailable(self.__name__, name)
@@ -78,8 +86,10 @@ class _StandIn(types.ModuleType):
         return value
 
 
-def _unavailable(module_name, name):
-    def refuse(cls, *args, **kwargs):
+def _unavailable(module_name: str, name: str) -> type:
+    """Return a class that raises NotImplementedError when you call it."""
+
+    def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(
             f"{module_name}.{name} was removed in TensorFlow 2.16; TPU training "
             "needs TensorFlow 2.15 or older"

@@ -1,19 +1,22 @@
-"""Names under which TensorFlow itself had modules of the frozen package.
+"""Old names of the frozen package's modules in TensorFlow.
 
-`tensorflow.python.estimator` was its name up to TensorFlow 1.13, and five modules for
-TPUs were in `tensorflow.python.tpu`. TensorFlow 2.15 still ships them, each a copy of
-the frozen module's names: what a program patches in a copy has no effect. Newer ones
-ship none. Here each old name is the frozen module itself, on every TensorFlow.
+Up to TensorFlow 1.13 the package was `tensorflow.python.estimator`, and five modules
+for TPUs were in `tensorflow.python.tpu`. TensorFlow 2.15 has modules of these names.
+Each is a copy of the frozen module's names, so patching one has no effect. Newer
+versions have none of them. The finders of this module make each old name the frozen
+module itself, on every TensorFlow.
 """
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 _OLD = "tensorflow.python.estimator"
 _FROZEN = "tensorflow_estimator.python.estimator"
-# Under both, as `from package import keras` goes by the name that the package has.
+# In both packages, because `from package import keras` uses the package's `__name__`.
 _RENAMED = {f"{package}.keras": f"{_FROZEN}.keras_lib" for package in (_OLD, _FROZEN)}
 _TPU_NAMES = {
     f"tensorflow.python.tpu.{name}": f"{_FROZEN}.tpu.{name}"
@@ -21,25 +24,33 @@ _TPU_NAMES = {
 }
 
 
-def provide(_module):
-    """Let `import tensorflow.python.estimator...` find the frozen package's modules."""
-    # First, or the folder of the frozen package, which is where the old name leads,
-    # would be searched for submodules, and each loaded a second time.
+def provide(_module: ModuleType) -> None:
+    """Make imports from tensorflow.python.estimator find the frozen modules."""
+    # First in the list. The old name leads to the folder of the frozen package, so the
+    # other finders would find its submodules there and load each a second time.
     sys.meta_path.insert(0, _Finder())
 
 
-def replace_tpu_copies(_module):
-    """Let the names under tensorflow.python.tpu find the frozen package's modules."""
+def replace_tpu_copies(_module: ModuleType) -> None:
+    """Make imports from tensorflow.python.tpu find the frozen modules."""
     sys.meta_path.insert(0, _TPUFinder())
 
 
-def provide_tpu(_module):
-    """Do so where TensorFlow has no module of that name."""
+def provide_tpu(_module: ModuleType) -> None:
+    """Do as `replace_tpu_copies`, but only for names that TensorFlow does not have."""
     sys.meta_path.append(_TPUFinder())
 
 
 class _Finder(MetaPathFinder):
-    def find_spec(self, fullname, path=None, target=None):
+    """Finds the frozen modules under tensorflow.python.estimator."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of an alias, or None for other names."""
         if fullname in _RENAMED:
             frozen = _RENAMED[fullname]
         elif fullname == _OLD or fullname.startswith(f"{_OLD}."):
@@ -47,29 +58,38 @@ class _Finder(MetaPathFinder):
         else:
             return None
         if fullname == _OLD:
-            # To look for it would import its parents, here, where no other thread can
-            # import anything. For the names below it they are imported already.
+            # Not find_spec, which would import the parent packages now, while no other
+            # thread can import anything. For submodules they are imported already.
             return ModuleSpec(fullname, _Alias(frozen))
         try:
             found = importlib.util.find_spec(frozen)
         except ModuleNotFoundError as error:
             if not f"{frozen}.".startswith(f"{error.name}."):
-                raise  # what the parents import is missing, not the module
+                raise  # the parents import something that is missing
             found = None
         return found and ModuleSpec(fullname, _Alias(frozen))
 
 
 class _TPUFinder(MetaPathFinder):
-    def find_spec(self, fullname, path=None, target=None):
+    """Finds the frozen modules under tensorflow.python.tpu."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of an alias, or None for other names."""
         frozen = _TPU_NAMES.get(fullname)
-        return frozen and ModuleSpec(fullname, _Alias(frozen))
+        return ModuleSpec(fullname, _Alias(frozen)) if frozen else None
 
 
 class _Alias(Loader):
-    """Puts the module of another name in the place of the one to be loaded."""
+    """Loads a module by importing one of another name in its place."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._name = name
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
+        """Replace `module` in `sys.modules` with the other one."""
         sys.modules[module.__name__] = importlib.import_module(self._name)

@@ -1,15 +1,16 @@
-"""What describes an embedding on a TPU, as TensorFlow's tpu_embedding did up to 2.15.
+"""Configuration classes for TPU embeddings, as in TensorFlow up to 2.15.
 
-A program for TPUs gives such descriptions to its TPUEstimator on a machine without one
-too, where the frozen package looks at their types and uses nothing else of them: the
-embedding columns themselves work on a CPU. So those that it takes are here; what uses a
-TPU is not.
+A program for TPUs passes these objects to its TPUEstimator on a machine without a TPU
+too. There the frozen package only checks their types, because the embedding columns
+themselves work on a CPU. This module has the classes that TPUEstimator accepts, and
+nothing that uses a TPU.
 """
 
 import collections
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -25,7 +26,7 @@ __all__ = [
     "TableConfig",
 ]
 
-_MODULE = "tensorflow.python.tpu.tpu_embedding"  # by which pickles know them
+_MODULE = "tensorflow.python.tpu.tpu_embedding"  # the name that pickles refer to
 _POSITIVE = "more than 0", lambda value: value > 0
 _NOT_NEGATIVE = "0 or more", lambda value: value >= 0
 _NOT_POSITIVE = "0 or less", lambda value: value <= 0
@@ -34,22 +35,23 @@ _BELOW_ONE = "0 or more, and less than 1", lambda value: 0 <= value < 1
 _Range = tuple[str, Callable[[float], bool]]
 
 
-def _ranged(default: float, allowed: _Range):
+def _ranged(default: float, allowed: _Range) -> Any:
+    """Return a dataclass field whose values have to be in a range."""
     return dataclasses.field(default=default, metadata={"allowed": allowed})
 
 
 @dataclasses.dataclass(eq=False)
 class _OptimizationParameters:
-    """How the TPU updates the tables.
+    """The optimizer with which the TPU updates the tables.
 
     Raises:
-        ValueError: If a value is not in its range, or gradients are to be clipped that
-            are not accumulated.
+        ValueError: If a value is not in its range, or if gradients are clipped but not
+            accumulated.
     """
 
     learning_rate: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         values = vars(self)
         who = type(self).__name__
         for field in dataclasses.fields(self):
@@ -59,7 +61,7 @@ class _OptimizationParameters:
                 raise ValueError(f"{who}: {field.name} is {value!r}; give {words}")
         limits = values["clip_gradient_min"], values["clip_gradient_max"]
         are_clipped = limits != (None, None)
-        is_whole = not values.get("lazy_adam", True)  # Adam of all rows of a table
+        is_whole = not values.get("lazy_adam", True)  # Adam updates all rows of a table
         if (are_clipped or is_whole) and not values["use_gradient_accumulation"]:
             raise ValueError(
                 f"{who}: gradients have to be accumulated where they are clipped, or "
@@ -86,8 +88,10 @@ _REGULARIZED = (
 _ACCUMULATED = ("initial_accumulator", float, _ranged(0.1, _POSITIVE))
 
 
-def _parameters(name, *fields):
-    # The arguments are in TensorFlow's order: programs may give them by position.
+def _parameters(name: str, *fields: tuple[Any, ...]) -> type[_OptimizationParameters]:
+    """Return a subclass of `_OptimizationParameters` with these dataclass fields."""
+    # The arguments are in TensorFlow's order, because programs may pass them by
+    # position.
     return dataclasses.make_dataclass(
         name,
         fields,
@@ -143,7 +147,8 @@ StochasticGradientDescentParameters = _parameters(
 )
 
 
-def _check_count(owner, name, value, least):
+def _check_count(owner: str, name: str, value: object, least: int) -> None:
+    """Raise `ValueError` unless `value` is an integer, `least` or greater."""
     if not isinstance(value, int) or value < least:
         raise ValueError(
             f"{owner}: {name} is {value!r}; give a whole number, {least} or more"
@@ -160,19 +165,20 @@ class TableConfig(
     """An embedding table.
 
     Args:
-        vocabulary_size: Its rows, 1 or more.
-        dimension: Its columns, 1 or more.
-        initializer: Of its values; None for truncated normal ones with a standard
-            deviation of 1 / sqrt(dimension).
-        combiner: How several rows of an example become one: "mean", "sum", "sqrtn";
-            None for an input that has one each.
-        hot_id_replication: Whether the TPU copies rows that many examples have.
-        learning_rate: Of this table; None for that of the optimizer.
-        learning_rate_fn: Gives it from the global step, instead.
-        optimization_parameters: Of this table; None for those of all.
+        vocabulary_size: Number of rows, 1 or more.
+        dimension: Number of columns, 1 or more.
+        initializer: Initializer of the values. None stands for a truncated normal
+            distribution with a standard deviation of 1 / sqrt(dimension).
+        combiner: How several rows of one example are reduced to one: "mean", "sum" or
+            "sqrtn". None is for an input with one row per example.
+        hot_id_replication: Whether the TPU replicates rows that many examples use.
+        learning_rate: Learning rate of this table. None uses that of the optimizer.
+        learning_rate_fn: Function from the global step to the learning rate. Use it
+            instead of `learning_rate`.
+        optimization_parameters: Optimizer of this table. None uses that of all tables.
 
     Raises:
-        ValueError: If a value cannot be used.
+        ValueError: If a value is invalid.
     """
 
     __slots__ = ()
@@ -180,16 +186,16 @@ class TableConfig(
 
     def __new__(
         cls,
-        vocabulary_size,
-        dimension,
-        initializer=None,
-        combiner="mean",
-        hot_id_replication=False,
-        learning_rate=None,
-        learning_rate_fn=None,
-        optimization_parameters=None,
-    ):
-        """Check the values."""
+        vocabulary_size: int,
+        dimension: int,
+        initializer: Callable[..., Any] | None = None,
+        combiner: str | None = "mean",
+        hot_id_replication: bool = False,
+        learning_rate: float | None = None,
+        learning_rate_fn: Callable[..., Any] | None = None,
+        optimization_parameters: _OptimizationParameters | None = None,
+    ) -> "TableConfig":
+        """Check the values and make the tuple."""
         _check_count("TableConfig", "vocabulary_size", vocabulary_size, 1)
         _check_count("TableConfig", "dimension", dimension, 1)
         if initializer is not None and not callable(initializer):
@@ -230,18 +236,24 @@ class FeatureConfig(
     """A feature that is looked up in a table.
 
     Args:
-        table_id: The table's key.
-        max_sequence_length: Of a sequence, which is cut to it; 0 for no sequence.
-        weight_key: The feature with the weights of its values, or None.
+        table_id: Key of the table.
+        max_sequence_length: Length to which a sequence is truncated. 0 is for a feature
+            that is not a sequence.
+        weight_key: Name of the feature with the weights of the values, or None.
 
     Raises:
-        ValueError: If `max_sequence_length` is no whole number, 0 or more.
+        ValueError: If `max_sequence_length` is not an integer, 0 or greater.
     """
 
     __slots__ = ()
     __module__ = _MODULE
 
-    def __new__(cls, table_id, max_sequence_length=0, weight_key=None):
-        """Check the values."""
+    def __new__(
+        cls,
+        table_id: str,
+        max_sequence_length: int = 0,
+        weight_key: str | None = None,
+    ) -> "FeatureConfig":
+        """Check the values and make the tuple."""
         _check_count("FeatureConfig", "max_sequence_length", max_sequence_length, 0)
         return super().__new__(cls, table_id, max_sequence_length, weight_key)

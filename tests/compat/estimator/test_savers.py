@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorflow.python.training import saver
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import lease, series
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+from estimator_runtime.checkpoint.store import locks, series
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
 er.install()
 
@@ -97,8 +97,8 @@ def test_a_hook_finds_the_checkpoint_of_its_step(asked, tmp_path):
 
 
 def test_a_hook_that_names_the_checkpoint_of_its_step_holds_it(tmp_path, monkeypatch):
-    held, hold = [], lease.hold
-    monkeypatch.setattr(lease, "hold", lambda prefix: held.append(hold(prefix)))
+    held, hold = [], locks.hold
+    monkeypatch.setattr(locks, "hold", lambda prefix: held.append(hold(prefix)))
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
     estimator = tf.estimator.Estimator(model_fn, config=config)
 

@@ -6,7 +6,7 @@ from google.protobuf import text_format as protobufs
 from tensorflow.python.framework import graph_io
 
 import estimator_runtime
-from estimator_runtime.compat import text_format
+from estimator_runtime.compat.estimator import formats
 
 estimator_runtime.install()
 
@@ -21,10 +21,10 @@ def test_a_graph_is_written_as_text(tmp_path):
 
 def test_the_patch_takes_what_protobuf_7_refuses(monkeypatch):
     monkeypatch.setattr(graph_io, "text_format", protobufs)
-    if text_format.lacks_float_format():
+    if formats.lacks_float_format():
         with pytest.raises(TypeError, match="float_format"):
             graph_io.text_format.MessageToString(GRAPH, float_format="")
-    text_format.drop_float_format(graph_io)
+    formats.drop_float_format(graph_io)
     assert graph_io.text_format.MessageToString(GRAPH, float_format="") == TEXT
     assert graph_io.text_format.MessageToString(GRAPH, as_one_line=True) == (
         'node { name: "a" op: "NoOp" }'

@@ -129,7 +129,7 @@ def test_packages_that_cannot_run_estimators_cost_a_line_and_not_the_program(
 
 
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_way_out(tmp_path):
-    from estimator_runtime.activation import Activation
+    from estimator_runtime.compat.inject.activation import Activation
 
     missing = tmp_path / "missing"
     with pytest.raises(estimator_runtime.EstimatorRuntimeError) as caught:

@@ -17,8 +17,10 @@ import pytest
 import estimator_runtime
 
 _ROOT = str(pathlib.Path(estimator_runtime.__file__).parents[1])
-_TRAIN = pathlib.Path(__file__).parent / "launch" / "programs" / "train.py"
-_ENTRY_POINT = "import sys\nfrom estimator_runtime.cli import main\nsys.exit(main())\n"
+_TRAIN = pathlib.Path(__file__).parents[2] / "launch" / "programs" / "train.py"
+_ENTRY_POINT = (
+    "import sys\nfrom estimator_runtime.cli.main import main\nsys.exit(main())\n"
+)
 _PACKAGES = (
     *("absl", "crc32c", "google", "grpc", "keras", "numpy", "ray", "tensorboard"),
     *("tensorflow", "tensorflow_estimator", "tf_keras", "tqdm", "wrapt"),

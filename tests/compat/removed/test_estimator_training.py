@@ -8,7 +8,11 @@ from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime
-from estimator_runtime.compat import coordinated_task, estimator_training, versions
+from estimator_runtime.compat import versions
+from estimator_runtime.compat.removed import estimator_training
+from estimator_runtime.compat.removed import (
+    estimator_training as removed_estimator_training,
+)
 
 estimator_runtime.install()
 
@@ -94,7 +98,9 @@ def test_a_chief_beside_a_job_without_tasks_takes_its_place_from_the_coordinator
     with distribute_coordinator._WorkerContext(
         _strategy(), tf.train.ClusterSpec(jobs), "chief", 0
     ):
-        config = coordinated_task.replica_of(estimator, train=_strategy()).config
+        config = removed_estimator_training.replica_of(
+            estimator, train=_strategy()
+        ).config
     assert (config.num_worker_replicas, config.num_ps_replicas) == (1, 0)
     assert (config.task_type, config.global_id_in_cluster) == ("chief", 0)
 

@@ -1,8 +1,9 @@
-"""Brings the runtime in when this process first imports TensorFlow, and not before.
+"""Import hook that installs the runtime when this process first imports TensorFlow.
 
-Each start of python may import this, so it imports nothing itself, and it stands alone:
-`estimator-runtime enable` puts a copy into site-packages, which has to be harmless also
-when the package is gone, or when a version of python that it never saw comes by.
+Every Python process may import this module at start-up, so it imports almost nothing
+itself. It is self-contained: `estimator-runtime enable` puts a copy of it into
+site-packages. The copy has to be harmless after the package is uninstalled, and on any
+version of Python.
 """
 
 import _thread
@@ -38,10 +39,11 @@ class _Watcher(object):  # noqa: UP004 - see above
 
 
 class _Loader(object):  # noqa: UP004 - see above
-    """Brings the runtime in when a module is made, not when somebody looks for it.
+    """A loader that installs the runtime when it creates a module.
 
-    Finders are asked while python holds the lock that each import of any thread needs:
-    who imports there waits for ever, if another thread is at one of the same modules.
+    The finder does not. Python calls finders while it holds a lock that each import of
+    any thread needs, so a finder that imports a module may wait for ever if another
+    thread is importing the same module.
     """
 
     def __init__(self, loader, watcher):
@@ -82,12 +84,12 @@ def _install():
 
 
 def watch():
-    """Wait for TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0."""
+    """Watch for the import of TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0."""
     if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0":
         watch_as_parent_does()
 
 
 def watch_as_parent_does():
-    """Wait for TensorFlow in a child of a process that has the runtime."""
+    """Watch for the import of TensorFlow in a child of a process with the runtime."""
     if not any(type(each).__name__ == "_Watcher" for each in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())

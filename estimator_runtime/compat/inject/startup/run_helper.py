@@ -1,8 +1,8 @@
-"""Runs a module of this package in a process of its own, in a folder of anybody's.
+"""Script that runs a module of this package in a separate process, in any folder.
 
-`python -m` and `python -c` put the current folder in front of the standard library: in
-/tmp, somebody else's json.py would run. `python FILE` puts the folder of FILE there,
-which is this one. See `estimator_runtime.helper_process`.
+`python -m` and `python -c` put the current folder before the standard library on
+sys.path: in /tmp, another user's json.py would run. `python FILE` puts the folder of
+FILE there, which is this one. See `estimator_runtime.compat.inject.helper_process`.
 """
 
 import sys
@@ -16,7 +16,7 @@ _PACKAGE = "estimator_runtime"
 def main(module: str, *arguments: str) -> int:
     """Call the `main` of `module` with a list of the arguments; return its result."""
     if _PACKAGE not in sys.modules:
-        _import_package(__file__.rpartition(f"/{_PACKAGE}/startup/")[0])
+        _import_package(__file__.rpartition(f"/{_PACKAGE}/compat/inject/startup/")[0])
     return import_module(module).main(list(arguments))
 
 

@@ -1,8 +1,8 @@
-"""Found by the children of a process that has the runtime, along PYTHONPATH.
+"""Start-up module for the children of a process with the runtime, on PYTHONPATH.
 
-Python imports a module of this name as it starts. This one stands in front of the
-environment's own, if there is one, and steps aside once it has done its work. It may
-be met by any python, also by one of another environment, which it leaves alone.
+Python imports a module of this name at start-up. This one comes before the
+environment's own, if there is one, and imports that after its work. Any Python may
+find it, including one of another environment, which it leaves as it is.
 """
 
 import os

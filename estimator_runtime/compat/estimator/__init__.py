@@ -1,0 +1,1 @@
+"""Patches that change the behaviour of Estimators, and the reasons for them."""

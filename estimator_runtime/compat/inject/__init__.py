@@ -1,0 +1,1 @@
+"""Loading of the runtime in other processes: children, helpers, and every Python."""

@@ -1,0 +1,83 @@
+"""Installation of the runtime in the processes that this one starts.
+
+A forked child inherits the runtime. Any other child is a new interpreter, in which
+`import tensorflow` would not provide `tf.estimator`:
+
+* A child of `multiprocessing` receives the runtime with the pickled description of its
+  parent. That works with any environment variables and interpreter options.
+* A child that the program starts itself finds the runtime through its environment.
+  PYTHONPATH leads to `startup/sitecustomize.py`, which acts only in the same Python
+  installation.
+"""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+_STARTUP = str(pathlib.Path(__file__).parent / "startup")
+VARIABLE = "ESTIMATOR_RUNTIME_CHILDREN"
+
+# The code that a child of multiprocessing executes. At that time the child does not
+# have its parent's sys.path. A child whose Python lacks this package is left as it is.
+_ARRIVAL = """
+import sys
+sys.path[:] = path
+try:
+    from estimator_runtime.compat import install
+except ImportError:
+    pass
+else:
+    install()
+"""
+
+
+def arm_environment(environ: MutableMapping[str, str]) -> None:
+    """Make interpreters that inherit `environ` call `install()` when they need it.
+
+    Args:
+        environ: `os.environ`, or a dict that becomes the environment of a child.
+    """
+    path = environ.get("PYTHONPATH")
+    if _STARTUP not in (path or "").split(os.pathsep):
+        environ["PYTHONPATH"] = os.pathsep.join(
+            [_STARTUP, path] if path else [_STARTUP]
+        )
+    environ[VARIABLE] = sys.prefix
+
+
+def arm_spawn(spawn: Any) -> None:
+    """Make children of `multiprocessing` call `install()` before anything else.
+
+    Args:
+        spawn: The module `multiprocessing.spawn`.
+    """
+    describe = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        # A child ignores keys that it does not know, but it unpickles their values.
+        description = describe(name)
+        path = list(description.get("sys_path", sys.path))
+        return {**description, "estimator_runtime": _Arrival(path)}
+
+    spawn.get_preparation_data = get_preparation_data
+
+
+class _Arrival:
+    """An object that installs the runtime in the process that unpickles it.
+
+    Its pickle refers to built-in names only, because the child may not be able to
+    import this package before it has its parent's sys.path.
+
+    Args:
+        path: The parent's sys.path.
+    """
+
+    def __init__(self, path: list[str]) -> None:
+        self._path = path
+
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., None], tuple[str, dict[str, list[str]]]]:
+        return exec, (_ARRIVAL, {"path": self._path})

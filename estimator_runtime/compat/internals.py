@@ -1,0 +1,100 @@
+"""TensorFlow's private names that this runtime uses, behind names of its own."""
+
+import time
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.client import session as _session
+from tensorflow.python.distribute import distribute_coordinator_context, values
+from tensorflow.python.eager import context
+from tensorflow.python.framework import composite_tensor, op_def_registry
+from tensorflow.python.ops import resource_variable_ops, while_v2
+from tensorflow.python.training import (
+    basic_session_run_hooks,
+    monitored_session,
+    saver,
+    session_manager,
+    sync_replicas_optimizer,
+    training_util,
+)
+from tensorflow.python.training.session_manager import SessionManager
+
+# Sessions: what TensorFlow's own are made of.
+FetchHandler: Any = _session._FetchHandler
+SESSION_RUN = _session.BaseSession.run
+StockMonitoredTrainingSession = monitored_session.MonitoredTrainingSession
+StockHookedSession: Any = monitored_session._HookedSession
+CoordinatedSessionCreator: Any = (
+    monitored_session._MonitoredSession._CoordinatedSessionCreator
+)
+PREEMPTION_ERRORS: tuple = monitored_session._PREEMPTION_ERRORS
+# Multi-worker strategies: the coordinator's view of this task, and its session.
+current_worker_context = distribute_coordinator_context.get_current_worker_context
+session_with_worker_context = (
+    monitored_session._create_monitored_session_with_worker_context
+)
+SyncReplicasOptimizerHook: Any = sync_replicas_optimizer._SyncReplicasOptimizerHook
+eager_context = context.context
+# Graphs: kinds of values, and what an op is by its definition.
+CompositeTensor: Any = composite_tensor.CompositeTensor
+BaseResourceVariable: Any = resource_variable_ops.BaseResourceVariable
+DistributedVariable: Any = values.DistributedVariable
+GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
+op_definition = op_def_registry.get
+while_loop = while_v2.while_loop
+# Hooks and savers. Some names are public too; these cost a step one look-up only.
+SessionRunArgs: Any = tf.compat.v1.train.SessionRunArgs
+SessionRunContext: Any = tf.compat.v1.train.SessionRunContext
+SessionRunValues: Any = tf.compat.v1.train.SessionRunValues
+SecondOrStepTimer: Any = basic_session_run_hooks.SecondOrStepTimer
+NeverTriggerTimer: Any = basic_session_run_hooks.NeverTriggerTimer
+BaseSaverBuilder: Any = saver.BaseSaverBuilder
+BulkSaverBuilder: Any = saver.BulkSaverBuilder
+
+# What a session calls on its hooks at each step. A hook that has its own, set on itself
+# and not by its class, is not what its class says.
+STEP_METHODS = frozenset({"before_run", "after_run"})
+
+
+def has_executed_ops() -> bool:
+    """Return whether this process has executed an op eagerly, and so has threads."""
+    found = context.context_safe()
+    return found is not None and found._initialized
+
+
+class _Time:
+    """The module `time` with a `time()` that never goes back."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+    def time(self) -> float:
+        return now()
+
+
+def now() -> float:
+    """Return seconds by the clock of TensorFlow's timers once they are patched."""
+    return time.monotonic()
+
+
+def current() -> float:
+    """Return seconds by the clock of TensorFlow's timers, patched or not."""
+    return basic_session_run_hooks.time.time()
+
+
+def use_monotonic_time(_module: object) -> None:
+    """Make the timers of hooks, and waits for a session, go by `now`."""
+    for module in (basic_session_run_hooks, session_manager):
+        module.time = _Time()
+
+
+def is_ready(manager: SessionManager, session: tf.compat.v1.Session) -> bool:
+    """Return whether the `ready_op` finds the model initialized."""
+    return manager._model_ready(session)[0]
+
+
+def is_ready_for_local_init(
+    manager: SessionManager, session: tf.compat.v1.Session
+) -> bool:
+    """Return whether the `ready_for_local_init_op` finds the variables initialized."""
+    return manager._model_ready_for_local_init(session)[0]

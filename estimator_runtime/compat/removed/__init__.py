@@ -1,0 +1,1 @@
+"""Names that TensorFlow has removed, for the frozen package and its users."""
