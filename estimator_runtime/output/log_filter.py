@@ -1,28 +1,31 @@
-"""Folds away the deprecation warnings that a program can do nothing about.
+"""A log filter for deprecation warnings that a program cannot act on.
 
-TensorFlow warns of everything that Estimators are made of: of the Estimator itself, and
-of the hooks that the frozen package, and this one, have to use. What is on the list
-below is left out and counted; every other line, of whatever level, passes as it is.
+TensorFlow reports everything that Estimators are built from as deprecated: the
+Estimator itself, and the hooks that the frozen package and this one have to use. The
+warnings on the list below are left out and counted. Every other line, of any level,
+passes unchanged.
 
-Standard library only: it is there before TensorFlow is imported.
+Standard library only, because the filter is installed before TensorFlow is imported.
 """
 
 import contextlib
 import logging
 import os
 import sys
+from collections.abc import Mapping
 
-from estimator_runtime import option_values, reporting
+from estimator_runtime import reporting
+from estimator_runtime.config.options import parse_switch
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
-# The beginnings of what tensorflow/python/util/deprecation.py logs, as it is before the
-# caller, the subject and its module are filled in.
+# How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
+# the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
 _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
 _SUBJECT_OF_ESTIMATORS = "tensorflow_estimator."
-# Whose calls a program cannot replace, whatever they call.
+# Packages whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
-# What TensorFlow itself may call of its own: sessions, savers, hooks, feature columns,
+# Modules that TensorFlow itself may call: sessions, savers, hooks, feature columns,
 # exports, event files.
 _SUBJECTS_OF_TENSORFLOW = (
     "tensorflow.python.checkpoint.",
@@ -33,37 +36,36 @@ _SUBJECTS_OF_TENSORFLOW = (
 )
 
 
-def is_verbose(environ):
-    """Tell whether everything is to be shown.
+def is_verbose(environ: Mapping[str, str]) -> bool:
+    """Return whether every line is to be shown.
 
     Raises:
-        ConfigError: If the variable has a value that cannot be used.
+        ConfigError: If the variable has an invalid value.
     """
-    return VARIABLE in environ and option_values.parse_verbose(
-        environ[VARIABLE], VARIABLE
-    )
+    purpose = "to see every line of TensorFlow's"
+    return VARIABLE in environ and parse_switch(environ[VARIABLE], VARIABLE, purpose)
 
 
-class Folding(logging.Filter):
+class DeprecationFilter(logging.Filter):
     """Leaves out the records that are on the list, and counts them.
 
     Attributes:
-        count: How many there were.
+        count: The number of records left out so far.
     """
 
     count = 0
 
-    def filter(self, record):
-        """Tell whether a record passes."""
-        if not is_foldable(record):
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record passes, and count it if not."""
+        if not is_hidden(record):
             return True
         self.count += 1
         reporting.send(folded=1)
         return False
 
 
-def is_foldable(record):
-    """Tell whether a record is a deprecation warning that no program can heed."""
+def is_hidden(record: logging.LogRecord) -> bool:
+    """Return whether a record is a deprecation warning that no program can act on."""
     if record.levelno != logging.WARNING or not isinstance(record.args, tuple):
         return False
     if not str(record.msg).startswith((_NOTICE, _NOTICE_OF_ARGUMENT)):
@@ -77,46 +79,47 @@ def is_foldable(record):
     return subject.startswith(_SUBJECTS_OF_TENSORFLOW) and _is_in(file, "tensorflow")
 
 
-def _is_in(file, package):
+def _is_in(file: str, package: str) -> bool:
     module = sys.modules.get(package)
     origin = getattr(module, "__file__", None)
     return origin is not None and file.startswith(os.path.dirname(origin) + os.sep)
 
 
-_folding: Folding | None = None
+_folding: DeprecationFilter | None = None
 
 
-def start(environ):
-    """Fold from now on, unless all is to be shown.
+def start(environ: Mapping[str, str]) -> None:
+    """Install the filter, unless every line is to be shown.
 
     Raises:
-        ConfigError: If the variable has a value that cannot be used.
+        ConfigError: If the variable has an invalid value.
     """
     global _folding
     if _folding is None and not is_verbose(environ):
-        _folding = Folding()
-        # Those of a logger see only what is logged to it, and not to its children.
+        _folding = DeprecationFilter()
+        # A logger's filters see only its own records, and not those of its children.
         logging.getLogger("tensorflow").addFilter(_folding)
 
 
-def tell():
-    """Say how many were left out since the last time, if any were.
+def tell() -> None:
+    """Report on standard error how many warnings were left out since the last call.
 
-    A launcher says it for all its tasks.
+    Nothing is written if there were none. A task under a launcher writes nothing
+    either, because the launcher reports for all of its tasks.
     """
     if _folding is not None and _folding.count and not reporting.is_on():
         count, _folding.count = _folding.count, 0
-        # The program may have closed it.
+        # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
 
 
-def summary(warnings, start_lines=0):
-    """Say in a line what was left out, and how to see it.
+def summary(warnings: int, start_lines: int = 0) -> str:
+    """Return one line that says what was left out, and how to show it.
 
     Args:
-        warnings: How many deprecation warnings.
-        start_lines: How many lines of TensorFlow's start.
+        warnings: The number of deprecation warnings.
+        start_lines: The number of TensorFlow's startup lines.
     """
     parts = []
     if warnings:

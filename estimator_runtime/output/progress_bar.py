@@ -1,4 +1,6 @@
-"""How far a training is, on a terminal or in lines: drawn for people."""
+"""The progress of a training, as a bar on a terminal or as lines at intervals."""
+
+from __future__ import annotations
 
 import atexit
 import contextlib
@@ -8,23 +10,25 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from estimator_runtime import terminal
-from estimator_runtime.hooks.bar_streams import Room
-from estimator_runtime.time_left import time_left
+from estimator_runtime.output import terminal
+from estimator_runtime.output.stdout_above_bar import Room
+from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a training is.
+    """The progress of a training.
 
     Attributes:
-        step: Global step.
-        last_step: Global step at which it ends, or None if nobody knows.
+        step: The global step.
+        last_step: The global step at which the training ends, or None if unknown.
         loss: The loss that was logged last, or None.
-        saved_step: Global step of the newest checkpoint, or None.
+        saved_step: The global step of the newest checkpoint, or None.
     """
 
     step: int
@@ -32,8 +36,8 @@ class Progress:
     loss: float | None = None
     saved_step: int | None = None
 
-    def remarks(self):
-        """Say what is known beside the step, as name to text."""
+    def remarks(self) -> dict[str, str]:
+        """Return what is known besides the step, as text by name."""
         found = {}
         if self.loss is not None:
             found["loss"] = f"{self.loss:.4g}"
@@ -42,41 +46,46 @@ class Progress:
         return found
 
 
-def choose(mode, stream=None):
-    """Give the class of displays that a mode stands for.
+def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | None:
+    """Return the display class that a mode stands for.
 
     Args:
-        mode: "bar", "plain", "none", or "auto": a bar on a terminal and in a notebook,
-            else lines.
-        stream: Where it would be shown; standard error if None.
+        mode: "bar", "plain", "none" or "auto". "auto" is "bar" on a terminal and in a
+            notebook if tqdm is installed, and "plain" otherwise.
+        stream: The stream to show the progress on; None is standard error.
 
     Returns:
-        `Bar`, `Lines`, or None for none.
+        `Bar`, `ProgressLines`, or None for the mode "none".
     """
     if mode == "auto":
         stream = sys.stderr if stream is None else stream
         seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
-    return {"bar": Bar, "plain": Lines, "none": None}[mode]
+    displays: dict[str, type[Bar] | type[ProgressLines] | None] = {
+        "bar": Bar,
+        "plain": ProgressLines,
+        "none": None,
+    }
+    return displays[mode]
 
 
 class Bar:
-    """A bar that is drawn anew in place; what else is written there goes above it.
+    """A progress bar that is redrawn in place, with all other output above it.
 
     Args:
-        first: `Progress` that it starts from.
-        stream: Where it is drawn; standard error, or the notebook, if None.
+        first: The `Progress` that the bar starts from.
+        stream: The stream to draw on; None is standard error, or the notebook.
     """
 
-    def __init__(self, first, stream=None):
+    def __init__(self, first: Progress, stream: Any = None) -> None:
         from tqdm.auto import tqdm
 
         class Quiet(tqdm):
-            monitor_interval = 0  # no thread of tqdm's beside ours
+            monitor_interval = 0  # no monitor thread of tqdm's
 
-            def refresh(self, nolock=False, lock_args=None):
-                with self.get_lock():  # tqdm's keeps it for ever if a drawing fails
+            def refresh(self, nolock: bool = False, lock_args: Any = None) -> Any:
+                with self.get_lock():  # tqdm never releases it if drawing fails
                     return super().refresh(nolock=True)
 
         self._room = Room(Quiet, sys.stderr if stream is None else stream)
@@ -91,66 +100,72 @@ class Bar:
                 mininterval=0,
             )
             self._log = stack.pop_all()
-        # After the bar, which takes the stream that standard error is.
+        # After the bar is made, because the bar needs the original standard error.
         self._room.take_streams()
-        atexit.register(self.close)  # a process may end while its session is open
+        atexit.register(self.close)  # the process may exit while its session is open
 
-    def show(self, progress):
-        """Draw it."""
+    def show(self, progress: Progress) -> None:
+        """Draw the bar."""
         self._bar.total = progress.last_step
         self._bar.set_postfix(progress.remarks(), refresh=False)
         self._bar.update(progress.step - self._bar.n)
         self._bar.refresh()
 
-    def close(self):
-        """Leave it as it is, and give the log and the program their streams back."""
+    def close(self) -> None:
+        """Leave the bar in place, and restore the streams of log and program."""
         atexit.unregister(self.close)
         if not self._room.is_open():
             return
-        # Outside of the lock: who logs has a handler's, and then waits for the bar's.
+        # Restore the log's streams outside the bar's lock, because a thread that logs
+        # holds the lock of a handler while it waits for that of the bar.
         with self._log, self._room.locked() as is_ours:
             try:
                 if is_ours:
                     self._bar.close()
                 else:
-                    self._bar.disable = True  # closing would wait for the lock too
+                    self._bar.disable = True  # because closing would wait for the lock
             finally:
                 self._room.close()
 
 
-class Lines:
-    """A line now and then: none at all for a training of seconds.
+class ProgressLines:
+    """A line of progress every ten seconds; none for a training that ends before.
 
     Args:
-        first: `Progress` that it starts from.
-        stream: Where it is written; standard error if None.
-        clock: Gives seconds.
+        first: The `Progress` that it starts from.
+        stream: The stream to write to; None is standard error.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, first, stream=None, clock=time.monotonic):
+    def __init__(
+        self,
+        first: Progress,
+        stream: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream
         self._clock = clock
         self._shown = first
         self._shown_at = clock()
 
-    def show(self, progress):
-        """Write a line, if it is time."""
+    def show(self, progress: Progress) -> None:
+        """Write a line, if it is time and the step has changed."""
         secs = self._clock() - self._shown_at
         if secs < _LINE_SECS or progress.step == self._shown.step:
             return
         rate = (progress.step - self._shown.step) / secs
         self._shown, self._shown_at = progress, self._clock()
         stream = sys.stderr if self._stream is None else self._stream
-        if stream is None:  # as in a process that was started without standard error
+        if stream is None:  # the process was started without standard error
             return
         stream.write(f"{_line(progress, rate)}\n")
         stream.flush()
 
-    def close(self):
-        """Nothing is left to be done."""
+    def close(self) -> None:
+        """Do nothing; every line is complete."""
 
 
-def _line(progress, rate):
+def _line(progress: Progress, rate: float) -> str:
     parts = [f"step {progress.step}"]
     if progress.last_step is not None:
         parts[0] += f" of {progress.last_step}"
@@ -162,9 +177,9 @@ def _line(progress, rate):
     return ", ".join(parts)
 
 
-def _width(stream):
-    """Give tqdm's settings of how wide to draw: as wide as the terminal is now."""
-    # The pseudo-terminals of some containers have 0 columns; tqdm would draw nothing.
+def _width(stream: Any) -> dict[str, Any]:
+    """Return tqdm's arguments for a bar as wide as the terminal."""
+    # Pseudo-terminals of some containers have 0 columns, where tqdm would draw nothing.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if not os.get_terminal_size((stream or sys.stderr).fileno()).columns:
             return {"ncols": 79, "nrows": 20}
@@ -172,11 +187,11 @@ def _width(stream):
 
 
 @contextlib.contextmanager
-def _log_above(room):
-    """Let what the loggers write to the terminal go above the bar, in this context.
+def _log_above(room: Room) -> Iterator[None]:
+    """Redirect log handlers that write to the terminal, so that they write above a bar.
 
-    Only the streams of their handlers are others meanwhile: levels, filters and formats
-    are the program's, and so is which handlers there are.
+    Only the streams of the handlers change within this context. The handlers
+    themselves, their levels, filters and formats stay those of the program.
     """
     handlers = [
         (handler, handler.stream)
@@ -194,13 +209,13 @@ def _log_above(room):
             _replace_stream(handler, room.above(stream), stream)
 
 
-def _replace_stream(handler, old, new):
-    """Give a handler another stream, unless the program has given it one meanwhile."""
-    handler.acquire()  # no record is being written now
+def _replace_stream(handler: logging.StreamHandler, old: Any, new: Any) -> None:
+    """Replace the stream of a handler, unless the program has replaced it itself."""
+    handler.acquire()  # so that no record is being written
     try:
         if handler.stream is old:
-            # Not setStream, which flushes, and fails where the stream cannot be.
-            with contextlib.suppress(AttributeError):  # a class that chooses it itself
+            # Not setStream, because it flushes, which fails for some streams.
+            with contextlib.suppress(AttributeError):  # a subclass may compute it
                 handler.stream = new
     finally:
         handler.release()

@@ -1,41 +1,46 @@
-"""What a program writes while a bar is drawn: lines of their own, above the bar."""
+"""Output of a program while a bar is shown: whole lines, which go above the bar."""
+
+from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, SupportsIndex
 
-from estimator_runtime import terminal
+from estimator_runtime.output import terminal
 
-# Who draws has the lock for microseconds; longer is a terminal that stands still, or a
-# lock that a process has taken with it into its end.
+# Drawing holds the lock for microseconds. If it is held for longer, the terminal has
+# stopped, or a process has ended without releasing the lock.
 _LOCK_SECS = 5.0
 _MANY_PARTS = 1000
 
 
 class Room:
-    """Makes room above a bar, between two drawings of it.
+    """The space above a bar, where other output goes between two drawings of the bar.
 
     Args:
-        bars: The class of the bar, tqdm's or one below it.
+        bars: The class of the bar: tqdm's or a subclass of it.
         file: The stream that the bar is drawn on.
     """
 
-    def __init__(self, bars, file):
+    def __init__(self, bars: Any, file: Any) -> None:
         self._bars, self._file = bars, file
         self._process = os.getpid()
         self._is_open = True
         self._lock_secs = _LOCK_SECS
-        self._above = {}
-        self._taken = {}
+        self._above: dict[int, Above] = {}
+        self._taken: dict[str, tuple[Any, Above]] = {}
 
-    def above(self, stream):
-        """Give what is to be written to in the place of a stream: one for each."""
+    def above(self, stream: Any) -> Above:
+        """Return the object to write to in place of a stream, always the same one."""
         if id(stream) not in self._above:
             self._above[id(stream)] = Above(stream, self)
         return self._above[id(stream)]
 
-    def take_streams(self):
-        """Take the place of those standard streams that are terminals, as the bar's."""
+    def take_streams(self) -> None:
+        """Replace the standard streams that are terminals, if the bar's is one too."""
         if not terminal.is_terminal(self._file):
             return
         for name in ("stdout", "stderr"):
@@ -45,46 +50,52 @@ class Room:
         for name, (_, above) in self._taken.items():
             setattr(sys, name, above)
 
-    def close(self):
-        """Give the streams back, and write what has waited for the end of its line."""
+    def close(self) -> None:
+        """Restore the streams, and write the text of incomplete lines."""
         for name, (stream, above) in self._taken.items():
-            if getattr(sys, name) is above:  # else the program's own stays
+            if getattr(sys, name) is above:  # else the program has replaced it
                 setattr(sys, name, stream)
         try:
             for above in self._above.values():
-                # A terminal that has gone shows nothing more.
+                # The terminal may be gone.
                 with contextlib.suppress(OSError, ValueError):
                     above.write_rest()
         finally:
-            # Whoever still has one of ours, as a Tee, writes through it from here on.
+            # An object that still holds one of ours, such as a tee, writes straight to
+            # the original stream from here on.
             self._is_open = False
 
-    def is_open(self):
-        """Tell whether the bar is there.
+    def is_open(self) -> bool:
+        """Return whether the bar is shown by this process.
 
-        A forked process has none: it has no thread that draws, and maybe a lock that
-        nobody will ever release.
+        A forked process has no bar: it has no thread that draws, and may have inherited
+        a lock that no thread will ever release.
         """
         return self._is_open and os.getpid() == self._process
 
     @contextlib.contextmanager
-    def locked(self):
-        """Let nobody draw in this context; give whether that worked within 5 s."""
+    def locked(self) -> Iterator[bool]:
+        """Hold the lock of the bar in this context, so that nothing is drawn.
+
+        Yields:
+            Whether the lock was acquired, within 5 s.
+        """
         lock = self._bars.get_lock()
         with contextlib.ExitStack() as stack:
-            is_ours = all(  # of the two that tqdm's has it tells nobody whether it got
+            # tqdm's lock consists of two, and its `acquire` returns no result.
+            is_ours = all(
                 _acquire(one, self._lock_secs, stack)
                 for one in getattr(lock, "locks", [lock])
             )
-            # Not each line is to wait for a lock that is lost.
+            # If the lock is lost, do not wait for it at each line.
             self._lock_secs = _LOCK_SECS if is_ours else 0
             yield is_ours
 
     @contextlib.contextmanager
-    def made(self):
-        """Wipe the bars away in this context, which is to be a locked one."""
+    def made(self) -> Iterator[None]:
+        """Erase the bars in this context; hold the lock when you enter it."""
         room = self._bars.external_write_mode(file=self._file, nolock=True)
-        # The program's line is written also where the bar cannot be drawn.
+        # The line of the program is written even if the bar cannot be drawn.
         with contextlib.suppress(OSError, ValueError):
             room.__enter__()
         try:
@@ -95,27 +106,31 @@ class Room:
 
 
 class Above:
-    """A stream as it is, but that whole lines go above the bars.
+    """A proxy of a stream that writes whole lines above the bars.
 
-    On a terminal the start of a line waits for its end, or for that of the bar.
+    On a terminal an incomplete line waits until it is complete or the bar is closed.
 
     Args:
         stream: The stream.
-        room: The `Room` that the bar makes.
+        room: The `Room` above the bar.
     """
 
-    def __init__(self, stream, room):
+    def __init__(self, stream: Any, room: Room) -> None:
         self._stream, self._room = stream, room
         self._waits = terminal.is_terminal(stream)
-        self._rest = []
+        self._rest: list[str] = []
 
-    def write(self, text):
-        """Write the lines that are whole; the rest waits."""
+    def write(self, text: str) -> Any:
+        """Write the complete lines, and keep the rest until its line is complete.
+
+        Returns:
+            The number of characters, or what the stream itself returns.
+        """
         caller = sys._getframe().f_back
         if (
             not self._room.is_open()
             or not isinstance(text, str)
-            or _is_tqdm(caller)  # the program's own bar makes its room itself
+            or _is_tqdm(caller)  # a bar of the program makes room itself
         ):
             return self._stream.write(text)
         with self._room.locked() as is_ours:
@@ -126,65 +141,66 @@ class Above:
                 self._stream.write(text)
         return len(text)
 
-    def writelines(self, lines):
-        """Write lines, which have their ends."""
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines, which include their line breaks."""
         self.write("".join(lines))
 
-    def write_rest(self):
-        """Write what waits for the end of its line."""
+    def write_rest(self) -> None:
+        """Write the text of the incomplete line."""
         rest, self._rest = self._rest, []
         if rest:
             self._stream.write("".join(rest))
             self._flush()
 
-    def _flush(self):
+    def _flush(self) -> None:
         getattr(self._stream, "flush", lambda: None)()
 
-    def _write_lines(self, text):
+    def _write_lines(self, text: str) -> None:
         end = text.rfind("\n") + 1 if self._waits else len(text)
         if end:
             rest, self._rest = self._rest, []
             with self._room.made():
                 self._stream.write("".join([*rest, text[:end]]))
-                self._flush()  # before the bar is drawn below
+                self._flush()  # before the bar is redrawn below
         if text[end:]:
             self._keep(text[end:])
 
-    def _keep(self, text):
-        if not text.isascii():  # what cannot be encoded fails here, not lines later
+    def _keep(self, text: str) -> None:
+        # Text that cannot be encoded fails here, and not at the end of its line.
+        if not text.isascii():
             encoding = getattr(self._stream, "encoding", None) or "utf-8"
             text.encode(encoding, getattr(self._stream, "errors", None) or "strict")
         self._rest.append(text)
         if len(self._rest) > _MANY_PARTS:
-            # As of a line that the program draws anew in place: the last is seen.
+            # The program redraws a line in place, and only the last version is seen.
             line = "".join(self._rest)
             self._rest = [line[max(line.rfind("\r", 0, -1), 0) :]]
 
-    def __eq__(self, other):
-        # tqdm asks whether two bars are drawn on the same stream.
+    def __eq__(self, other: object) -> bool:
+        # tqdm compares streams to find out whether two bars are drawn on the same one.
         return self is other or self._stream == other
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._stream)
 
-    def __reduce_ex__(self, protocol):
-        """Let cloudpickle take standard output and error by their names, as always."""
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Reduce standard output and error to their names, for cloudpickle."""
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is self:
                 return getattr, (sys, name)
         return self._stream.__reduce_ex__(protocol)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def _is_tqdm(frame):
-    if frame is None:  # as when Python itself shows what ends the program
+def _is_tqdm(frame: FrameType | None) -> bool:
+    if frame is None:  # as when Python itself prints the error that ends the program
         return False
     return str(frame.f_globals.get("__name__")).startswith("tqdm.")
 
 
-def _acquire(lock, secs, stack):
+def _acquire(lock: Any, secs: float, stack: contextlib.ExitStack) -> bool:
     got = lock.acquire(True, secs)
     if got:
         stack.callback(lock.release)

@@ -1,8 +1,10 @@
-"""TensorBoard beside a training: started with it, and ended with it.
+"""TensorBoard alongside a training: it starts and ends with it.
 
-Standard library only: the command asks for it before TensorFlow is imported, and it is
-a process of its own, see `dashboard_server`.
+TensorBoard runs in a process of its own, see `tensorboard_server`. Standard library
+only, because the command uses this module before TensorFlow is imported.
 """
+
+from __future__ import annotations
 
 import atexit
 import contextlib
@@ -15,26 +17,27 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-from estimator_runtime import terminal
+from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.helper_process import helper_command
+from estimator_runtime.output import terminal
 
 HOST = "127.0.0.1"
-# In place of a port: the first that is free, from TensorBoard's own 6006.
+# Used instead of a port: the first free one from 6006, TensorBoard's default.
 FIRST_FREE = "first-free"
-_ANSWER_SECS = 120.0  # it may import TensorFlow, beside a training that does
+_ANSWER_SECS = 120.0  # it may import TensorFlow, at the same time as the training
 _END_SECS = 5.0
-# What would make it a part of the training.
+# Variables that would make it a part of the training.
 _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
 
 
-def check(port):
-    """Refuse what could only fail once the training is under way.
+def check(port: int | str) -> None:
+    """Check that TensorBoard can be started, before the training begins.
 
     Args:
-        port: A port, 0 for any that is free, or `FIRST_FREE`.
+        port: A port, 0 for any free one, or `FIRST_FREE`.
 
     Raises:
         ConfigError: If TensorBoard is not installed, or the port is in use.
@@ -47,7 +50,7 @@ def check(port):
     if port in (FIRST_FREE, 0):
         return
     with socket.socket() as probe:
-        # As servers do: one that has just ended does not keep its port.
+        # As servers do: the port of a server that has just ended is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -60,26 +63,28 @@ def check(port):
 
 
 class Dashboard:
-    """TensorBoard on one folder, until `close`, or the end of this process.
+    """A TensorBoard process on one folder, until `close` or the end of this process.
 
     Args:
-        folder: The folder, with its subfolders; it may come up later.
+        folder: The folder, with its subfolders; it need not exist yet.
         port: As for `check`.
-        say: Called once with a line, by another thread: the address, when it answers,
-            or why there is none.
+        say: Called once with a line, from another thread: the address once TensorBoard
+            responds, or the reason why there is none.
     """
 
-    def __init__(self, folder, port, say):
+    def __init__(
+        self, folder: str, port: int | str, say: Callable[[str], None]
+    ) -> None:
         self._say = say
         self._is_closed = False
         environ = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as it runs)
         self._process = subprocess.Popen(
             helper_command(
-                "estimator_runtime.dashboard_server",
+                "estimator_runtime.output.tensorboard_server",
                 *(folder, str(port), str(os.getpid())),
             ),
-            # It must not take memory of a GPU.
+            # It must not allocate GPU memory.
             env={
                 **environ,
                 "ESTIMATOR_RUNTIME_AUTO": "0",
@@ -95,16 +100,22 @@ class Dashboard:
         ).start()
 
     @classmethod
-    def started(cls, folder, port, say):
-        """Give a new one; None, and say why, where the machine has no room for it."""
+    def started(
+        cls, folder: str, port: int | str, say: Callable[[str], None]
+    ) -> Dashboard | None:
+        """Start TensorBoard, and return it.
+
+        If the process cannot be created, call `say` with the reason and return None.
+        The arguments are those of the class.
+        """
         try:
             return cls(folder, port, say)
         except OSError as error:
             say(f"TensorBoard could not be started: {error.strerror or error}")
             return None
 
-    def close(self):
-        """End it."""
+    def close(self) -> None:
+        """End the process."""
         self._is_closed = True
         self._process.terminate()
         try:
@@ -113,7 +124,7 @@ class Dashboard:
             self._process.kill()
             self._process.wait()
 
-    def _announce(self):
+    def _announce(self) -> None:
         pipe: Any = self._process.stdout
         ready, _, _ = select.select([pipe], [], [], _ANSWER_SECS)
         line = pipe.readline() if ready else b""
@@ -130,30 +141,34 @@ class Dashboard:
         else:
             self._say(f"TensorBoard could not be started: {answer['problem']}")
 
-    def _last_line(self):
+    def _last_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").split("\n")
         return next((each.strip() for each in reversed(lines) if each.strip()), "")
 
 
 class _Wanted:
-    """What the command has asked for, in the process that trains."""
+    """The TensorBoard that the command requested, in the process that trains."""
 
     port: int | str | None = None
     pid = 0
-    folders: ClassVar[list[str]] = []  # the first is shown
+    folders: ClassVar[list[str]] = []  # TensorBoard shows the first
 
 
-def want(port):
-    """Let the first training of this process, which is the script's, have one."""
+def want(port: int | str | None) -> None:
+    """Request TensorBoard for the first training of this process.
+
+    Args:
+        port: As for `check`; None requests nothing.
+    """
     _Wanted.port, _Wanted.pid = port, os.getpid()
 
 
-def show(folder):
-    """Start TensorBoard on a training's folder, if the command has asked for it.
+def show(folder: str | None) -> None:
+    """Start TensorBoard on the folder of a training, if the command requested it.
 
     Args:
-        folder: Where it writes its summaries, or None.
+        folder: The folder of the training's summaries, or None.
     """
     if _Wanted.port is None or folder is None or _Wanted.pid != os.getpid():
         return
@@ -168,10 +183,10 @@ def show(folder):
         atexit.register(dashboard.close)
 
 
-def _say(line):
-    # A bar may be drawn there: it comes back in the next line.
+def _say(line: str) -> None:
+    # Erase a progress bar that may be on this line; it is redrawn on the next one.
     clear = "\r\x1b[K" if terminal.can_redraw(sys.stderr) else ""
-    # The program may have closed it, or been started without.
+    # The program may have closed standard error, or been started without it.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"{clear}estimator-runtime: {line}\n")
         sys.stderr.flush()

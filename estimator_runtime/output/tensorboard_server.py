@@ -1,7 +1,7 @@
-"""The process of TensorBoard, which `dashboard` starts.
+"""The TensorBoard process, which `tensorboard.Dashboard` starts.
 
-It ends when its parent is gone, however that ended. Its first line on standard output
-is a JSON object: {"url": ...} once it answers, or {"problem": ...}.
+It ends when its parent process is gone, however that ended. Its first line on standard
+output is a JSON object: {"url": ...} once TensorBoard responds, or {"problem": ...}.
 """
 
 import http.client
@@ -12,16 +12,18 @@ import sys
 import threading
 import time
 import urllib.parse
+from collections.abc import Sequence
+from typing import Any
 
-from estimator_runtime.dashboard import FIRST_FREE, HOST
+from estimator_runtime.output.tensorboard import FIRST_FREE, HOST
 
 _LOOK_SECS = 0.5
 _ANSWER_SECS = 60.0
 _EXIT_SECS = 3.0
 
 
-def main(arguments):
-    """Serve until the parent is gone.
+def main(arguments: Sequence[str]) -> int:
+    """Run TensorBoard until the parent process is gone.
 
     Args:
         arguments: The folder; the port, 0 or `FIRST_FREE`; the pid of the parent.
@@ -30,16 +32,16 @@ def main(arguments):
         The exit status.
     """
     folder, port, parent = arguments
-    # An end in order, which removes the files of TensorBoard's data server.
+    # A regular exit, which removes the files of TensorBoard's data server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Beside the imports too, which take seconds.
+    # Started before the imports, because they take seconds.
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what others print is no answer
+    os.dup2(2, 1)  # other output must not look like the answer
     try:
         url = _serve(folder, port)
         _wait_for_answer(url)
-    except Exception as error:  # noqa: BLE001 - told to the parent
+    except Exception as error:  # noqa: BLE001 - reported to the parent
         # TensorBoard's own errors have their text in an attribute.
         text = getattr(error, "msg", None) or f"{type(error).__name__}: {error}"
         print(json.dumps({"problem": " ".join(str(text).split())}), file=answers)
@@ -49,19 +51,19 @@ def main(arguments):
     return 0
 
 
-def _serve(folder, port):
+def _serve(folder: str, port: str) -> str:
     from tensorboard import program
 
     server = program.TensorBoard()
-    # Without a port it looks for one itself.
+    # Without a port TensorBoard finds a free one itself.
     ports = [] if port == FIRST_FREE else ["--port", port]
     server.configure(["tensorboard", "--logdir", folder, "--host", HOST, *ports])
     return server.launch()
 
 
-def _wait_for_answer(url):
-    address = urllib.parse.urlparse(url)
-    # Not urllib: a proxy that is set would be asked.
+def _wait_for_answer(url: str) -> None:
+    address: Any = urllib.parse.urlparse(url)  # of a URL that has a host
+    # Not urllib, because it would use a proxy from the environment.
     connection = http.client.HTTPConnection(
         address.hostname, address.port, timeout=_ANSWER_SECS
     )
@@ -72,7 +74,7 @@ def _wait_for_answer(url):
         raise RuntimeError(f"{url} answers with status {status}")
 
 
-def _end_with(parent):
+def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_SECS)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 import estimator_runtime
-from estimator_runtime import folding
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.output import log_filter
 
 estimator_runtime.install()
 v1 = tf.compat.v1
@@ -27,11 +27,11 @@ class Kept(logging.Handler):
 
 @pytest.fixture
 def logger(monkeypatch):
-    """Give TensorFlow's logger, with a `Folding` and a list of what passes it."""
+    """Return TensorFlow's logger, with a `DeprecationFilter` and a list of what passes it."""
     assert tf.estimator.Estimator  # imports the frozen package
     monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # each but once a process
     logger = logging.getLogger("tensorflow")
-    monkeypatch.setattr(logger, "filters", [folding.Folding()])
+    monkeypatch.setattr(logger, "filters", [log_filter.DeprecationFilter()])
     monkeypatch.setattr(logger, "handlers", [Kept()])
     monkeypatch.setattr(logger, "propagate", False)
     return logger
@@ -79,12 +79,12 @@ def test_a_deprecation_of_the_program_s_own_passes(logger):
 
 
 def test_errors_other_warnings_and_mere_words_pass(logger):
-    logger.error(folding._NOTICE, "file:1", "name", "tensorflow_estimator.x", "soon")
+    logger.error(log_filter._NOTICE, "file:1", "name", "tensorflow_estimator.x", "soon")
     logger.warning("From file:1: x (from tensorflow_estimator.y) is deprecated")
     logger.warning("loss is %s", float("nan"))
     logger.warning(ValueError("no text at all"))
     logger.warning(
-        folding._NOTICE.replace("%s", "%(x)s"), {"x": "tensorflow_estimator."}
+        log_filter._NOTICE.replace("%s", "%(x)s"), {"x": "tensorflow_estimator."}
     )
     assert len(passed(logger)) == 5
     assert count(logger) == 0
@@ -134,15 +134,19 @@ def test_the_list_is_of_callers_and_of_what_they_call(
 
 @pytest.mark.parametrize(
     ("environ", "expected"),
-    [({}, False), ({folding.VARIABLE: "0"}, False), ({folding.VARIABLE: "1"}, True)],
+    [
+        ({}, False),
+        ({log_filter.VARIABLE: "0"}, False),
+        ({log_filter.VARIABLE: "1"}, True),
+    ],
 )
 def test_a_variable_brings_everything_back(environ, expected):
-    assert folding.is_verbose(environ) is expected
+    assert log_filter.is_verbose(environ) is expected
 
 
 def test_a_variable_of_another_value_is_refused():
     with pytest.raises(ConfigError) as refusal:
-        folding.is_verbose({folding.VARIABLE: "yes"})
+        log_filter.is_verbose({log_filter.VARIABLE: "yes"})
     assert str(refusal.value) == (
         "ESTIMATOR_RUNTIME_VERBOSE is 'yes'; give 1 to see every line of TensorFlow's, "
         "or 0"
@@ -158,4 +162,4 @@ def test_a_variable_of_another_value_is_refused():
     ],
 )  # fmt: skip
 def test_one_line_says_how_many_were_left_out(counts, expected):
-    assert folding.summary(*counts) == expected
+    assert log_filter.summary(*counts) == expected

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from estimator_runtime.hooks.display import Bar, Lines, Progress, choose
+from estimator_runtime.output.progress_bar import Bar, Progress, ProgressLines, choose
 
 
 class Terminal(io.StringIO):
@@ -23,9 +23,9 @@ class Terminal(io.StringIO):
     "mode, stream, expected",
     [
         ("auto", Terminal(), Bar),
-        ("auto", io.StringIO(), Lines),
+        ("auto", io.StringIO(), ProgressLines),
         ("bar", io.StringIO(), Bar),
-        ("plain", Terminal(), Lines),
+        ("plain", Terminal(), ProgressLines),
         ("none", Terminal(), None),
     ],
 )
@@ -48,13 +48,13 @@ def test_auto_is_lines_where_standard_error_is_not_a_whole_stream(monkeypatch):
     closed.close()
     for stream in (Tee(), closed, None):
         monkeypatch.setattr(sys, "stderr", stream)
-        assert choose("auto") is Lines
+        assert choose("auto") is ProgressLines
 
 
 def test_lines_are_left_out_where_there_is_no_standard_error(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     clock = Clock()
-    shown = Lines(Progress(step=0), clock=clock)
+    shown = ProgressLines(Progress(step=0), clock=clock)
     clock.secs = 10.0
     shown.show(Progress(step=1))
 
@@ -71,7 +71,7 @@ class Clock:
 def lines(*looks, **known):
     """Give what is written when each of `looks`, (seconds, step), is shown."""
     stream, clock = io.StringIO(), Clock()
-    shown = Lines(Progress(step=0, **known), stream, clock)
+    shown = ProgressLines(Progress(step=0, **known), stream, clock)
     for clock.secs, step in looks:
         shown.show(Progress(step=step, **known))
     shown.close()
@@ -436,7 +436,7 @@ def test_a_lock_that_is_lost_holds_up_one_line_and_loses_none(monkeypatch):
 
 _ENDS_WITH_ITS_BAR_UP = """
 import os, sys, threading, warnings
-from estimator_runtime.hooks.display import Bar, Progress
+from estimator_runtime.output.progress_bar import Bar, Progress
 bar = Bar(Progress(step=1, last_step=9))
 warnings.warn("be warned")
 print("printed")

@@ -6,22 +6,23 @@ import sys
 
 import pytest
 
-from estimator_runtime import cli, dashboard
+from estimator_runtime.cli import main
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.output import tensorboard
 
 
 @pytest.mark.parametrize(
     "arguments, port, program",
     [
         (["train.py"], None, ["train.py"]),
-        (["--tensorboard", "train.py"], dashboard.FIRST_FREE, ["train.py"]),
+        (["--tensorboard", "train.py"], tensorboard.FIRST_FREE, ["train.py"]),
         (["--tensorboard", "6007", "train.py"], 6007, ["train.py"]),
         (["--tensorboard=6007", "train.py"], 6007, ["train.py"]),
         (["--tensorboard", "0", "train.py"], 0, ["train.py"]),
-        (["--tensorboard", "--", "6007"], dashboard.FIRST_FREE, ["6007"]),
-        (["--tensorboard", "-m", "6007"], dashboard.FIRST_FREE, ["6007"]),
-        (["--workers", "2", "--tensorboard", "a.py"], dashboard.FIRST_FREE, ["a.py"]),
-        (["--tensorboard", "--workers", "2", "a.py"], dashboard.FIRST_FREE, ["a.py"]),
+        (["--tensorboard", "--", "6007"], tensorboard.FIRST_FREE, ["6007"]),
+        (["--tensorboard", "-m", "6007"], tensorboard.FIRST_FREE, ["6007"]),
+        (["--workers", "2", "--tensorboard", "a.py"], tensorboard.FIRST_FREE, ["a.py"]),
+        (["--tensorboard", "--workers", "2", "a.py"], tensorboard.FIRST_FREE, ["a.py"]),
         (["--no-chief", "--tensorboard", "1", "a.py"], 1, ["a.py"]),
         (["a.py", "--tensorboard", "log"], None, ["a.py", "--tensorboard", "log"]),
         (["--", "a.py", "--tensorboard"], None, ["a.py", "--tensorboard"]),
@@ -31,10 +32,10 @@ from estimator_runtime.errors import EstimatorRuntimeError
 def test_the_port_may_be_left_out(arguments, port, program):
     if program is None:
         with pytest.raises(EstimatorRuntimeError, match="--log-dir"):
-            cli._parse(["run", *arguments])
+            main._parse(["run", *arguments])
         return
-    options = cli._parse(["run", *arguments])
-    cli._drop_separator(options)
+    options = main._parse(["run", *arguments])
+    main._drop_separator(options)
     assert (options.tensorboard, options.program) == (port, program)
 
 
@@ -82,7 +83,7 @@ def test_a_missing_tensorboard_is_named_with_what_installs_it(tmp_path):
     without = (
         "import sys\n"
         "sys.modules['tensorboard'] = None\n"  # Python finds no module of this name
-        "from estimator_runtime.cli import main\n"
+        "from estimator_runtime.cli.main import main\n"
         "sys.exit(main(['run', '--tensorboard', *sys.argv[1:]]))\n"
     )
     assert run(tmp_path, "-c", without) == (

@@ -1,0 +1,1 @@
+"""The output of one process: its log, its progress bar and TensorBoard."""

@@ -1,0 +1,43 @@
+"""The capabilities of a terminal, and the format of the time left."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether a stream is a terminal.
+
+    Args:
+        stream: Any stream. The result is False if it cannot be determined: if the
+            stream is closed, if it is an object of the program that has only `write`,
+            or if it is None, like `sys.stderr` of a process started without it.
+    """
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def can_redraw(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a stream is a terminal that can erase what it shows."""
+    return is_terminal(stream) and environ.get("TERM") != "dumb"
+
+
+def has_colours(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether to write in colour: never if NO_COLOR is set and not empty."""
+    return can_redraw(stream, environ) and not environ.get("NO_COLOR")
+
+
+def time_left(step: int, last_step: int | None, rate: float | None) -> str | None:
+    """Return the time left as "H:MM:SS"; None if it is unknown.
+
+    Args:
+        step: The present global step.
+        last_step: The global step at which the training ends, or None.
+        rate: Steps per second, or None.
+    """
+    if last_step is None or not rate or rate <= 0:
+        return None
+    minutes, secs = divmod(round(max(0, last_step - step) / rate), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{secs:02}"
