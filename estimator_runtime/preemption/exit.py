@@ -1,7 +1,8 @@
-"""What a process still writes before it ends without python: no reader can keep it.
+"""Last output of a process that ends without Python's own exit; it never blocks.
 
-The reader of standard output or error may be gone, or pause for ever with a full pipe;
-the program may have closed a stream, or put an object of its own there.
+The reader of standard output or error may be gone, or may have stopped reading while
+the pipe is full. The program may have closed a stream, or replaced it by an object of
+its own.
 """
 
 import contextlib
@@ -10,50 +11,59 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Callable
+from typing import NoReturn
 
-# How long somebody who reads slowly is waited for.
+# How long to wait for a slow reader.
 _READER_SECS = 2.0
 
 
-def flush():
-    """Flush standard error and output; what cannot be flushed is left to the exit."""
+def flush() -> None:
+    """Flush standard error and output; errors are left to the exit."""
     for stream in (sys.stderr, sys.stdout):
         with contextlib.suppress(Exception):
             stream.flush()
 
 
-def flush_files():
-    """Flush all files that are open for writing, as python does at its own end."""
+def flush_files() -> None:
+    """Flush all files that are open for writing, as Python does at its own exit."""
     say(_flush_files)
 
 
-def say(words):
-    """Call `words`, which writes or logs, and flush; go on after two seconds anyway."""
+def say(words: Callable[[], object]) -> None:
+    """Call a function that writes or logs, then flush; for two seconds at most.
+
+    The function runs on a thread of its own, which is left behind if it blocks.
+
+    Args:
+        words: The function; its errors are ignored.
+    """
     thread = threading.Thread(
         target=_say, args=(words,), name="estimator_runtime words", daemon=True
     )
     try:
         thread.start()
-    except RuntimeError:  # there can be no more threads
+    except RuntimeError:  # no more threads can be started
         return
     thread.join(_READER_SECS)
 
 
-def end(status):
-    """End the process at once, with what was written as far as somebody reads it."""
+def end(status: int) -> NoReturn:
+    """End the process at once, after output that a reader still reads is flushed."""
     say(lambda: None)
     os._exit(status)
 
 
-def _flush_files():
+def _flush_files() -> None:
     for each in gc.get_objects():
-        if issubclass(type(each), io.IOBase):  # what isinstance asks may be a proxy's
+        # Not isinstance, which reads __class__: a proxy may run code for that.
+        if issubclass(type(each), io.IOBase):
             with contextlib.suppress(Exception):
                 if not each.closed:
                     each.flush()
 
 
-def _say(words):
+def _say(words: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
         words()
     flush()

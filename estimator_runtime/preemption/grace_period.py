@@ -1,79 +1,80 @@
-"""The seconds that a training has to end its step, of which saves take none."""
+"""The grace period: the seconds that a training has to end its step, without saves."""
 
 import math
 import threading
 import time
+from collections.abc import Callable
 
-# While it is on hold, nobody says when that ends: so it is looked at this often.
+# While the grace period is held, its end is unknown, so it is polled this often.
 _LOOK_SECS = 0.5
 
 
 class Grace:
-    """Counts down from a first SIGTERM on, but not while anybody holds it.
+    """A countdown that starts at a first SIGTERM, and is suspended while it is held.
 
-    Any thread may call it.
+    Any thread may call the methods.
 
     Args:
-        clock: Gives seconds.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # A signal's handler may come here while its thread is here.
+        # Reentrant: a signal handler may take it while its own thread holds it.
         self._lock = threading.RLock()
-        self._holders: set = set()
+        self._holders: set[object] = set()
         self._left_secs = math.inf
         self._counted_at = 0.0
 
-    def begin(self, secs):
-        """Count down from `secs`, which are used up at once if they are 0."""
+    def begin(self, secs: float) -> None:
+        """Start to count down from `secs`; 0 is over at once."""
         with self._lock:
             self._counted_at = self._clock()
             self._left_secs = secs
 
-    def forget(self):
-        """Count no more, until it begins anew."""
+    def forget(self) -> None:
+        """Stop the countdown, until `begin` starts it anew."""
         self._left_secs = math.inf
 
-    def hold(self, holder):
-        """Stand still until `release`."""
+    def hold(self, holder: object) -> None:
+        """Suspend the countdown until `release`."""
         with self._lock:
             self._count()
             self._holders.add(holder)
 
-    def release(self, holder):
-        """Go on where it stood, unless somebody else holds it; may be called twice."""
+    def release(self, holder: object) -> None:
+        """Resume the countdown, unless there is another holder; may be called twice."""
         with self._lock:
             self._count()
             self._holders.discard(holder)
 
-    def release_all(self):
-        """Go on, whoever holds it."""
+    def release_all(self) -> None:
+        """Resume the countdown, whatever the holders are."""
         with self._lock:
             self._count()
             self._holders.clear()
 
     @property
-    def is_held(self):
-        """Whether anybody holds it."""
+    def is_held(self) -> bool:
+        """Whether there is a holder."""
         return bool(self._holders)
 
     @property
-    def is_over(self):
-        """Whether nothing is left of it, and nobody holds it."""
+    def is_over(self) -> bool:
+        """Whether no time is left, and there is no holder."""
         with self._lock:
             self._count()
             return self._left_secs <= 0 and not self._holders
 
-    def next_look_secs(self):
-        """Give the seconds until `is_over` may be so; None if it does not count."""
+    def next_look_secs(self) -> float | None:
+        """Return the seconds until `is_over` may be true; None without a countdown."""
         with self._lock:
             self._count()
             if self._left_secs == math.inf:
                 return None
             return max(self._left_secs, _LOOK_SECS if self._holders else 0.0)
 
-    def _count(self):
+    def _count(self) -> None:
         now = self._clock()
         if not self._holders:
             self._left_secs -= now - self._counted_at

@@ -1,20 +1,24 @@
-"""A training that is told to end stops at a step, and is saved, before it does.
+"""Stop requests: a signal stops a training after a step, with a checkpoint of it.
 
-Without this, SIGTERM ends a process in the middle of a step, and all since the last
-checkpoint is lost. While a training runs in the main thread, and where the program has
-no handler of its own, SIGTERM, SIGHUP (a connection that is lost) and a first Ctrl-C
-only ask for a stop. When the session has ended as after its last step, SystemExit(143),
-or 129, or KeyboardInterrupt is raised, so that no caller takes the training for
-finished. Where no session is open there is nothing to save, and it is raised at once.
+Without this, SIGTERM ends a process in the middle of a step, and everything since the
+last checkpoint is lost. While a training runs in the main thread, SIGTERM, SIGHUP (a
+lost connection) and a first Ctrl-C only request a stop, unless the program has a
+handler of its own. The session then ends as it does after its last step. After that,
+SystemExit(143), or 129 for SIGHUP, or KeyboardInterrupt is raised, so that no caller
+takes the training for finished. Where no session is open, there is nothing to save, and
+the exception is raised at once.
 """
 
 import contextlib
 import logging
 import signal
 import threading
+from collections.abc import Iterator
+from typing import NoReturn
 
-from estimator_runtime import reporting, waits
-from estimator_runtime.signals import StopSignals
+from estimator_runtime import reporting
+from estimator_runtime.config import waits
+from estimator_runtime.preemption.signals import StopSignals
 
 _logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
@@ -23,7 +27,7 @@ _AGAIN = "; the same again ends the program at once"
 
 
 class Watch:
-    """The time during which signals ask for a stop, in order; ends with `end`.
+    """A period in which signals request an orderly stop; it lasts until `end`.
 
     Outside of the main thread it does nothing. Several may overlap.
 
@@ -35,65 +39,65 @@ class Watch:
         is_on: Whether it has not ended, and signals come to this thread.
     """
 
-    def __init__(self, has_session=True):
+    def __init__(self, has_session: bool = True) -> None:
         self.has_session = has_session
         self.is_on = threading.current_thread() is threading.main_thread()
         if self.is_on:
             _request.begin(self)
 
     @property
-    def is_requested(self):
+    def is_requested(self) -> bool:
         """Whether the training is to stop at the end of this step."""
         return _request.number is not None and self.is_on
 
-    def hold(self):
-        """Let no grace end the process from here on; the end of all watches does."""
+    def hold(self) -> None:
+        """Suspend the grace period until this watch ends, or all watches are ended."""
         _request.signals.grace.hold(self)
 
-    def end(self):
-        """Leave the signals alone again; a second time does nothing."""
+    def end(self) -> None:
+        """Stop watching for signals; a second call does nothing."""
         _request.signals.grace.release(self)
         if self.is_on:
             self.is_on = False
             _request.end(self)
 
 
-def is_requested():
-    """Tell whether a training of this process is to stop at the end of its step."""
+def is_requested() -> bool:
+    """Return whether a training of this process is to stop at the end of its step."""
     return _request.number is not None
 
 
-def requested():
-    """Give the number of the signal that asked for a stop, or None."""
+def requested() -> int | None:
+    """Return the number of the signal that requested a stop, or None."""
     return _request.number
 
 
-def request(number):
-    """Ask for a stop as the signal `number` does, on behalf of another task."""
+def request(number: int) -> None:
+    """Request a stop as the signal `number` does, on behalf of another task."""
     if _request.number is None:
         _request.number = number
 
 
-def is_hurried():
-    """Tell whether a second signal has come: the main thread waits for nothing more.
+def is_hurried() -> bool:
+    """Return whether a second signal has come: the main thread waits for nothing more.
 
-    It holds until another training begins.
+    This stays true until another training begins. It is False in other threads.
     """
     is_main = threading.current_thread() is threading.main_thread()
     return _request.is_hurried and is_main
 
 
-def leave(saved=None):
-    """End the program, if a stop was asked for and nothing is left to be saved.
+def leave(saved: str | None = None) -> None:
+    """End the program, if a stop was requested and nothing is left to be saved.
 
     Args:
         saved: Path, without suffix, of the checkpoint that has the last step; "" if a
             training was stopped that saves none; None if no step was under way.
 
     Raises:
-        SystemExit: With status 143, for SIGTERM, or 129, for SIGHUP.
-        KeyboardInterrupt: For SIGINT; python ends a program with status 130 for it,
-            and a notebook goes on.
+        SystemExit: With status 143 for SIGTERM, or 129 for SIGHUP.
+        KeyboardInterrupt: For SIGINT. Python then ends a program with status 130, and
+            a notebook stays usable.
     """
     number, _request.number = _request.number, None
     if number is None:
@@ -109,8 +113,8 @@ def leave(saved=None):
     raise error
 
 
-def give_up():
-    """End the program as the signal would have done without us: nothing is saved.
+def give_up() -> NoReturn:
+    """End the program as the signal does by default; nothing is saved.
 
     Raises:
         KeyboardInterrupt: For SIGINT; SIGTERM and SIGHUP end the process.
@@ -122,20 +126,21 @@ def give_up():
     raise KeyboardInterrupt
 
 
-def is_stop(error):
-    """Tell whether an exception is one that `leave` has raised."""
+def is_stop(error: BaseException | None) -> bool:
+    """Return whether an exception is one that `leave` has raised."""
     return getattr(error, _MARK, False)
 
 
-def summary(error):
-    """Give lines that say how a stop has ended; none for any other exception.
+def summary(error: BaseException | None) -> tuple[str, ...]:
+    """Return lines on how a stop has ended; empty for any other exception.
 
-    A command shows them in place of a traceback: the stop was asked for.
+    A command prints them in place of a traceback, because the stop was requested.
     """
     return getattr(error, _SUMMARY, ())
 
 
-def _told(name, saved):
+def _told(name: str, saved: str | None) -> tuple[str, str]:
+    """Return what became of a training that a signal stopped, and how to go on."""
     again = "run the same command again to go on"
     if saved is None:
         return f"stopped by {name}; no step was under way that had to be saved", again
@@ -150,8 +155,8 @@ def _told(name, saved):
 
 
 @contextlib.contextmanager
-def saving():
-    """Let the time in which a checkpoint is saved in this context cost no grace."""
+def saving() -> Iterator[None]:
+    """Suspend the grace period while this context saves a checkpoint."""
     grace, holder = _request.signals.grace, object()
     grace.hold(holder)
     try:
@@ -161,8 +166,8 @@ def saving():
 
 
 @contextlib.contextmanager
-def watched():
-    """Let signals stop what is trained in this context in order; see `leave`.
+def watched() -> Iterator[None]:
+    """Make signals stop the trainings in this context in an orderly way; see `leave`.
 
     Raises:
         SystemExit, KeyboardInterrupt: As `leave`, when the training has been saved, or
@@ -181,41 +186,41 @@ def watched():
 
 
 class _Request:
-    """Whether the training of this process is to stop; there is one of it."""
+    """The request to stop the training of this process, if any; a singleton."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.number: int | None = None
         self.is_hurried = False
         self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
         self._watches: list[Watch] = []
 
-    def begin(self, watch):
+    def begin(self, watch: Watch) -> None:
         self.is_hurried = False
         if not self._watches:
             self.signals.install()
         self._watches.append(watch)
 
-    def is_only(self, watch):
+    def is_only(self, watch: Watch) -> bool:
         return self._watches == [watch]
 
-    def end(self, watch):
+    def end(self, watch: Watch) -> None:
         if watch in self._watches:
             self._watches.remove(watch)
             self._restore()
 
-    def end_all(self):
-        """End also those of sessions that an error has left open."""
+    def end_all(self) -> None:
+        """End all watches, also those of sessions that an error has left open."""
         self._watches.clear()
         self._restore()
 
-    def _restore(self):
-        # A session that nobody closed may be collected in any thread.
+    def _restore(self) -> None:
+        # A session that was never closed may be garbage-collected in any thread.
         is_main = threading.current_thread() is threading.main_thread()
         if not self._watches and is_main:
             self.signals.restore()
 
-    def _take(self, number, is_first):
-        if not is_first:  # another Ctrl-C, of somebody who does not want to wait
+    def _take(self, number: int, is_first: bool) -> None:
+        if not is_first:  # another Ctrl-C: the user does not want to wait
             self.number = None
             self.is_hurried = True
             self.signals.forget_first()
@@ -231,9 +236,9 @@ class _Request:
         if not self._has_session():
             leave()
 
-    def _announce(self, number):
+    def _announce(self, number: int) -> None:
         if self._has_session():
-            # Under a launcher it is for that to be told again.
+            # Under a launcher, a second signal goes to the launcher, not to this task.
             again = "" if reporting.is_on() else _AGAIN
             _logger.warning(
                 "%s: stopping after this step, with a checkpoint of it%s",
@@ -241,7 +246,7 @@ class _Request:
                 again,
             )
 
-    def _has_session(self):
+    def _has_session(self) -> bool:
         return any(watch.has_session for watch in list(self._watches))
 
 

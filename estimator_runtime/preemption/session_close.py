@@ -1,19 +1,22 @@
-"""Closes sessions that may not come back from it in time, or says what they wait for.
+"""Close sessions within a bounded time, and log what a slow close waits for.
 
-TensorFlow tells every task of a cluster that a session ends, and waits for its answer:
-where one is gone for good, for ever. And it waits for the threads of the input: the one
-that tunes a tf.data pipeline often misses that it is cancelled, and sleeps on, up to a
-minute. A task that was told to stop has its checkpoint by then, and no minute.
+TensorFlow tells every task of a cluster that a session ends, and waits for the answers:
+for ever, if one of the tasks is gone for good. It also waits for the threads of the
+input pipeline. The one that tunes a tf.data pipeline often misses its cancellation and
+sleeps on, for up to a minute. A task that was told to stop has saved its checkpoint by
+then, and has no minute left.
 
-A session of one process is not left so: should the close come back while python takes
-the process apart, it ends the thread in the middle of TensorFlow, which aborts. See
-`run_exit_handlers`.
+A session of a single process is never abandoned like that. If the close returned while
+Python finalizes the interpreter, Python would end that thread in the middle of
+TensorFlow, which aborts. See `run_exit_handlers`.
 """
 
 import atexit
 import contextlib
 import logging
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 _logger = logging.getLogger(__name__)
 
@@ -21,7 +24,7 @@ _logger = logging.getLogger(__name__)
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
 _TOLD_AFTER_SECS = 3.0
-# The longest sleep of the thread that tunes the input, and some.
+# A little more than the longest sleep of the thread that tunes the input pipeline.
 _EXIT_TIMEOUT_SECS = 70.0
 
 _WAITS = (
@@ -30,15 +33,18 @@ _WAITS = (
     "autotune.enabled is False avoids that"
 )
 
-_left: list[threading.Thread] = []  # those that a stopped program has left behind
+_left: list[threading.Thread] = []  # closes that a stopped program has left behind
 
 
-def closable(session, is_stop=False):
-    """Give what to close in place of a session: itself, if no other task has a part.
+def closable(session: Any, is_stop: bool = False) -> Any:
+    """Return the object to close in place of a session.
+
+    That is the session itself, if no other task takes part in it.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        is_stop: Whether the program was told to stop, and not a task was lost.
+        is_stop: Whether it is closed because the program was told to stop, and not
+            because a task was lost.
     """
     if not getattr(session, "sess_str", ""):
         return session
@@ -48,36 +54,38 @@ def closable(session, is_stop=False):
 
 
 @contextlib.contextmanager
-def told(after_secs=_TOLD_AFTER_SECS):
-    """Say what a session waits for whose close in this context takes so long."""
+def told(after_secs: float = _TOLD_AFTER_SECS) -> Iterator[None]:
+    """Log what a session waits for, if its close in this context takes so long."""
     timer = threading.Timer(after_secs, _logger.warning, args=(_WAITS,))
     timer.daemon = True
-    with contextlib.suppress(RuntimeError):  # there can be no more threads
+    with contextlib.suppress(RuntimeError):  # no more threads can be started
         timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        if timer.ident is not None:  # nobody is to find a thread more than before
+        if timer.ident is not None:  # leave no extra thread behind, not even briefly
             timer.join(_STOP_TIMEOUT_SECS)
 
 
 class BoundedClose:
-    """A session of a cluster, whose `close` comes back.
+    """A session of a cluster whose `close` returns within a bounded time.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        timeout_secs: After which it is left to close alone.
-        is_stop: As that of `closable`.
+        timeout_secs: Time after which `close` returns and the session closes alone.
+        is_stop: As in `closable`.
     """
 
-    def __init__(self, session, timeout_secs=_TIMEOUT_SECS, is_stop=False):
+    def __init__(
+        self, session: Any, timeout_secs: float = _TIMEOUT_SECS, is_stop: bool = False
+    ) -> None:
         self._session, self._timeout_secs = session, timeout_secs
         self._is_stop = is_stop
-        self._error = None
+        self._error: Exception | None = None
 
-    def close(self):
-        """Close it, or leave that to a thread that dies with the process.
+    def close(self) -> None:
+        """Close the session, or leave that to a daemon thread if it takes too long.
 
         Raises:
             tf.errors.OpError: As the session's own `close`, if that was in time.
@@ -86,7 +94,7 @@ class BoundedClose:
             target=self._close, name="estimator_runtime close", daemon=True
         )
         thread.start()
-        if self._is_stop:  # before the wait, which another Ctrl-C may end
+        if self._is_stop:  # before the wait, which another Ctrl-C may interrupt
             _left.append(thread)
             atexit.register(_wait_for, thread)
         thread.join(self._timeout_secs)
@@ -100,29 +108,29 @@ class BoundedClose:
                 self._timeout_secs,
             )
 
-    def _close(self):
+    def _close(self) -> None:
         try:
             self._session.close()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+        except Exception as error:  # noqa: BLE001 - `close` raises it
             self._error = error
 
 
-def are_left():
-    """Tell whether a session that a stopped program has left is still being closed."""
+def are_left() -> bool:
+    """Return whether a session left by a stopped program is still being closed."""
     return any(thread.is_alive() for thread in _left)
 
 
-def run_exit_handlers():
-    """Do what python does at an exit before it takes itself apart.
+def run_exit_handlers() -> None:
+    """Run what Python runs at an exit before it finalizes the interpreter.
 
-    The process has to end right after that, by itself.
+    The caller has to end the process right after that, without Python's own exit.
     """
-    _left.clear()  # `_wait_for` waits for them no more
+    _left.clear()  # so that `_wait_for` does not wait for them any more
     threading._shutdown()  # type: ignore[attr-defined] # waits for the other threads
     atexit._run_exitfuncs()
 
 
-def _wait_for(thread):
-    """Let a close come back before python ends, where it takes itself apart."""
+def _wait_for(thread: threading.Thread) -> None:
+    """Wait for a close left behind, before Python finalizes the interpreter."""
     if thread in _left:
         thread.join(_EXIT_TIMEOUT_SECS)

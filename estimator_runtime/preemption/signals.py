@@ -1,17 +1,20 @@
-"""The signals that ask a process to end, taken where the program leaves them alone.
+"""Handlers of the signals that stop a process, where the program has none of its own.
 
-Python calls a handler only between two steps of its own, in the main thread: while a
-step of a training hangs in TensorFlow, never. So a thread reads what has come, from a
-descriptor that is written to even then; it ends the process where the handler cannot:
-at a second SIGTERM, or when the grace is over.
+Python calls a handler only between two bytecode instructions of the main thread: never
+while a step of a training hangs in TensorFlow. So a watchdog thread reads the signals
+from a wakeup file descriptor, which is written to even then. It ends the process where
+the handler cannot: at a second SIGTERM, or when the grace period is over.
 
-Under our launcher a second SIGTERM is the same request as the first: one came to all
-processes of the job, the other is the launcher's, who sends SIGKILL when time is over.
+Under our launcher a second SIGTERM is the same request as the first one. One goes to
+all processes of the job. The other comes from the launcher, which sends SIGKILL when
+the time is over.
 
-SIGHUP, when a terminal or an ssh connection is closed, is as SIGTERM, but never a
-second request: it comes once from the shell and once from the kernel, and SIGTERM
-follows it where the session is ended too.
+SIGHUP, which comes when a terminal or an ssh connection is closed, is treated as
+SIGTERM, but is never a second request. It comes once from the shell and once from the
+kernel, and SIGTERM follows it if the login session is ended too.
 """
+
+from __future__ import annotations
 
 import contextlib
 import logging
@@ -19,10 +22,12 @@ import os
 import select
 import signal
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, NoReturn
 
 from estimator_runtime import reporting
-from estimator_runtime.grace import Grace
+from estimator_runtime.preemption.grace_period import Grace
 
 _logger = logging.getLogger(__name__)
 
@@ -39,22 +44,27 @@ _JOIN_SECS = 5.0
 class StopSignals:
     """Handlers of SIGTERM, SIGHUP and SIGINT, for as long as they are installed.
 
-    A handler that the program has set stays, and so does a signal that is ignored.
-    A forked child has the defaults again.
+    A handler that the program has set stays, and an ignored signal stays ignored. A
+    forked child has the default handlers again.
 
     Args:
         take: Called in the main thread with the number of the signal and whether it is
-            the first one; a second SIGTERM ends the process instead, or does nothing
-            under our launcher.
+            the first one. It is not called for a second SIGTERM, which ends the
+            process, or does nothing under our launcher.
         announce: Called in another thread with the number of the first one.
-        grace_secs: Gives the seconds from a first SIGTERM or SIGHUP on until the
-            process is ended, the time not counted while `grace` is held.
+        grace_secs: Returns the seconds from a first SIGTERM or SIGHUP to the end of the
+            process. The time in which `grace` is held does not count.
 
     Attributes:
         grace: The `Grace`.
     """
 
-    def __init__(self, take, announce, grace_secs):
+    def __init__(
+        self,
+        take: Callable[[int, bool], None],
+        announce: Callable[[int], None],
+        grace_secs: Callable[[], float],
+    ) -> None:
         self._take, self._announce, self._grace_secs = take, announce, grace_secs
         self.grace = Grace()
         self._installed: list[int] = []
@@ -62,11 +72,11 @@ class StopSignals:
         self._watchdog: _Watchdog | None = None
         os.register_at_fork(after_in_child=self._forget)
 
-    def install(self):
-        """Take the signals that nobody else has; in the main thread only.
+    def install(self) -> None:
+        """Install handlers where the program has none; in the main thread only.
 
         Raises:
-            ConfigError: If the grace is no number of seconds.
+            ConfigError: If the grace period is not a number of seconds.
         """
         grace_secs = self._grace_secs()
         for number, default in DEFAULTS.items():
@@ -78,10 +88,10 @@ class StopSignals:
         if self._installed:
             self._watchdog = _Watchdog.started(self, grace_secs)
 
-    def restore(self):
-        """Put back what was there, but for what the program has changed meanwhile.
+    def restore(self) -> None:
+        """Restore the default handlers, except where the program has set its own.
 
-        A signal that is on its way is taken before.
+        A signal that has already come is handled first.
         """
         for number in self._installed:
             if signal.getsignal(number) == self._handle:
@@ -92,24 +102,24 @@ class StopSignals:
             self._watchdog = None
         self.grace.forget()
 
-    def forget_first(self):
-        """Let the next signal be a first one: what this one asked for has been done."""
+    def forget_first(self) -> None:
+        """Count the next signal as a first one: the last request has been fulfilled."""
         self._came = []
         if self._watchdog is not None:
-            # Only when its thread has seen all that came is it known what did not.
+            # Its thread has to end first: only then have all earlier signals been read.
             self._watchdog.stop()
             self.grace.forget()
             self._watchdog = _Watchdog.started(self, self._grace_secs())
 
-    def has(self, number):
-        """Tell whether a signal is taken here, now; may be called by any thread."""
+    def has(self, number: int) -> bool:
+        """Return whether a signal is handled here, now; any thread may call it."""
         return number in self._installed and signal.getsignal(number) == self._handle
 
-    def announce(self, number):
-        """Let it be known that the first signal has come."""
+    def announce(self, number: int) -> None:
+        """Announce that the first signal has come."""
         self._announce(number)
 
-    def _handle(self, number, _frame):
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         before = tuple(self._came)
         self._came.append(number)
         if not before:
@@ -119,38 +129,46 @@ class StopSignals:
         elif _is_again(number, before):
             end_unless_launched(number)
 
-    def _forget(self):
-        """Be a plain process again, in the child of a fork."""
+    def _forget(self) -> None:
+        """Remove the handlers and the watchdog, in the child of a fork."""
         for number in self._installed:
             with contextlib.suppress(ValueError):
                 signal.signal(number, DEFAULTS[number])
         self._installed = []
-        self.grace = Grace()  # the lock may be that of a thread which is not here
+        # A new one: a thread that does not exist in the child may hold the old lock.
+        self.grace = Grace()
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
 
 
-def _is_again(number, before):
-    """Tell whether a signal, no SIGINT, asks once more after those that came before."""
+def _is_again(number: int, before: Iterable[int]) -> bool:
+    """Return whether a signal is a SIGTERM that repeats an earlier request.
+
+    An earlier SIGHUP does not count: SIGTERM may follow it for the same reason.
+
+    Args:
+        number: The number of the signal, which is not SIGINT.
+        before: The numbers of those that came before.
+    """
     return number == signal.SIGTERM and any(each != signal.SIGHUP for each in before)
 
 
-def end_unless_launched(number):
-    """End the process at a second SIGTERM, but leave that to our launcher."""
+def end_unless_launched(number: int) -> None:
+    """End the process at a second SIGTERM, unless a launcher is there to do it."""
     if not reporting.is_on():
         end_at_once(number)
 
 
-def end_at_once(number):
-    """End the process with the status of a signal, without a look back."""
+def end_at_once(number: int) -> NoReturn:
+    """End the process with the status of a signal, without any cleanup."""
     os._exit(STATUS_OF_SIGNALS + number)
 
 
 class _Watchdog:
-    """The thread that sees signals while the main thread is busy."""
+    """The thread that reads signals while the main thread is busy."""
 
-    def __init__(self, signals, grace_secs):
+    def __init__(self, signals: StopSignals, grace_secs: float) -> None:
         self._signals, self._grace_secs = signals, grace_secs
         self._came: list[int] = []
         self._reader, self._writer = os.pipe()
@@ -160,8 +178,8 @@ class _Watchdog:
         )
 
     @classmethod
-    def started(cls, signals, grace_secs):
-        """Give one that runs; None where the program has such a descriptor."""
+    def started(cls, signals: StopSignals, grace_secs: float) -> _Watchdog | None:
+        """Return a running watchdog; None if the program has a wakeup descriptor."""
         watchdog = cls(signals, grace_secs)
         before = signal.set_wakeup_fd(watchdog._writer, warn_on_full_buffer=False)
         if before != -1:
@@ -171,7 +189,7 @@ class _Watchdog:
         watchdog._thread.start()
         return watchdog
 
-    def stop(self):
+    def stop(self) -> None:
         """End the thread."""
         current = signal.set_wakeup_fd(-1)
         if current not in (-1, self._writer):
@@ -180,17 +198,17 @@ class _Watchdog:
             os.write(self._writer, b"\0")
         self._thread.join(_JOIN_SECS)
 
-    def abandon(self):
-        """Let go of it in a forked child, where its thread does not run."""
+    def abandon(self) -> None:
+        """Close the descriptors in a forked child, where the thread does not run."""
         with contextlib.suppress(ValueError):
             signal.set_wakeup_fd(-1)
         self._close()
 
-    def _close(self):
+    def _close(self) -> None:
         os.close(self._reader)
         os.close(self._writer)
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             timeout_secs = self._signals.grace.next_look_secs()
             if not select.select([self._reader], [], [], timeout_secs)[0]:
@@ -201,20 +219,21 @@ class _Watchdog:
                 if number == 0:
                     self._close()
                     return
-                if self._signals.has(number):  # not the program's, nor SIGCHLD
+                if self._signals.has(number):  # not one of the program's, nor SIGCHLD
                     self._see(number)
 
-    def _see(self, number):
+    def _see(self, number: int) -> None:
         before = tuple(self._came)
         self._came.append(number)
         if _is_again(number, before):
             end_unless_launched(number)
         if not before:
-            if number != signal.SIGINT:  # who presses Ctrl-C can do so again
+            # No grace period after Ctrl-C: the user can press it again.
+            if number != signal.SIGINT:
                 self._signals.grace.begin(self._grace_secs)
             self._signals.announce(number)
 
-    def _end_overdue(self):
+    def _end_overdue(self) -> None:
         _logger.error(
             "the training did not come to its end within %g s after %s, the time of "
             "saves not counted; ending without it",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.grace import Grace
+from estimator_runtime.preemption.grace_period import Grace
 
 
 @pytest.fixture

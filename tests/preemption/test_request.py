@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import preemption
+from estimator_runtime.preemption import request
 
 train = tf.compat.v1.train
 EACH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -18,7 +18,7 @@ EACH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.
 @pytest.fixture(autouse=True)
 def _signals():
     """Let signals do what they do in a shell's foreground; nothing is left behind."""
-    preemption._request.end_all()  # of sessions that another test has left open
+    request._request.end_all()  # of sessions that another test has left open
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     usual_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
@@ -27,7 +27,7 @@ def _signals():
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
     signal.signal(signal.SIGINT, usual)
-    assert preemption.requested() is None
+    assert request.requested() is None
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
     with pytest.raises(KeyboardInterrupt) as told, er.MonitoredTrainingSession() as s:
         s.run(add)
         signal.raise_signal(signal.SIGINT)
-    assert preemption.summary(told.value) == (
+    assert request.summary(told.value) == (
         "stopped by SIGINT after a step; no checkpoint of it was saved here",
         "run the same command again to go on from the newest checkpoint, if there is "
         "one",
@@ -210,10 +210,10 @@ def test_a_training_after_a_second_ctrl_c_waits_for_its_checkpoints_again(
         session.run(add)
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
-    assert preemption.is_hurried()
+    assert request.is_hurried()
     with open_session(tmp_path / "two") as session:
         session.run(add)
-        assert not preemption.is_hurried()
+        assert not request.is_hurried()
     left_open.close()
 
 
@@ -297,7 +297,7 @@ def test_a_session_left_open_does_not_make_a_later_first_signal_the_second(
 
 
 def test_a_forked_child_can_be_terminated_as_ever():
-    watch = preemption.Watch()
+    watch = request.Watch()
     pid = os.fork()
     if pid == 0:
         signal.raise_signal(signal.SIGTERM)
@@ -309,7 +309,7 @@ def test_a_forked_child_can_be_terminated_as_ever():
 
 @EACH
 def test_without_a_session_it_is_raised_at_once(number):
-    with Told() as told, preemption.watched():
+    with Told() as told, request.watched():
         signal.raise_signal(number)
         pytest.fail("went on")
     assert told.status == 128 + number

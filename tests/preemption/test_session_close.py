@@ -9,8 +9,8 @@ import time
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop import closing
-from estimator_runtime.loop.closing import BoundedClose, closable
+from estimator_runtime.preemption import session_close
+from estimator_runtime.preemption.session_close import BoundedClose, closable
 
 
 class Session:
@@ -26,7 +26,7 @@ def test_a_close_that_never_comes_back_is_left_alone_and_the_log_says_so(caplog)
     never.set()
     assert caplog.record_tuples == [
         (
-            "estimator_runtime.loop.closing",
+            "estimator_runtime.preemption.session_close",
             logging.WARNING,
             "a task of the cluster does not answer that the session is closed; going on "
             "without its answer after 0.05 s",
@@ -50,7 +50,7 @@ def test_a_local_session_is_closed_as_it_is():
 
 
 def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
-    with closing.told(after_secs=0.01):
+    with session_close.told(after_secs=0.01):
         deadline = time.monotonic() + 30
         while not caplog.messages:
             assert time.monotonic() < deadline
@@ -63,14 +63,14 @@ def test_a_close_goes_on_where_there_can_be_no_more_threads(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Timer, "start", start)
-    with closing.told():
+    with session_close.told():
         pass
 
 
 def test_a_close_that_is_quick_leaves_no_thread_that_would_say_so():
     before = set(threading.enumerate())
     for _ in range(20):
-        with closing.told(after_secs=600):
+        with session_close.told(after_secs=600):
             assert set(threading.enumerate()) - before
         assert not set(threading.enumerate()) - before
 
@@ -135,8 +135,8 @@ def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
 def test_a_stopped_program_waits_no_longer_than_a_second_for_its_session():
     never = threading.Event()
     closable(Session(never.wait), is_stop=True).close()
-    assert closing.are_left()
+    assert session_close.are_left()
     never.set()
-    for thread in closing._left:
+    for thread in session_close._left:
         thread.join(10)
-    assert not closing.are_left()
+    assert not session_close.are_left()
