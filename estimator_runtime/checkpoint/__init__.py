@@ -1,7 +1,15 @@
-"""Checkpoints that cost little and are not lost: when, what, how and where.
+"""Checkpoints: when and how they are saved, where they are kept, and their restore.
 
-`hook` and `interval` say when one is saved, `snapshot` what is in it, `writer` and
-`bundle_writer` how it is written, `series` which of a training there are, and the other
-modules where they lie: `files`, `state`, `commit`, `leftovers`, `look`, `recovery`,
-`retention`. Those of the last group need no TensorFlow.
+* `hook` and `interval` decide when a checkpoint is saved.
+* `save` takes a snapshot of its content, and writes it while training continues.
+* `store` has the checkpoints of a folder: their locks, their state file, and which of
+  them are kept.
+* `restore` finds the checkpoint that training continues from.
+* `tensor_bundle` reads and writes the files of one checkpoint.
+* `best`, `inventory` and `cost` are about all checkpoints of a training: the best ones,
+  a list for the command line, and what they cost.
+
+`hook`, `cost_summary`, `store.series`, `restore.session_creator`,
+`tensor_bundle.writer` and the modules of `save`, except `save.writer`, import
+TensorFlow. The other modules do not.
 """

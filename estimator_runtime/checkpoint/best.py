@@ -1,8 +1,8 @@
 """The best checkpoints of a training, by a metric, kept in a folder of their own.
 
-They are links to the files that training has saved, so they cost no space as long as
-those are there, and stay when those are deleted. The folder is one of checkpoints like
-any other; the newest, to whoever asks, is the best.
+They are hard links to the files that training has saved. They take no space while those
+files exist, and they remain when those are deleted. You can use the folder like any
+other folder of checkpoints; its newest checkpoint is the best one.
 """
 
 import contextlib
@@ -13,17 +13,20 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from estimator_runtime.checkpoint import commit, durable, event_file, files, lease
-from estimator_runtime.checkpoint.leftovers import finish_dead
-from estimator_runtime.checkpoint.state import (
+from estimator_runtime.checkpoint import event_file
+from estimator_runtime.checkpoint.store import commit, durable, files, locks
+from estimator_runtime.checkpoint.store.cleanup import clean_up
+from estimator_runtime.checkpoint.store.state_file import (
     State,
     StateError,
     read_state,
     write_state,
 )
 from estimator_runtime.errors import CheckpointError, ConfigError
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.output.training_log import TRAINING_LOG
 
 FOLDER = "best"
 _METRICS = "metrics.json"
@@ -32,27 +35,28 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Criterion:
-    """Which checkpoints are the best.
+    """The criterion that selects the best checkpoints.
 
     Attributes:
-        keep: How many are kept, 1 or more.
-        metric: Name of the metric of an evaluation.
-        mode: "max" if more of it is better, "min" if less is.
+        keep: How many checkpoints are kept, 1 or more.
+        metric: Name of a metric of the evaluation.
+        mode: "max" if a higher value is better, "min" if a lower value is better.
     """
 
     keep: int
     metric: str
     mode: str
 
-    def ranked(self, metrics):
-        """Rank checkpoints.
+    def ranked(self, metrics: Mapping[str, Mapping[str, float]]) -> list[str]:
+        """Return the names of checkpoints, the best first.
 
         Args:
-            metrics: Name of a checkpoint to its metrics, name to number.
+            metrics: The metrics of each checkpoint, by its name: name of a metric to
+                its value.
 
         Returns:
-            Names of those that have the metric, the best first; of equal
-            ones the earlier step.
+            The names of the checkpoints that have the metric. Of checkpoints with equal
+            values, the one with the lower step comes first.
         """
         sign = -1 if self.mode == "max" else 1
         known = {n: m[self.metric] for n, m in metrics.items() if self.metric in m}
@@ -64,16 +68,22 @@ class BestCheckpoints:
 
     Args:
         model_dir: Path of the model directory.
-        criterion: `Criterion`.
-        eval_dir: Folder of the evaluation's event files, which know the metrics of what
-            is kept should the notes of them be lost; or None.
-        now: Gives seconds since 1970.
+        criterion: The criterion that selects the checkpoints.
+        eval_dir: Folder of the evaluation's event files, or None. If the recorded
+            metrics of the kept checkpoints are lost, they are read from there.
+        now: Returns the time in seconds since 1970.
 
     Raises:
         ConfigError: If the model directory is not a local folder.
     """
 
-    def __init__(self, model_dir, criterion, eval_dir=None, now=time.time):
+    def __init__(
+        self,
+        model_dir: str,
+        criterion: Criterion,
+        eval_dir: str | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         if "://" in model_dir:
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
@@ -83,21 +93,23 @@ class BestCheckpoints:
         self._criterion = criterion
         self._eval_dir = eval_dir
         self._now = now
-        self._told: set[str] = set()  # names that the log has warned of
+        self._told: set[str] = set()  # names that a warning has been logged for
 
-    def offer(self, prefix, metrics):
-        """Keep a checkpoint if it is one of the best, and let go of what is not.
+    def offer(self, prefix: str, metrics: Mapping[str, float]) -> bool:
+        """Keep a checkpoint if it is one of the best, and delete those that are not.
 
         Args:
-            prefix: Its path without suffix. It must not be deleted meanwhile.
-            metrics: Name to number, of the metrics of its evaluation.
+            prefix: Path of the checkpoint, without suffix. Nobody may delete it during
+                the call.
+            metrics: The metrics of its evaluation: name to value.
 
         Returns:
-            Whether it is kept.
+            Whether the checkpoint is kept.
 
         Raises:
             ConfigError: If the evaluation has no such metric.
-            CheckpointError: If it cannot be kept; those kept before are as they were.
+            CheckpointError: If the checkpoint cannot be kept. The checkpoints that were
+                kept before are unchanged.
         """
         metric = self._criterion.metric
         if metric not in metrics:
@@ -107,7 +119,7 @@ class BestCheckpoints:
             )
         try:
             os.makedirs(self._folder, exist_ok=True)
-            finish_dead(self._folder, self._now)
+            clean_up(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
             raise CheckpointError(
@@ -116,12 +128,12 @@ class BestCheckpoints:
                 "leave keep_best out"
             ) from error
 
-    def _keep(self, prefix, metrics):
+    def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
         written = self._metrics()
         noted = {**written, **self._adopted(written, name)}
         found = {n: v for n, v in noted.items() if self._at(n).has_index}
-        # JSON has no other numbers.
+        # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
         known = {**found, name: finite}
         best = self._criterion.ranked(known)[: self._criterion.keep]
@@ -136,7 +148,8 @@ class BestCheckpoints:
             try:
                 self._link(prefix)
             except FileNotFoundError:
-                # By who asks no reader, or where the file system knows no locks.
+                # Deleted by a process that does not check for readers, or on a file
+                # system without locks.
                 _logger.warning(
                     "%s is not kept among the best: it was deleted while it was "
                     "evaluated",
@@ -144,38 +157,50 @@ class BestCheckpoints:
                 )
                 self._write_metrics(noted)
                 return False
-        # Also where it is not kept: a run that died may have left more than the best.
+        # Even if this checkpoint is not kept: a run that died may have left more
+        # checkpoints than the best ones.
         self._write_state(best)
         read = [other for other in noted.keys() - best if not self._delete(other)]
-        left = {each: known.get(each, noted.get(each)) for each in (*best, *read)}
+        left: dict[str, Any] = {
+            each: known.get(each, noted.get(each)) for each in (*best, *read)
+        }
         if left != written:
             self._write_metrics(left)
         return is_kept
 
-    def _at(self, name):
+    def _at(self, name: str) -> files.Checkpoint:
         return files.at(os.path.join(self._folder, name))
 
-    def _delete(self, name):
-        """Delete a checkpoint unless somebody reads it; tell whether it is gone."""
+    def _delete(self, name: str) -> bool:
+        """Delete a checkpoint unless a reader holds it; return whether it is gone."""
         prefix = os.path.join(self._folder, name)
-        with lease.deleting(prefix) as is_free:
+        with locks.deleting(prefix) as is_free:
             if is_free:
                 files.delete(files.at(prefix))
         return is_free
 
-    def _adopted(self, noted, new):
-        """Give the metrics of checkpoints that are kept, but of which there is no note.
+    def _adopted(
+        self, noted: Mapping[str, Mapping[str, float]], new: str
+    ) -> dict[str, dict[str, float]]:
+        """Return the metrics of checkpoints in the folder whose metrics were not noted.
 
-        The notes were lost, or somebody has put the checkpoints there. Those whose
-        metric is not known are left alone.
+        The file of metrics was lost, or a user has put the checkpoints there.
+        Checkpoints without a known value of the metric are ignored.
+
+        Args:
+            noted: The noted metrics, by name of the checkpoint.
+            new: Name of the checkpoint that is being offered.
         """
         there = [each for each in files.find(self._folder) if each.has_index]
-        steps = {os.path.basename(each.prefix): each.step for each in there}
+        # `find` returns numbered checkpoints only, so no step is None.
+        steps: dict[str, Any] = {
+            os.path.basename(each.prefix): each.step for each in there
+        }
         lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
         if not lacking:
             return {}
-        # Where the metric is missing too, nobody can say that it is not the best.
         metrics = event_file.by_step(self._eval_dir) if self._eval_dir else {}
+        # Without a value of the metric, a checkpoint cannot be ruled out as the best.
         known = {
             n: {tag: v for tag, v in metrics[s].items() if math.isfinite(v)}
             for n, s in lacking.items()
@@ -193,8 +218,8 @@ class BestCheckpoints:
             )
         return known
 
-    def _metrics(self):
-        """Give the metrics that are noted, by name of the checkpoint."""
+    def _metrics(self) -> dict[str, dict[str, float]]:
+        """Return the noted metrics, by name of the checkpoint."""
         path = os.path.join(self._folder, _METRICS)
         try:
             with open(path) as file:
@@ -210,32 +235,35 @@ class BestCheckpoints:
             return {}
         return noted
 
-    def _write_metrics(self, metrics):
+    def _write_metrics(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
         content = json.dumps(metrics, indent=2, sort_keys=True).encode()
         durable.replace_file(os.path.join(self._folder, _METRICS), content)
 
-    def _link(self, prefix):
+    def _link(self, prefix: str) -> None:
         target = os.path.join(self._folder, os.path.basename(prefix))
         source = files.at(prefix)
-        os.stat(f"{prefix}.index")  # the last of its files to come, the first to go
+        # A save creates the index last, and a deletion removes it first.
+        os.stat(f"{prefix}.index")
         if _are_same(source, files.at(target)):
-            return  # of an evaluation before; nobody need find it missing meanwhile
+            # Linked after an earlier evaluation. Linking it again would hide it from
+            # readers for a moment.
+            return
         hidden = commit.start(target)
         try:
             for path in source.files:
-                durable.sync_file(path)  # TensorFlow's Saver does not
+                durable.sync_file(path)  # TensorFlow's Saver does not sync
                 link = os.path.join(hidden, os.path.basename(path))
                 try:
                     os.link(path, link)
-                except OSError:  # a file system without links
+                except OSError:  # a file system without hard links
                     shutil.copy2(path, link)
             commit.forget(self._folder, target)
             commit.move_in(hidden, target)
         finally:
             commit.abandon(hidden)
 
-    def _write_state(self, best):
-        # The last one is what a restart, or a warm start, takes.
+    def _write_state(self, best: Sequence[str]) -> None:
+        # A restart or a warm start uses the last checkpoint.
         paths = tuple(os.path.join(self._folder, name) for name in reversed(best))
         times = tuple(files.at(path).saved_at for path in paths)
         state = State(latest=paths[-1], paths=paths, timestamps=times)
@@ -245,8 +273,8 @@ class BestCheckpoints:
         write_state(self._folder, state)
 
 
-def _are_same(one, other):
-    """Tell whether two checkpoints have the same files, under two names."""
+def _are_same(one: files.Checkpoint, other: files.Checkpoint) -> bool:
+    """Return whether two checkpoints are links to the same files."""
     return len(one.files) == len(other.files) and all(
         map(os.path.samefile, one.files, other.files)
     )

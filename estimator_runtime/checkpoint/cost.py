@@ -1,4 +1,4 @@
-"""What the checkpoints of a training have cost, read back from its event files."""
+"""The cost of a training's checkpoints, read from its event files."""
 
 import dataclasses
 import glob
@@ -14,13 +14,13 @@ _PREFIX = "checkpoint/"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a checkpoint has cost.
+    """The cost of a checkpoint.
 
     Attributes:
-        blocked_secs: How long training was kept from going on, in seconds.
-        write_secs: How long it took until it was on the disk, in seconds; while
-            training went on, or 0 if that is in `blocked_secs`.
-        interval_secs: Seconds since the checkpoint before; None if there was none.
+        blocked_secs: How long training was blocked, in seconds.
+        write_secs: How long the write took in the background, while training continued,
+            in seconds; 0 if the write is part of `blocked_secs`.
+        interval_secs: Seconds since the previous checkpoint, or None for the first.
     """
 
     blocked_secs: float
@@ -28,48 +28,58 @@ class Cost:
     interval_secs: float | None
 
     @property
-    def cost_secs(self):
-        """What it has cost at most: a write takes time from training, on few cores."""
+    def cost_secs(self) -> float:
+        """The largest possible cost, in seconds.
+
+        On a few cores, a write in the background also takes time from training.
+        """
         return self.blocked_secs + self.write_secs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Costs(Cost):
-    """The cost of a training's checkpoints: of each figure the median.
+    """The cost of a training's checkpoints: the median of each figure.
 
     Attributes:
-        count: How many were measured.
+        count: How many checkpoints were measured.
     """
 
     count: int
 
-    def best_interval_secs(self, mtbf_secs):
-        """Give the seconds between checkpoints that lose the least time.
+    def best_interval_secs(self, mtbf_secs: float) -> float:
+        """Return the seconds between checkpoints that lose the least time.
 
-        Young's formula (CACM 17(9), 1974), which Daly's goes on from, for a training
-        that fails once in `mtbf_secs` on average; never less than one checkpoint takes.
+        This is Young's formula (CACM 17(9), 1974), on which Daly's is based. The result
+        is never less than the cost of one checkpoint.
+
+        Args:
+            mtbf_secs: Mean time between failures of the training, in seconds.
         """
         return max(math.sqrt(2 * self.cost_secs * mtbf_secs), self.cost_secs)
 
-    def lost_part(self, interval_secs, mtbf_secs):
-        """Give the part of the time that checkpoints, and work done again, take.
+    def lost_part(self, interval_secs: float, mtbf_secs: float) -> float:
+        """Return the fraction of the time that checkpoints and repeated work take.
 
-        A failure comes, on average, in the middle between two checkpoints.
+        On average, a failure occurs in the middle between two checkpoints.
+
+        Args:
+            interval_secs: Seconds between two checkpoints.
+            mtbf_secs: Mean time between failures of the training, in seconds.
         """
         return self.cost_secs / interval_secs + interval_secs / (2 * mtbf_secs)
 
 
-def read(folder):
-    """Read what a training's checkpoints have cost.
+def read(folder: str) -> Costs:
+    """Read the cost of a training's checkpoints.
 
     Args:
         folder: Its model directory.
 
     Returns:
-        `Costs`.
+        The medians of all checkpoints.
 
     Raises:
-        CheckpointError: If its event files do not say.
+        CheckpointError: If an event file cannot be read, or none has a cost.
     """
     found: dict[str, dict[int, float]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "events.out.*"))):

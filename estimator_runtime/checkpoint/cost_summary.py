@@ -1,27 +1,33 @@
-"""What a checkpoint has cost, told to the log and to TensorBoard."""
+"""The cost of a checkpoint, written to the log and for TensorBoard."""
 
 import dataclasses
+from typing import Any
 
 from tensorflow.core.framework.summary_pb2 import Summary
 
-from estimator_runtime.checkpoint.measured import Cost
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.checkpoint.cost import Cost
+from estimator_runtime.output.training_log import TRAINING_LOG
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Measures(Cost):
-    """What one checkpoint has cost.
+class CheckpointCost(Cost):
+    """The cost of one checkpoint.
 
     Attributes:
         step: Its global step.
-        bytes: Size of the values, in bytes.
+        bytes: Size of its values, or of its files if a Saver has written them, in
+            bytes; 0 if it is not known.
     """
 
     step: int
     bytes: int
 
-    def tell(self, summary_writer):
-        """Write them to the log, and as scalars to an event file."""
+    def tell(self, summary_writer: Any) -> None:
+        """Write the cost to the log, and as scalars to an event file.
+
+        Args:
+            summary_writer: The `tf.compat.v1.summary.FileWriter` of the event file.
+        """
         texts = [f"training waited {self.blocked_secs:.4f} s"]
         if self.write_secs:
             texts.append(f"the background wrote for {self.write_secs:.4f} s")
@@ -45,6 +51,6 @@ class Measures(Cost):
             if value is not None
         ]
         summary_writer.add_summary(Summary(value=values), self.step)
-        # So that TensorBoard is at most one checkpoint behind; by itself the file is
-        # written out every two minutes.
+        # Otherwise the file is flushed only every two minutes, and TensorBoard would be
+        # more than one checkpoint behind.
         summary_writer.flush()

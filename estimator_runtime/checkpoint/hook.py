@@ -1,46 +1,62 @@
-"""Saves checkpoints at the steps of TensorFlow's hook, without its waits."""
+"""The hook that saves checkpoints at the steps of TensorFlow's hook, in the background.
+
+`asynchronous` replaces the CheckpointSaverHooks of a session with `CheckpointHook`s.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import logging
 import os
 import time
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
-from estimator_runtime import options, preemption
-from estimator_runtime.checkpoint import series
-from estimator_runtime.checkpoint.claim import Claim
+from estimator_runtime.checkpoint.cost_summary import CheckpointCost
 from estimator_runtime.checkpoint.interval import CostInterval
-from estimator_runtime.checkpoint.measures import Measures
-from estimator_runtime.checkpoint.saver_target import SaverTarget
-from estimator_runtime.checkpoint.snapshot import CannotSnapshot
-from estimator_runtime.checkpoint.target import Target, exported_meta
-from estimator_runtime.checkpoint.unwritten import graph_written
-from estimator_runtime.checkpoint.writer import CheckpointWriter
-from estimator_runtime.hooks import STEP_METHODS
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.checkpoint.save.disk_errors import graph_written
+from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot
+from estimator_runtime.checkpoint.save.target import SaverTarget, Target, exported_meta
+from estimator_runtime.checkpoint.save.writer import CheckpointWriter
+from estimator_runtime.checkpoint.store import series
+from estimator_runtime.checkpoint.store.locks import ModelDirLock
+from estimator_runtime.compat.internals import STEP_METHODS
+from estimator_runtime.config import options
+from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.preemption import request
+
+if TYPE_CHECKING:
+    from estimator_runtime.checkpoint.restore.session_creator import (
+        VerifiedSessionCreator,
+    )
 
 _logger = logging.getLogger(__name__)
 _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
 
 
-def asynchronous(hooks, creator):
-    """Put a CheckpointHook in the place of each CheckpointSaverHook, if they may be.
+def asynchronous(
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook],
+    creator: VerifiedSessionCreator,
+) -> list[tf.compat.v1.train.SessionRunHook]:
+    """Replace each CheckpointSaverHook with a CheckpointHook, where that is allowed.
 
-    Those of a subclass, or changed by the program, stay as they are; so do all with
-    `async_checkpoint=False`, but for those whose interval follows what they cost.
+    Hooks of a subclass, and hooks that the program has modified, stay as they are. With
+    `async_checkpoint=False`, only the hooks whose interval follows the cost of
+    checkpoints are replaced.
 
     Args:
         hooks: Hooks of a session.
-        creator: `VerifiedSessionCreator` of the session.
+        creator: The session creator of the session.
 
     Returns:
-        List of hooks, in the same order.
+        The hooks, in the same order.
     """
     is_async = options.current().async_checkpoint
-    writer = CheckpointWriter()  # one for all: two may save to one folder
+    # All hooks share one writer, because two hooks may save to one folder.
+    writer = CheckpointWriter()
     return [
         CheckpointHook(hook, creator, writer, waits=not is_async)
         if _is_stock(hook) and (is_async or _follows_cost(hook))
@@ -49,18 +65,18 @@ def asynchronous(hooks, creator):
     ]
 
 
-def _is_stock(hook):
+def _is_stock(hook: tf.compat.v1.train.SessionRunHook) -> bool:
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
     return is_exact and STEP_METHODS.isdisjoint(vars(hook))
 
 
-def _follows_cost(hook):
+def _follows_cost(hook: tf.compat.v1.train.CheckpointSaverHook) -> bool:
     return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
 
 
 @contextlib.contextmanager
-def _only_logged(summary_writer):
-    """Let an event file that cannot be written cost nothing but what it would say."""
+def _only_logged(summary_writer: tf.compat.v1.summary.FileWriter) -> Iterator[None]:
+    """Log the error of an event file that cannot be written, and suppress it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 (of a disk, a RuntimeError of TensorFlow's)
@@ -69,75 +85,94 @@ def _only_logged(summary_writer):
 
 
 class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
-    """TensorFlow's CheckpointSaverHook, which writes while training goes on.
+    """A CheckpointSaverHook that writes checkpoints while training continues.
 
-    It saves at the same steps, with the same log lines, the same summary events and the
-    same calls of listeners. Training waits for the snapshot of a step only; the last
-    step's checkpoint is on the disk when `end` returns. Different from stock:
+    It saves at the same steps as TensorFlow's hook, with the same log lines, the same
+    summary events and the same calls of listeners. Training waits only for the snapshot
+    of a step. The checkpoint of the last step is on the disk when `end` returns. It
+    differs from TensorFlow's hook as follows:
 
-    * With listeners, training waits until a checkpoint is on the disk, and only then is
-      their `after_save` called: they may read it.
-    * If saves come faster than the disk takes them, then of those that go by the clock
-      all but the newest are left out; those that go by steps wait for the one before.
-    * What was just restored is not written again; listeners are called all the same.
-    * A write that fails is logged, and raised as a CheckpointError at the next save, or
-      at the end when the last step has been tried.
-    * Where there can be no snapshot (see `snapshot`), training waits for the Saver.
+    * With listeners, training waits until a checkpoint is on the disk. Only then is
+      their `after_save` called, so they may read the checkpoint.
+    * If saves are due faster than the disk can write them, a hook that saves by time
+      skips all but the newest. A hook that saves by steps waits for the previous save.
+    * A checkpoint that was just restored is not written again. Listeners are called
+      all the same.
+    * A write that fails is logged. It is raised as a CheckpointError at the next save,
+      or at the end of training, after an attempt to save the last step.
+    * Where a snapshot is not possible (see `snapshot`), training waits for the Saver.
 
     Args:
-        hook: The CheckpointSaverHook in whose place it is; it has its settings, its
-            timer and its list of listeners, to which more may be added.
-        creator: `VerifiedSessionCreator` that tells what it has restored.
-        writer: `CheckpointWriter` of the session.
+        hook: The CheckpointSaverHook to replace. The new hook takes over its settings,
+            its timer and its list of listeners. You may add listeners to that list.
+        creator: The session creator, which has the path of the restored checkpoint.
+        writer: The writer of the session.
         waits: Whether training waits for each checkpoint.
-        clock: Gives seconds.
+        clock: Returns the time in seconds.
 
     Attributes:
-        measures: `Measures` of the newest checkpoint on the disk, or None.
+        measures: The measures of the newest checkpoint on the disk, or None.
+        scheduled_as: The class whose steps it sees; see `loop.hook_schedule`. A write
+            that ends in between needs nothing of the training thread: if it has failed,
+            the next save raises that.
     """
 
-    def __init__(self, hook, creator, writer, waits=False, clock=time.monotonic):
-        # Not the constructor of a hook that is there already: it logs that.
+    scheduled_as = tf.compat.v1.train.CheckpointSaverHook
+
+    def __init__(
+        self,
+        hook: tf.compat.v1.train.CheckpointSaverHook,
+        creator: VerifiedSessionCreator,
+        writer: CheckpointWriter,
+        waits: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # Calling the constructor of the base class would log a second hook.
         self.__dict__.update(vars(hook))
         self._original = hook
         self._creator = creator
         self._waits = waits
         self._clock = clock
         self._saved_at: float | None = None
-        self._left_out: int | None = None  # the step that was to be saved last
-        self.measures: Measures | None = None
+        self._left_out: int | None = None  # the newest step, if its save was skipped
+        self.measures: CheckpointCost | None = None
         self._writer = writer
         self._restored: str | None = None
-        self._target: Any = None  # where the checkpoints of this session go
+        # Where the checkpoints of this session go.
+        self._target: Target | SaverTarget | None = None
         self._meta: bytes | None = None
-        self._claim: Claim | None = None  # while there is a session
+        self._claim: ModelDirLock | None = None  # held while there is a session
 
-    def begin(self):
-        """Begin, also for the hook in whose place this is."""
+    def begin(self) -> None:
+        """Begin, and update the replaced hook."""
         super().begin()
-        # A program may keep that one, and save by it out of turn.
+        # A program may keep the replaced hook, and save with it at any time.
         for name in ("_summary_writer", "_global_step_tensor"):
             setattr(self._original, name, getattr(self, name))
 
-    def after_create_session(self, session, coord):
-        """Save the variables that the session starts with, unless it restored them."""
+    def after_create_session(
+        self,
+        session: tf.compat.v1.Session,
+        coord: tf.compat.v1.train.Coordinator,
+    ) -> None:
+        """Save the initial variables, unless the session restored them."""
         self.settle_checkpoints()
-        self._claim = Claim(os.path.dirname(self._save_path))
+        self._claim = ModelDirLock(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
         with graph_written(self._checkpoint_dir):
             super().after_create_session(session, coord)
         if self._save_graph_def and self._target is None:  # nothing was saved here
-            # Now, for its .meta files: runs of steps will add their loop to the graph.
+            # The .meta files need the graph as it is now: fused steps add a loop to it.
             self._target = self._make_target(session)
         self._restored = None
 
-    def end(self, session):
+    def end(self, session: tf.compat.v1.Session) -> None:
         """Save the last step, and wait until it is on the disk.
 
         Raises:
-            CheckpointError: If that, or a save before, has failed; the last step is
-                tried all the same.
+            CheckpointError: If this save or an earlier one failed. The last step is
+                saved even if an earlier save failed.
         """
         last_step = session.run(self._global_step_tensor)
         is_saved = last_step == self._timer.last_triggered_step() != self._left_out
@@ -147,10 +182,10 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         for listener in self._listeners:
             listener.end(session, last_step)
 
-    def settle_checkpoints(self):
-        """Wait until nothing is being written, unless a second signal says not to."""
+    def settle_checkpoints(self) -> None:
+        """Wait until no write is under way, unless a second signal forbids waiting."""
         try:
-            if not preemption.is_hurried():
+            if not request.is_hurried():
                 self._writer.wait()
         finally:
             if self._claim is not None:
@@ -159,18 +194,20 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             with _only_logged(self._summary_writer):
                 self._summary_writer.flush()
 
-    def _save(self, session, step, is_last=False):
-        """Save a step as TensorFlow's hook does; tell whether training is to stop."""
+    def _save(
+        self, session: tf.compat.v1.Session, step: int, is_last: bool = False
+    ) -> bool:
+        """Save a step as TensorFlow's hook does; return whether training is to stop."""
         self._left_out = None
         if _follows_cost(self) and self._writer.is_busy and not is_last:
-            # What the one under way costs is not known yet. A snapshot would be paid
-            # for, and a newer one take its place.
+            # The cost of the write under way is not known yet. A snapshot would take
+            # time, and a newer one would replace it.
             self._left_out = step
             return False
         start = self._clock()
         by_clock = getattr(self._timer, "_every_secs", None) is not None
         series_of_clock = self if by_clock else None
-        with preemption.saving():
+        with request.saving():
             self._writer.make_room(instead_of=series_of_clock, raises=not is_last)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
@@ -187,7 +224,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             _tensorflow.info(
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
-            with preemption.saving():
+            with request.saving():
                 self._write(session, step, waited_secs, series_of_clock)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
@@ -203,15 +240,30 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 should_stop = True
         return should_stop
 
-    def _is_restored(self, step):
-        """Tell whether the variables are as they are in this step's checkpoint."""
+    def _is_restored(self, step: int) -> bool:
+        """Return whether the session has just restored the checkpoint of this step."""
         saver = self._get_saver()
         if self._restored is None or self._creator.saver is not saver:
             return False
         prefix = series.prefix_of(saver, self._save_path, step)
         return os.path.abspath(prefix) == os.path.abspath(self._restored)
 
-    def _write(self, session, step, waited_secs, series_of_clock):
+    def _write(
+        self,
+        session: tf.compat.v1.Session,
+        step: int,
+        waited_secs: float,
+        series_of_clock: CheckpointHook | None,
+    ) -> None:
+        """Write the checkpoint of a step, or submit it to the writer.
+
+        Args:
+            session: The session that holds the variables.
+            step: The global step.
+            waited_secs: How long training has waited for earlier writes, in seconds.
+            series_of_clock: This hook if it saves by time, so that a newer write may
+                replace this one while it waits; else None.
+        """
         start = self._clock()
         since_secs = None if self._saved_at is None else start - self._saved_at
         self._saved_at = start
@@ -225,9 +277,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         waits = self._waits or bool(self._listeners)
         blocked_secs = waited_secs + self._clock() - start
 
-        def write_and_note():
+        def write_and_note() -> None:
             begun = self._clock()
-            with preemption.saving():
+            with request.saving():
                 write()
             took_secs = self._clock() - begun
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
@@ -237,9 +289,25 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         if waits:
             self._writer.close()
 
-    def _note(self, step, size, blocked_secs, write_secs, interval_secs):
-        """Tell of a checkpoint that is on the disk."""
-        self.measures = Measures(
+    def _note(
+        self,
+        step: int,
+        size: int,
+        blocked_secs: float,
+        write_secs: float,
+        interval_secs: float | None,
+    ) -> None:
+        """Record the measures of a checkpoint that is on the disk.
+
+        Args:
+            step: The global step.
+            size: Size of its values, or of the files that a Saver has written, in
+                bytes; 0 if it is not known.
+            blocked_secs: How long training has waited for it, in seconds.
+            write_secs: How long the background thread has written it, in seconds.
+            interval_secs: Seconds since the checkpoint before, or None for the first.
+        """
+        self.measures = CheckpointCost(
             step=int(step),
             bytes=size,
             blocked_secs=blocked_secs,
@@ -251,7 +319,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             self._summary_writer.add_session_log(log, step)
             self.measures.tell(self._summary_writer)
 
-    def _make_target(self, session):
+    def _make_target(self, session: tf.compat.v1.Session) -> Target | SaverTarget:
         saver = self._get_saver()
         try:
             target = Target(session, saver, self._save_path)

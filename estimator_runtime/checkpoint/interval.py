@@ -1,90 +1,99 @@
-"""How often checkpoints are saved where that follows what they cost.
+"""The interval between checkpoints, where it follows what they cost.
 
-CheckFreq (Mohan et al., FAST'21) bounds what checkpoints may cost and lets the interval
-follow; so does this, with the cost of the last one.
+CheckFreq (Mohan et al., FAST'21) limits the cost of checkpoints and adapts the interval
+to it. This module does the same, with the cost of the last checkpoint.
 """
 
-import logging
+from __future__ import annotations
 
-from estimator_runtime import option_values, options
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_OPTION = OPTIONS["checkpoint_overhead"]
 
 LEAST_SECS = 10.0
 MOST_SECS = 30 * 60.0
-# TensorFlow's default, for those that cannot follow anything.
+# TensorFlow's default, for hooks whose interval cannot follow the cost.
 _FIXED_SECS = 600
 _ARGUMENTS = ("save_checkpoints_steps", "save_checkpoints_secs")
 
 
 class CostInterval(float):
-    """Seconds from one checkpoint to the next, so that they cost no more than a part.
+    """An interval between checkpoints, in seconds, that limits what they cost.
 
-    It is a number like any other to those who only want one: the least interval at
-    first, which is in force until a cost is known.
+    It behaves like any other number. The value is the current interval: at first the
+    shortest one, which applies until a cost is known.
 
     Attributes:
-        overhead: The part of the wall time that checkpoints may take, above 0, below 1.
+        overhead: The fraction of the wall time that checkpoints may take, between 0
+            and 1.
     """
 
     overhead: float
 
-    def __new__(cls, overhead, secs=LEAST_SECS):
-        """Make one; `secs` is the interval for now."""
+    def __new__(cls, overhead: float, secs: float = LEAST_SECS) -> CostInterval:
+        """Create an interval; `secs` is its current value."""
         self = super().__new__(cls, secs)
         self.overhead = overhead
         return self
 
-    def __getnewargs__(self):
-        """Give what a copy is made of."""
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """Return the arguments of `__new__` for a copy."""
         return self.overhead, float(self)
 
-    def at_cost(self, secs):
-        """Give the interval for checkpoints that cost `secs` each, within bounds."""
+    def at_cost(self, secs: float) -> CostInterval:
+        """Return the interval for checkpoints that cost `secs` each, within bounds."""
         interval = min(max(secs / self.overhead, LEAST_SECS), MOST_SECS)
         return CostInterval(self.overhead, interval)
 
 
-def for_overhead(overhead):
-    """Give the seconds between checkpoints where no interval is asked for.
+def for_overhead(overhead: float | None) -> float:
+    """Return the interval that applies if you give no interval, in seconds.
 
     Args:
-        overhead: The part of the time that checkpoints may take, or None.
+        overhead: The fraction of the time that checkpoints may take, or None.
     """
     return _FIXED_SECS if overhead is None else CostInterval(overhead)
 
 
-def of_environ():
-    """Give the seconds between checkpoints where only the environment has a say.
+def of_environ() -> float:
+    """Return the interval that the environment gives, in seconds.
 
     Raises:
-        ConfigError: If its overhead cannot be used.
+        ConfigError: If the overhead in the environment is not valid.
     """
-    return for_overhead(options.in_environ("checkpoint_overhead"))
+    return for_overhead(_OPTION.in_environ())
 
 
-def of_run_config(arguments, overhead):
-    """Give the interval, as an argument of RunConfig's, that stands for an overhead.
+def of_run_config(
+    arguments: Mapping[str, Any], overhead: float | None
+) -> dict[str, float]:
+    """Return the argument of RunConfig that an overhead stands for.
 
     Args:
         arguments: Arguments of RunConfig that were given, by name.
-        overhead: Its `checkpoint_overhead`; None takes the environment's, if
+        overhead: Its `checkpoint_overhead`. None takes the environment's, if
             `arguments` have no interval.
 
     Returns:
-        Dict with `save_checkpoints_secs`, or empty if there is no overhead.
+        A dict with `save_checkpoints_secs`, or an empty dict if there is no overhead.
 
     Raises:
-        ConfigError: If the overhead is out of range, or beside an interval.
+        ConfigError: If the overhead is out of range, or given together with an
+            interval.
     """
     if overhead is None:
         name_unused(arguments)
         if not any(name in arguments for name in _ARGUMENTS):
-            overhead = options.in_environ("checkpoint_overhead")
+            overhead = _OPTION.in_environ()
         if overhead is None:
             return {}
-    option_values.check_checkpoint_overhead(overhead, "RunConfig: checkpoint_overhead")
+    _OPTION.check(overhead, "RunConfig: checkpoint_overhead")
     given = [name for name in _ARGUMENTS if arguments.get(name) is not None]
     if given:
         raise ConfigError(
@@ -94,15 +103,15 @@ def of_run_config(arguments, overhead):
     return {"save_checkpoints_secs": for_overhead(overhead)}
 
 
-def name_unused(arguments):
-    """Log an overhead of the environment's over which an interval wins.
+def name_unused(arguments: Mapping[str, Any]) -> None:
+    """Log a warning if an interval overrides the environment's overhead.
 
     Args:
         arguments: Arguments of RunConfig that were given, by name.
     """
-    # Both as None is a choice as well.
+    # Setting both intervals to None is a choice too.
     chosen = [name for name in _ARGUMENTS if name in arguments]
-    overhead = options.in_environ("checkpoint_overhead") if chosen else None
+    overhead = _OPTION.in_environ() if chosen else None
     if overhead is None:
         return
     told = [name for name in chosen if arguments[name] is not None] or chosen
@@ -110,16 +119,16 @@ def name_unused(arguments):
         "checkpoint_overhead is %s (--checkpoint-overhead, or %s), but the program's "
         "RunConfig has %s, which wins",
         overhead,
-        options.CHECKPOINT_OVERHEAD_VARIABLE,
+        _OPTION.variable,
         ", ".join(f"{name}={arguments[name]!r}" for name in told),
     )
 
 
-def fix(hooks):
-    """Let hooks of TensorFlow's whose interval would follow the cost have a fixed one.
+def fix(hooks: Iterable[Any] | None) -> None:
+    """Set a fixed interval in TensorFlow's hooks that have a `CostInterval`.
 
     Args:
-        hooks: Hooks of a session; those that save by a `CostInterval` are changed.
+        hooks: Hooks of a session. They are changed in place.
     """
     for hook in hooks or ():
         timer = getattr(hook, "_timer", None)
@@ -127,6 +136,6 @@ def fix(hooks):
             timer._every_secs = fixed(timer._every_secs)
 
 
-def fixed(secs):
-    """Give an interval that follows nothing, in place of one that does."""
+def fixed(secs: float | None) -> float | None:
+    """Return a fixed interval in place of a `CostInterval`, else `secs` unchanged."""
     return _FIXED_SECS if isinstance(secs, CostInterval) else secs

@@ -1,14 +1,20 @@
-"""What lies in a model directory, and what a restart would make of it."""
+"""The inventory of a model directory: what is in it, and what a restart would use."""
 
 import contextlib
 import dataclasses
 import glob
 import itertools
 import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
-from estimator_runtime.checkpoint import files, lease, leftovers, lifetime
-from estimator_runtime.checkpoint.look import look, look_and_hold
-from estimator_runtime.checkpoint.reading import UnreadableError
+from estimator_runtime.checkpoint.restore.recovery import (
+    FolderScan,
+    scan,
+    scan_and_hold,
+)
+from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
@@ -17,22 +23,26 @@ UNREADABLE = "unreadable"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A checkpoint, or what is left of one or will become one.
+    """A checkpoint, or the files of an incomplete one.
 
     Attributes:
-        path: Without suffix, such as "/ckpt/model.ckpt-100".
+        path: Path without suffix, such as "/ckpt/model.ckpt-100".
         step: The number at the end of its name, or None.
         files: Paths of its files.
         bytes: Size of its files, in bytes.
-        own_bytes: Size of those that no other entry has too, by another name: .meta
-            files are links to one.
-        saved_at: Time of its newest file, in seconds since 1970.
-        state: "good"; "damaged", and would be set aside; "unreadable", as its disk
-            answers with an error, and would end a restart; "orphan", files without an
-            index that the state file does not name, which no restart looks at;
-            "temporary", what a save has not finished.
-        reason: Why it is not good, in a few words; None if it is.
-        is_read: Whether its data was read, and nothing found wrong with it.
+        own_bytes: Size of the files that no other entry shares under another name, in
+            bytes. The .meta files are hard links to one file.
+        saved_at: Modification time of its newest file, in seconds since 1970.
+        state: One of:
+
+            * "good".
+            * "damaged": a restart would set it aside.
+            * "unreadable": its disk returns an error, which would end a restart.
+            * "orphan": files without an index that the state file does not name. A
+              restart ignores them.
+            * "temporary": files of a save that has not finished.
+        reason: Why it is not good, in a few words; None if it is good.
+        is_read: Whether its data was read, and no problem found.
     """
 
     path: str
@@ -52,9 +62,9 @@ class Inventory:
 
     Attributes:
         folder: Absolute path.
-        entries: One `Entry` each, oldest step first.
-        bytes: Size of all their files, in bytes; a file with several names counts once.
-        restart: The one that a restart would go on from, or None.
+        entries: One `Entry` each, in order of their steps, the lowest first.
+        bytes: Size of all their files, in bytes. A file with several names counts once.
+        restart: The entry that a restart would continue from, or None.
         state_problem: What is wrong with the state file, or None.
     """
 
@@ -65,10 +75,11 @@ class Inventory:
     state_problem: str | None
 
     @property
-    def newest(self):
-        """The checkpoint of the largest step that is no orphan, or None.
+    def newest(self) -> Entry | None:
+        """The checkpoint with the highest step that is not an orphan, or None.
 
-        It is one of those that have the name of what a restart would go on from.
+        If a restart would continue from a checkpoint, only checkpoints with the same
+        name before the step are considered.
         """
         found = [
             each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
@@ -79,27 +90,33 @@ class Inventory:
         return max(found, key=_step, default=None)
 
     @property
-    def is_sound(self):
-        """Whether a restart would lose nothing of what was saved."""
-        return self.restart is not None and _step(self.restart) >= _step(self.newest)
+    def is_sound(self) -> bool:
+        """Whether a restart would lose nothing that was saved."""
+        # `newest` considers the checkpoint that a restart would use, so it is not None.
+        return self.restart is not None and _step(self.restart) >= _step(
+            cast(Entry, self.newest)
+        )
 
 
-def take(folder, problem=None):
-    """Look what is in a folder.
+def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inventory:
+    """Return the inventory of a folder.
+
+    A training may continue to save and delete checkpoints, so the inventory is that of
+    one moment. This function changes nothing. A restart also removes or finishes the
+    incomplete work of dead runs; the inventory takes that into account.
 
     Args:
         folder: Path of a model directory.
-        problem: Says what is wrong with a checkpoint that looks good, of its path
-            without suffix; None looks no further. See `checksums.problem`.
+        problem: Function that takes the path, without suffix, of a checkpoint that
+            looks good, and returns what is wrong with it, or None. With None, no
+            further checks are made. See `checksums.problem`.
 
     Returns:
-        `Inventory`, of one moment: a training may go on saving and deleting. Nothing is
-        changed. A restart also removes or finishes what dead runs left half done; that
-        is taken into account.
+        The inventory.
 
     Raises:
-        CheckpointError: If there is no such folder, nothing in it, or no checkpoint, or
-            if it is on remote storage, which only TensorFlow could read.
+        CheckpointError: If the folder does not exist, is empty, has no checkpoint, or
+            is on remote storage, which only TensorFlow can read.
     """
     if "://" in folder:
         raise CheckpointError(
@@ -108,7 +125,7 @@ def take(folder, problem=None):
         )
     folder = os.path.abspath(folder)
     try:
-        with lease.together():
+        with locks.together():
             return _take(folder, problem)
     except FileNotFoundError as error:
         raise CheckpointError(
@@ -132,20 +149,22 @@ def take(folder, problem=None):
         ) from error
 
 
-def _take(folder, problem):
-    seen = look_and_hold(folder)
+def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory:
+    seen = scan_and_hold(folder)
     if not os.listdir(folder):
         raise CheckpointError(
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
             "model_dir?"
         )
-    dead = {path: _completed(path) for path in filter(lifetime.is_dead, seen.temporary)}
+    dead = {path: _completed(path) for path in filter(cleanup.is_dead, seen.temporary)}
     completed = {each.prefix: each for each in dead.values() if each is not None}
     known: dict[str, str | None] = dict.fromkeys(completed)
-    entries, read, unreadable = [], set(), set()
+    entries: list[Entry] = []
+    read: set[str] = set()
+    unreadable: set[str] = set()
     for each in _found(folder, seen, completed):
         bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
-        with lease.reading(each.prefix):  # a training may be deleting others
+        with locks.reading(each.prefix):  # a training may be deleting others
             try:
                 reason = known[each.prefix] if each.prefix in known else each.problem()
                 if reason is None and problem is not None and each.has_index:
@@ -154,7 +173,7 @@ def _take(folder, problem):
             except UnreadableError as error:
                 reason, bad = error.reason, UNREADABLE
                 unreadable.add(each.prefix)
-        if reason is not None and _was_let_go(folder, each):
+        if reason is not None and _was_deleted(folder, each):
             continue
         state = GOOD if reason is None else bad
         entries.append(_entry(each, state, reason, each.prefix in read))
@@ -165,7 +184,7 @@ def _take(folder, problem):
         )
     entries.sort(key=lambda each: (_step(each), each.path))
     entries, total = _without_shared(entries)
-    # A restart ends at the first one that it cannot read.
+    # A restart fails at the first checkpoint that it cannot read.
     before = itertools.takewhile(
         lambda each: each.prefix not in unreadable, seen.candidates
     )
@@ -175,7 +194,7 @@ def _take(folder, problem):
         for path, found in dead.items()
         if found is not None
         and known[found.prefix] is None
-        and leftovers.would_adopt(path, found, seen.state)
+        and cleanup.would_adopt(path, found, seen.state)
     ]
     best = max(adopted, key=_step, default=best)
     chosen = [each for each in entries if best and each.path == best.prefix]
@@ -189,41 +208,58 @@ def _take(folder, problem):
     )
 
 
-def _found(folder, seen, completed):
-    """Give each `Checkpoint` that is to be shown."""
+def _found(
+    folder: str, seen: FolderScan, completed: Mapping[str, files.Checkpoint]
+) -> Iterable[files.Checkpoint]:
+    """Return the checkpoints that the inventory shows, except temporary files.
+
+    Args:
+        folder: Absolute path of the folder.
+        seen: What a restart finds in the folder.
+        completed: The checkpoints that dead runs have completed, by path without
+            suffix.
+    """
     found = {
         each.prefix: each
         for each in seen.found
-        if len(each.files) > 1 or not each.has_index  # which may be anybody's file
+        # A single index file may belong to another program.
+        if len(each.files) > 1 or not each.has_index
     }
-    for path in seen.named:  # also what lies elsewhere, or has no number
+    # The state file may name checkpoints in other folders, or without a number.
+    for path in seen.named:
         if path not in found and (files.at(path).files or files.is_in(folder, path)):
             found[path] = files.at(path)
     for path in seen.temporary:
-        prefix = leftovers.prefix_of(path)
+        prefix = cleanup.prefix_of(path)
         there = found.get(prefix)
         is_whole = prefix in seen.named and there is not None and there.has_index
-        if not is_whole and not lifetime.is_dead(path):
-            found.pop(prefix, None)  # it is being given its names
+        if not is_whole and not cleanup.is_dead(path):
+            # A save is renaming its files to their final names.
+            found.pop(prefix, None)
     return {**found, **completed}.values()
 
 
 def _completed(path: str) -> files.Checkpoint | None:
-    """Return what `leftovers.completed` does; None where its files cannot be read."""
+    """Return what `cleanup.completed` returns; None if its files cannot be read."""
     try:
-        return leftovers.completed(path)
+        return cleanup.completed(path)
     except UnreadableError:
         return None
 
 
-def _was_let_go(folder, checkpoint):
-    """Tell whether a training has deleted a checkpoint while this looked at it."""
+def _was_deleted(folder: str, checkpoint: files.Checkpoint) -> bool:
+    """Return whether a training deleted a checkpoint while it was examined."""
     if not checkpoint.has_index or files.at(checkpoint.prefix).has_index:
         return False
-    return checkpoint.prefix not in look(folder).named
+    return checkpoint.prefix not in scan(folder).named
 
 
-def _entry(checkpoint, state, reason, is_read=False):
+def _entry(
+    checkpoint: files.Checkpoint,
+    state: str,
+    reason: str | None,
+    is_read: bool = False,
+) -> Entry:
     return Entry(
         path=checkpoint.prefix,
         step=checkpoint.step,
@@ -237,17 +273,17 @@ def _entry(checkpoint, state, reason, is_read=False):
     )
 
 
-def _without_shared(entries):
-    """Give the entries with `own_bytes` as it is, and the bytes that all of them take.
+def _without_shared(entries: Iterable[Entry]) -> tuple[list[Entry], int]:
+    """Return the entries with `own_bytes` corrected, and the size of all their files.
 
-    A file is shared if it is another entry's too: the graph is the same for all, and
-    its .meta files are links.
+    A file is shared if another entry has it too: the graph is the same for all
+    checkpoints, and their .meta files are hard links.
     """
     sizes: dict[tuple[int, int], int] = {}
     owners: dict[tuple[int, int], set[str]] = {}
     for entry in entries:
         for path in entry.files:
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            with contextlib.suppress(FileNotFoundError):  # deleted in the meantime
                 stat = os.stat(path)
                 sizes[stat.st_dev, stat.st_ino] = stat.st_size
                 owners.setdefault((stat.st_dev, stat.st_ino), set()).add(entry.path)
@@ -259,20 +295,20 @@ def _without_shared(entries):
     return changed, sum(sizes.values())
 
 
-def _temporary(path):
-    """Give the entry of what a save has not finished; None if it has, by now."""
-    changed_at = lifetime.changed_at(path)
+def _temporary(path: str) -> Entry | None:
+    """Return the entry of an unfinished save; None if it has finished by now."""
+    changed_at = cleanup.changed_at(path)
     if changed_at is None:
         return None
     inside = [path]
     if os.path.isdir(path):
         inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
-    if leftovers.is_late(path):
+    if cleanup.is_late(path):
         reason = "names what is deleted when nobody reads it any more"
-    elif lifetime.is_dead(path):
+    elif cleanup.is_dead(path):
         reason = "left by a run that died"
-    prefix = leftovers.prefix_of(path)
+    prefix = cleanup.prefix_of(path)
     held = files.Checkpoint(
         prefix=prefix, files=tuple(each for each in inside if os.path.isfile(each))
     )
@@ -281,5 +317,5 @@ def _temporary(path):
     )
 
 
-def _step(entry):
+def _step(entry: Entry | files.Checkpoint) -> int:
     return -1 if entry.step is None else entry.step

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, lease
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
-from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.errors import CheckpointError, ConfigError, ConfigTypeError
 
 er.install()
@@ -162,7 +162,7 @@ def test_fewer_are_kept_as_soon_as_fewer_are_wanted(ckpt):
 def test_what_is_read_is_deleted_when_its_reader_has_left(ckpt):
     offer(ckpt, {10: {"loss": 0.3}}, keep=1)
     read = str(ckpt / "best" / "model.ckpt-10")
-    with lease.reading(read):
+    with locks.reading(read):
         offer(ckpt, {20: {"loss": 0.2}}, keep=1)
         assert [each.step for each in files.find(ckpt / "best")] == [10, 20]
         assert read_state(ckpt / "best").paths == (str(ckpt / "best/model.ckpt-20"),)
@@ -190,7 +190,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(ckpt):
 
 def test_only_metrics_that_are_numbers_count():
     assert tf.estimator.Estimator  # loads the package that is extended
-    from estimator_runtime.evaluator import numbers
+    from estimator_runtime.distributed.executor import numbers
 
     metrics = {
         "loss": np.float32(0.5),

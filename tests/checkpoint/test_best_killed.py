@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
-from estimator_runtime.checkpoint.state import read_state
-from estimator_runtime.checkpoint.table_writer import table
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.checkpoint.tensor_bundle.table import table
 
 # Kills itself before the change of the file system whose number it is given.
 OFFER = """\

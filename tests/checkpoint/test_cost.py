@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import measured
-from estimator_runtime.checkpoint.measured import Costs
-from estimator_runtime.checkpoint.measures import Measures
-from estimator_runtime.cli import main
+from estimator_runtime.checkpoint import cost
+from estimator_runtime.checkpoint.cost import Costs
+from estimator_runtime.checkpoint.cost_summary import CheckpointCost
+from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -30,7 +30,7 @@ def tell(folder):
     with tf.Graph().as_default():
         writer = tf1.summary.FileWriter(str(folder))
         for step, blocked, written, interval in MEASURED:
-            Measures(
+            CheckpointCost(
                 step=step,
                 bytes=10**6,
                 blocked_secs=blocked,
@@ -47,7 +47,7 @@ def tell(folder):
 
 def test_costs_are_read_from_event_files(tmp_path):
     tell(tmp_path)
-    assert measured.read(str(tmp_path)) == Costs(
+    assert cost.read(str(tmp_path)) == Costs(
         count=3, blocked_secs=0.25, write_secs=2.0, interval_secs=62.0
     )
 
@@ -60,7 +60,7 @@ def test_an_event_file_that_is_cut_off_gives_what_it_has(tmp_path):
     for size in range(len(content)):
         path.write_bytes(content[:size])
         try:
-            counts.add(measured.read(str(tmp_path)).count)
+            counts.add(cost.read(str(tmp_path)).count)
         except CheckpointError:
             counts.add(0)
     assert counts == {0, 1, 2, 3}
@@ -77,14 +77,14 @@ def test_what_only_looks_like_a_measure_is_passed_over(tmp_path):
     with open(tmp_path / "events.out.tfevents.0.strange", "wb") as file:
         for record in strange:
             file.write(len(record).to_bytes(8, "little") + b"ckck" + record + b"ckck")
-    assert measured.read(str(tmp_path)).count == 3
+    assert cost.read(str(tmp_path)).count == 3
 
 
 def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
     tell(tmp_path)
     (tmp_path / "events.out.folder").mkdir()
     with pytest.raises(CheckpointError, match=r"events.out.folder' cannot be read: Is"):
-        measured.read(str(tmp_path))
+        cost.read(str(tmp_path))
 
 
 def test_a_run_that_goes_on_counts_too(tmp_path):
@@ -93,7 +93,7 @@ def test_a_run_that_goes_on_counts_too(tmp_path):
     path.rename(tmp_path / "events.out.tfevents.1.first")
     tell(tmp_path)
     assert len(list(tmp_path.glob("events.out.*"))) == 2
-    assert measured.read(str(tmp_path)).count == 3  # the same steps
+    assert cost.read(str(tmp_path)).count == 3  # the same steps
 
 
 def test_the_least_time_is_lost_at_the_advised_interval():
@@ -168,4 +168,4 @@ def test_a_real_training_tells_what_is_needed(tmp_path, capsys):
     tf1.summary.FileWriterCache.clear()
     assert main(["checkpoints", str(tmp_path), "--mtbf-hours", "1"]) == 0
     assert "RunConfig(save_checkpoints_secs=" in capsys.readouterr().out
-    assert measured.read(str(tmp_path)).count == 5
+    assert cost.read(str(tmp_path)).count == 5

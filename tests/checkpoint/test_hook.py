@@ -13,14 +13,15 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options, preemption
-from estimator_runtime.checkpoint import series
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.state import read_state
-from estimator_runtime.checkpoint.writer import CheckpointWriter
+from estimator_runtime.checkpoint.save.writer import CheckpointWriter
+from estimator_runtime.checkpoint.store import series
+from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.compat import versions
+from estimator_runtime.config import options
 from estimator_runtime.errors import CheckpointError
+from estimator_runtime.preemption import request
 
 er.install()
 
@@ -108,7 +109,7 @@ def test_of_those_that_go_by_the_clock_only_the_newest_waits(
     tmp_path, may_write, monkeypatch
 ):
     now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
     step = step_op()
     with er.MonitoredTrainingSession(
         checkpoint_dir=str(tmp_path), save_checkpoint_secs=60
@@ -179,7 +180,7 @@ class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
         self._log = log
 
     def note(self, what):
-        self._log.append((what, preemption._request.signals.grace.is_held))
+        self._log.append((what, request._request.signals.grace.is_held))
 
     def after_run(self, run_context, run_values):
         self.note("step")

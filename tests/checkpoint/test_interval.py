@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import options
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.interval import CostInterval
-from estimator_runtime.checkpoint.snapshot import Snapshot
+from estimator_runtime.checkpoint.save.snapshot import Snapshot
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.compat.frozen import StockRunConfig
+from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
 from estimator_runtime.errors import ConfigError
 
@@ -113,7 +113,7 @@ def test_configs_of_other_classes_follow_the_environment_too(
     # Each step takes 11 s. A save that waits is the same in each run.
     monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
     now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
 
     class TakesLong(train.SessionRunHook):
         def before_run(self, run_context):
@@ -212,7 +212,7 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
     caplog.set_level("INFO", logger="tensorflow")
     now, clock = [1000.0], [0.0]
     write = BundleWriter.write
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
 
     def slow_write(self, prefix, values):
         write(self, prefix, values)
@@ -263,7 +263,7 @@ def test_while_one_is_written_no_other_is_taken_but_the_last(
 ):
     now, may_write, taken = [1000.0], threading.Event(), []
     write, take = BundleWriter.write, Snapshot.take
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
 
     def slow_write(self, prefix, values):
         assert may_write.wait(20)

@@ -11,17 +11,13 @@ import sys
 
 import pytest
 
-from estimator_runtime import listing
-from estimator_runtime.checkpoint import (
-    checksums,
-    files,
-    inventory,
-    lease,
-    leftovers,
-    recovery,
-)
-from estimator_runtime.checkpoint.state import State, read_state, write_state
-from estimator_runtime.cli import main
+from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.cli import checkpoints
+from estimator_runtime.cli.main import main
 
 DATA = "model.ckpt-30.data-00000-of-00001"
 
@@ -103,7 +99,7 @@ def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys
     ]
     own = sum(path.stat().st_size for path in ckpt.glob("model.ckpt-*"))
     assert lines[4:] == [
-        f"in all {listing.size(own)}",
+        f"in all {checkpoints.size(own)}",
         "a restart would not go on from the newest, of step 30",
     ]
 
@@ -129,9 +125,9 @@ def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, 
     assert shown["bytes"] == sum(files) + 100_000
     main(["checkpoints", str(ckpt)])
     lines = capsys.readouterr().out.splitlines()
-    assert re.split(r"  +", lines[1].strip())[1] == listing.size(files[0])
+    assert re.split(r"  +", lines[1].strip())[1] == checkpoints.size(files[0])
     assert lines[4] == (
-        f"in all {listing.size(shown['bytes'])}, of which they share 100.0 kB"
+        f"in all {checkpoints.size(shown['bytes'])}, of which they share 100.0 kB"
     )
 
 
@@ -218,11 +214,10 @@ def test_a_named_checkpoint_of_which_several_files_are_being_written_is_temporar
 def test_a_checkpoint_that_was_complete_when_its_run_died_is_what_a_restart_uses(
     show, ckpt
 ):
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(timeout=60)
+    pid = 2**22 + 1  # Linux gives no process a higher one than 2**22
     paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
     write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    (ckpt / f".model.ckpt-30.saving-{process.pid}-{socket.gethostname()}").mkdir()
+    (ckpt / f".model.ckpt-30.saving-{pid}-{socket.gethostname()}").mkdir()
     status, shown = show()
     assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
     reasons = {each["reason"] for each in shown["checkpoints"]}
@@ -239,7 +234,7 @@ def training(folder, new, keep):
         late = [
             path
             for path in paths[:-keep]
-            if not unread.enter_context(lease.deleting(path))
+            if not unread.enter_context(locks.deleting(path))
         ]
         kept = (*late, *paths[-keep:])
         write_state(str(folder), State(latest=paths[-1], paths=kept))
@@ -281,14 +276,14 @@ def test_what_is_temporary_may_be_gone_when_it_is_looked_at(
     name = "model.ckpt-40" if is_folder else "checkpoint"
     path = ckpt / f".{name}.saving-{os.getppid()}-{socket.gethostname()}"
     path.mkdir() if is_folder else path.write_bytes(b"half")
-    list_them = leftovers.temporaries
+    list_them = cleanup.temporaries
 
     def finish(folder):
         listed = list_them(folder)
         path.rmdir() if is_folder else path.unlink()
         return listed
 
-    monkeypatch.setattr(leftovers, "temporaries", finish)
+    monkeypatch.setattr(cleanup, "temporaries", finish)
     found = inventory.take(str(ckpt))
     assert [each.step for each in found.entries] == [10, 20, 30]
     assert found.restart.step == 30
@@ -400,7 +395,7 @@ def test_a_folder_of_remote_storage_is_one_line_and_status_1(capsys):
 
 def test_the_command_needs_no_tensorflow(ckpt):
     program = (
-        "import sys; from estimator_runtime.cli import main; "
+        "import sys; from estimator_runtime.cli.main import main; "
         f"status = main(['checkpoints', {str(ckpt)!r}, '--verify']); "
         "print(status, 'tensorflow' in sys.modules)"
     )

@@ -19,8 +19,8 @@ import traceback
 
 import pytest
 
-from estimator_runtime.checkpoint import durable, files
-from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint.store import durable, files
+from estimator_runtime.checkpoint.store.state_file import read_state
 
 # One worker for all: what they look at takes longest to make.
 pytestmark = pytest.mark.xdist_group("killed")
@@ -105,7 +105,7 @@ def train(folder, last_step, kill_at=None):
     import tensorflow as tf
 
     import estimator_runtime as er
-    from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+    from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
     tf1 = tf.compat.v1
     os.makedirs(folder, exist_ok=True)

@@ -1,41 +1,44 @@
-"""Values in a checkpoint that are NaN, found in its files, without TensorFlow.
+"""NaN scan: find NaN values in the files of a checkpoint, without TensorFlow.
 
-A training may save some before it knows that its loss is NaN: of the hooks of a step
-the one that saves comes first, and a ps may have them from another trainer.
+A training may save NaN values before it detects that its loss is NaN. In each step, the
+hook that saves runs before the one that checks the loss. A ps may also have received
+NaN values from another trainer.
 """
 
 import logging
 import os
+from collections.abc import Callable
 
 import numpy as np
 
-from estimator_runtime.checkpoint import bundle, checksums, newest
-from estimator_runtime.checkpoint.look import look
-from estimator_runtime.checkpoint.message import DTYPE, SIZE
+from estimator_runtime.checkpoint.restore.recovery import scan
+from estimator_runtime.checkpoint.store import files, newest
+from estimator_runtime.checkpoint.tensor_bundle import checksums, index
+from estimator_runtime.checkpoint.tensor_bundle.proto import DTYPE, SIZE
 
 _logger = logging.getLogger(__name__)
-# Of tensorflow.DataType: float, double, half; complex numbers are two of these each.
+# Float, double and half of tensorflow.DataType. A complex number is a pair of these.
 _FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
-_BFLOAT16 = 14  # which numpy does not know
+_BFLOAT16 = 14  # numpy has no such type
 _BFLOAT16_INFINITY = 0x7F80
-# Logged before a search, with the folder.
+# Logged before a search; takes the folder.
 LOOKING = "a loss was NaN: looking for NaN in what %s has saved"
 
 
 def add_note(error: Exception, folder: str) -> None:
-    """Add the newest checkpoint without NaN to what a traceback of `error` shows.
+    """Add a note that names the newest checkpoint without NaN to an exception.
 
-    Python 3.10 has no notes; there it is logged as an error.
+    Python 3.10 has no notes. There, the text is logged as an error.
 
     Args:
-        error: The error of a loss that was NaN.
-        folder: Path of the training's folder, to which nothing is being written.
+        error: The exception that a NaN loss has raised.
+        folder: The model directory. Nothing may write to it meanwhile.
     """
     if "://" in folder:
         note = newest.as_text(None, unknown=f"as only TensorFlow reads {folder}")
     else:
         folder = os.path.realpath(folder)
-        # All of their bytes are read, which may take minutes.
+        # The search reads all of the data, which may take minutes.
         _logger.warning(LOOKING, folder)
         note = newest.as_text(*newest_good(folder))
     getattr(error, "add_note", _logger.error)(note)
@@ -48,8 +51,8 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
         folder: Path of a local folder.
 
     Returns:
-        Its path or None, why it is not known or None, and which newer checkpoints have
-        NaN and what to do about them, or None.
+        A tuple of the checkpoint's path or None, why the path is unknown or None, and
+        which newer checkpoints have NaN and what to do about them, or None.
     """
     try:
         found, spoilt = newest_without(folder)
@@ -58,10 +61,10 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     except (OSError, ValueError) as error:
         return None, f"as it cannot be seen which has NaN: {error}", None
     if not spoilt:
-        return found and found.prefix, None, None
+        return found.prefix if found else None, None, None
     path, name = next(iter(spoilt.items()))
     if found is None:
-        # Not known, not lost: what a model has from its start may be NaN on purpose.
+        # Unknown rather than lost: a model may start with NaN values on purpose.
         return None, f"as each has NaN: {path} in {name!r}", None
     what, it = f"newer, but with NaN in {name!r}: {path}", "it"
     if len(spoilt) > 1:
@@ -71,53 +74,53 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     return found.prefix, None, f"{what}; {then}"
 
 
-def newest_without(folder):
-    """Find the checkpoint to go on from that has no NaN.
+def newest_without(folder: str) -> tuple[files.Checkpoint | None, dict[str, str]]:
+    """Return the newest checkpoint to resume from that has no NaN.
 
     Args:
         folder: Path of a local folder.
 
     Returns:
-        (`Checkpoint` or None, path to the name of a value that is NaN, of each newer
-        one that training would go on from).
+        A tuple of the checkpoint or None, and the newer checkpoints with NaN that
+        training would resume from (path to the name of the first such value).
 
     Raises:
         OSError: If the folder, or a checkpoint, cannot be read.
     """
-    seen = look(folder)
+    seen = scan(folder)
     spoilt: dict[str, str] = {}
     while True:
         best, _ = seen.plan(spoilt)
-        name = best and first(best.prefix)
-        if name is None:
+        name = None if best is None else first(best.prefix)
+        if best is None or name is None:
             return best, spoilt
         spoilt[best.prefix] = name
 
 
-def first(prefix):
-    """Name the first value of a checkpoint that is NaN, or partly; None if none is.
+def first(prefix: str) -> str | None:
+    """Return the name of the first value of a checkpoint that contains NaN, or None.
 
-    All of its data is read. One of the V1 format is not looked at.
+    This reads all of the data. It skips checkpoints in the V1 format.
 
     Args:
-        prefix: Path, without suffix, of a checkpoint whose files are all there.
+        prefix: Path, without suffix, of a checkpoint whose files all exist.
 
     Raises:
-        OSError: If it cannot be read.
+        OSError: If the checkpoint cannot be read.
     """
-    if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
+    if not os.path.exists(f"{prefix}.index") and index.v1_files(prefix):
         return None
-    for key, entry, path in bundle.values(prefix):
+    for key, entry, path in index.values(prefix):
         dtype = entry.get(DTYPE)
         if not entry.get(SIZE) or dtype not in (*_FLOATS, _BFLOAT16):
             continue
-        if any(map(_is_nan(dtype), bundle.chunks(path, entry))):
+        if any(map(_is_nan(dtype), index.chunks(path, entry))):
             return checksums.name_of(key)
     return None
 
 
-def _is_nan(dtype):
-    """Give a function that tells whether a number of some bytes is NaN."""
+def _is_nan(dtype: int) -> Callable[[bytes], bool]:
+    """Return a function that returns whether any number in some bytes is NaN."""
     if dtype == _BFLOAT16:
         return lambda data: bool(
             (np.frombuffer(data, "<u2") & 0x7FFF > _BFLOAT16_INFINITY).any()

@@ -1,21 +1,24 @@
-"""The session of a task that restores: from the newest checkpoint that is good."""
+"""Session creator that restores the newest good checkpoint."""
 
 import errno
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training import monitored_session
 
-from estimator_runtime.checkpoint import checksums, recovery, turns
-from estimator_runtime.checkpoint.reading import UnreadableError
-from estimator_runtime.checkpoint.save_ops import saved_by
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.save.save_ops import saved_by
+from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.errors import CheckpointError
 
 _MOST_NAMED = 3
-_RESTORE_ATTEMPTS = 3  # of a checkpoint that is good whenever it is looked at
+_RESTORE_ATTEMPTS = 3  # for a checkpoint that each check finds to be good
 _RESTORE_OPS = ("Restore", "RestoreSlice", "RestoreV2")
-# What TensorFlow makes of a disk or file server that answers a read with an error:
-# `ErrnoToCode` in its platform/error.cc.
+# Errors that TensorFlow raises if a disk or file server fails to read: `ErrnoToCode` in
+# its platform/error.cc.
 _READ_ERRORS = (
     tf.errors.DataLossError,
     tf.errors.DeadlineExceededError,
@@ -25,51 +28,51 @@ _READ_ERRORS = (
     tf.errors.ResourceExhaustedError,
     tf.errors.UnknownError,
 )
-# In a cluster they are a lost task's, too: TensorFlow's sessions are then made again.
+# In a cluster, a lost task causes these too, and TensorFlow then creates a new session.
 _LOCAL_READ_ERRORS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
-# Programs that begin anew where no checkpoint fits catch TensorFlow's own errors.
+# Some programs catch TensorFlow's errors and start over if no checkpoint fits.
 class MissingVariablesError(tf.errors.NotFoundError, CheckpointError):
-    """A checkpoint has not all variables of the model."""
+    """A checkpoint lacks variables of the model."""
 
 
 class OtherShapesError(tf.errors.InvalidArgumentError, CheckpointError):
-    """A checkpoint has variables of the model in other shapes."""
+    """A checkpoint has variables with other shapes than the model."""
 
 
-class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
-    """TensorFlow's ChiefSessionCreator, which checks what it restores.
+class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
+    """A ChiefSessionCreator that checks what it restores.
 
-    Index, presence and size of the files are checked before, the checksum of each
-    value as it is restored. What is damaged is set aside, and the newest good
-    checkpoint is restored. Folders on remote storage are left to TensorFlow.
+    The index and the presence and size of the files are checked before the restore, and
+    the checksum of each value during it. A damaged checkpoint is set aside, and the
+    newest good one is restored. TensorFlow restores from remote storage by itself.
 
     Attributes:
-        restored_prefix: Path of the checkpoint that the last session was restored
-            from, without suffix; None if from none, or if that is not known.
+        restored_prefix: Path, without suffix, of the checkpoint that the last session
+            was restored from. None if there was none, or if it is unknown.
     """
 
     restored_prefix: str | None = None
 
     @property
     def checkpoint_dir(self) -> str | None:
-        """The folder to restore from; None without one."""
+        """The folder to restore from, or None."""
         return os.fsdecode(self._checkpoint_dir) if self._checkpoint_dir else None
 
     @property
-    def saver(self):
-        """The Saver that restores; None before the first session, or without one."""
+    def saver(self) -> Any:
+        """The Saver that restores, or None, as before the first session."""
         return self._scaffold.saver
 
-    def create_session(self):
-        """Make a session, with restored or initialized variables.
+    def create_session(self) -> tf.compat.v1.Session:
+        """Return a new session with restored or initialized variables.
 
         Raises:
             CheckpointError: If the folder has checkpoints, but none can be used, or the
                 newest cannot be read now.
-            MissingVariablesError, OtherShapesError: If they are another model's; they
-                are CheckpointErrors, too.
+            MissingVariablesError, OtherShapesError: If the checkpoint belongs to
+                another model. Both are subclasses of CheckpointError.
         """
         self.restored_prefix = None
         folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
@@ -78,7 +81,7 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
         attempts_left = _RESTORE_ATTEMPTS
         while True:
             attempts_left -= 1
-            with turns.turn():
+            with locks.write_lock():
                 checkpoint = recovery.recover(folder)
             try:
                 session = super().create_session()
@@ -87,8 +90,8 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                     self.restored_prefix = checkpoint.prefix
                 return session
             except (*_READ_ERRORS, *_LOCAL_READ_ERRORS) as error:
-                # Its message names no file, and what else is read at the start, such as
-                # a vocabulary, may be what is damaged.
+                # The message names no file. Another file that is read at the start may
+                # be damaged instead, such as a vocabulary.
                 is_of_restore = self._is_of_restore(error)
                 is_damage = isinstance(error, tf.errors.DataLossError)
                 if checkpoint is None or not (is_of_restore or is_damage):
@@ -99,23 +102,32 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                 elif not is_of_restore or attempts_left <= 0:
                     raise
             except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
-                found = checkpoint and differences(
-                    self._scaffold.saver, checkpoint.prefix
-                )
+                if checkpoint is None:
+                    raise
+                found = differences(self._scaffold.saver, checkpoint.prefix)
                 if not found:
                     raise
                 is_missing = isinstance(error, tf.errors.NotFoundError)
                 kind = MissingVariablesError if is_missing else OtherShapesError
                 raise _mismatch(kind, checkpoint.prefix, found) from error
 
-    def _is_of_restore(self, error):
-        """Return whether an op that restores could not read its file."""
+    def _is_of_restore(self, error: tf.errors.OpError) -> bool:
+        """Return whether an error means that a restore op could not read its file."""
         is_its = error.op is not None and error.op.type in _RESTORE_OPS
         return is_its and not (self._master and isinstance(error, _LOCAL_READ_ERRORS))
 
-    def _check_shapes(self, session, prefix):
-        """Refuse values of other shapes; TensorFlow gives them to variables too."""
-        # One that reshapes, or a class of the program's, may know what it does.
+    def _check_shapes(self, session: tf.compat.v1.Session, prefix: str) -> None:
+        """Raise if a checkpoint has other shapes, which TensorFlow would assign.
+
+        Args:
+            session: The session that has restored the checkpoint. It is closed before
+                the error is raised.
+            prefix: Path of the checkpoint, without suffix.
+
+        Raises:
+            OtherShapesError: If the shapes of a variable differ.
+        """
+        # A Saver that reshapes, or of a class of the program, may do so on purpose.
         if type(self.saver) is tf.compat.v1.train.Saver and not self.saver._reshape:
             found = differences(self.saver, prefix)
             if found:
@@ -123,20 +135,20 @@ class VerifiedSessionCreator(monitored_session.ChiefSessionCreator):
                 raise _mismatch(OtherShapesError, prefix, found)
 
 
-def differences(saver, prefix):
-    """Say what a model has that a checkpoint has not, or has in another shape.
+def differences(saver: tf.compat.v1.train.Saver, prefix: str) -> list[str]:
+    """Return which variables of a model a checkpoint lacks or has with another shape.
 
     Args:
-        saver: The Saver that has been asked to restore, in the default graph.
+        saver: The Saver that is to restore, in the default graph.
         prefix: Path of the checkpoint, without suffix.
 
     Returns:
-        List of texts, one for each variable, sorted. The shapes of parts of variables,
-        and of those that may have any, are left out.
+        A description of each such variable, sorted. The shapes of partitioned variables
+        and of variables without a fixed shape are not compared.
     """
     shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
-    found = set()
+    found: set[str] = set()
     for each in wanted:
         if each.name not in shapes:
             found.add(f"it has no {each.name!r}")
@@ -149,8 +161,12 @@ def differences(saver, prefix):
     return sorted(found)
 
 
-def _mismatch(kind, prefix, found):
-    # The first words are TensorFlow's: programs look for them.
+def _mismatch(
+    kind: type[MissingVariablesError] | type[OtherShapesError],
+    prefix: str,
+    found: Sequence[str],
+) -> CheckpointError:
+    # TensorFlow's messages begin with the same words, and programs search for them.
     return kind(
         None,
         None,
@@ -160,16 +176,16 @@ def _mismatch(kind, prefix, found):
     )
 
 
-def _problem(prefix):
-    """Return why a checkpoint is damaged; None if it is not.
+def _problem(prefix: str) -> str | None:
+    """Return why a checkpoint is damaged, or None if it is not.
 
     Raises:
-        UnreadableError: If a file of it cannot be read now.
+        UnreadableError: If one of its files cannot be read now.
     """
     found = checksums.problem(prefix)
     if found is not None:
         return found
-    try:  # of another format than those are for
+    try:  # for formats that `checksums` does not check
         reader = tf.train.load_checkpoint(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
@@ -181,7 +197,7 @@ def _problem(prefix):
     return None
 
 
-def _listed(texts):
+def _listed(texts: Sequence[str]) -> str:
     more = len(texts) - _MOST_NAMED
     shown = "; ".join(texts[:_MOST_NAMED])
     return f"{shown}; and {more} more" if more > 0 else shown

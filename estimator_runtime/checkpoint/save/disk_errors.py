@@ -1,4 +1,4 @@
-"""The error of a checkpoint that its disk does not take: why, and what would do."""
+"""The errors of a disk that a checkpoint cannot be written to, and their remedies."""
 
 import contextlib
 import glob
@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from estimator_runtime.errors import CheckpointError
 
-# What TensorFlow makes of the errors of a disk. Others are of a cluster: a session that
-# is lost is made again.
+# TensorFlow's errors for a disk. Its other errors come from a cluster, where a lost
+# session is created again.
 OF_DISKS = (
     tf.errors.ResourceExhaustedError,
     tf.errors.PermissionDeniedError,
@@ -22,15 +22,15 @@ OF_DISKS = (
 )
 
 
-def unwritten(
+def disk_error(
     prefix: str, cause: BaseException, needed_bytes: int | None
 ) -> CheckpointError:
-    """Give the `CheckpointError` of a checkpoint that cannot be written.
+    """Return the `CheckpointError` for a checkpoint that cannot be written.
 
     Args:
-        prefix: Its path without suffix.
-        cause: What was raised.
-        needed_bytes: Size of what was to be written, or None if that is not known.
+        prefix: Path of the checkpoint, without suffix.
+        cause: The exception of the write.
+        needed_bytes: Size of the checkpoint, in bytes, or None if it is not known.
     """
     folder = os.path.dirname(prefix)
     if "://" not in folder and not os.path.isdir(folder):
@@ -57,7 +57,7 @@ def unwritten(
 def graph_written(folder: str) -> Iterator[None]:
     """Raise a `CheckpointError` where TensorFlow cannot write `graph.pbtxt`.
 
-    Delete the partial file.
+    The partial file is deleted.
 
     Args:
         folder: The folder of the checkpoints.
@@ -65,7 +65,7 @@ def graph_written(folder: str) -> Iterator[None]:
     try:
         yield
     except OF_DISKS as error:
-        # Others may be of the session, which is made again.
+        # Other errors may be those of the session, which is made again.
         unfinished = os.path.join(folder, "graph.pbtxt.tmp")
         if unfinished not in str(error):
             raise
@@ -80,10 +80,11 @@ def graph_written(folder: str) -> Iterator[None]:
 
 
 def _reason(cause: BaseException) -> str:
-    """Return what TensorFlow says of the disk, such as "No space left on device"."""
+    """Return the reason that the disk gave, such as "No space left on device"."""
     text = str(cause)
     if text.startswith("Graph execution error:"):
-        # Of an op on another task: after where it was made, before its name.
+        # The error of an op on another task: the reason follows the place where the op
+        # was made, and precedes the op's name.
         line = text.partition("\n\t [[")[0].rpartition("\n")[2]
     else:
         line = text.partition("\n")[0]

@@ -1,9 +1,9 @@
-"""What a Saver saves, read from the ops that it has put into the graph."""
+"""The tensors that a Saver saves, read from the ops that it has added to the graph."""
 
 import dataclasses
 from typing import Any
 
-from tensorflow.python.framework import tensor_util
+import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,8 +12,8 @@ class Saved:
 
     Attributes:
         name: Its name in the checkpoint.
-        slice_spec: Which part of a partitioned variable it is, as SaveV2 takes it; ""
-            for a whole one.
+        slice_spec: The part of a partitioned variable that it is, in SaveV2's format;
+            "" for a whole variable.
         tensor: The `tf.Tensor`.
     """
 
@@ -22,26 +22,25 @@ class Saved:
     tensor: Any
 
     @property
-    def shape(self):
-        """Shape of the whole variable, as a list, or None if that is not known."""
+    def shape(self) -> list[int] | None:
+        """Shape of the whole variable, or None if it is not known."""
         if self.slice_spec:
             return [int(size) for size in self.slice_spec.split()[:-1]]
         shape = self.tensor.shape
         return shape.as_list() if shape.is_fully_defined() else None
 
 
-def saved_by(saver, graph):
-    """Give what `saver` saves, or None if that cannot be told.
+def saved_by(saver: Any, graph: Any) -> list[Saved] | None:
+    """Return the tensors that a Saver saves, or None if they are not known.
 
     Args:
         saver: A built `tf.compat.v1.train.Saver` that writes the V2 format.
-        graph: The graph it was built in.
-
-    Returns:
-        List of `Saved`.
+        graph: The `tf.Graph` that it was built in.
     """
     end = graph.get_tensor_by_name(saver.saver_def.save_tensor_name).op
-    found, pending, seen = [], [end], set()
+    found: list[Saved] = []
+    pending = [end]
+    seen: set[Any] = set()
     while pending:
         op = pending.pop()
         if op in seen:
@@ -50,7 +49,7 @@ def saved_by(saver, graph):
         if op.type != "SaveV2":
             pending += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
             continue
-        names, slices = (tensor_util.constant_value(t) for t in op.inputs[1:3])
+        names, slices = (tf.get_static_value(t) for t in op.inputs[1:3])
         if names is None or slices is None:
             return None
         found += [

@@ -1,11 +1,10 @@
-"""What a checkpoint will hold, read between two steps in next to no time.
+"""The content of a checkpoint, read between two steps in very little time.
 
-The values of resource variables are not copied: a session gives them as views of the
-very buffers that the variables have, and these are copied on write, so that a view
-keeps the values of its step for as long as it is held: an update of a buffer that
-anybody else holds goes to a new one (`PrepareToUpdateVariable` in TensorFlow's
-training_op_helpers.h). Everything else is copied: a reference variable is updated in
-place.
+The values of resource variables are not copied. A session returns them as views of the
+variables' own buffers, and these buffers are copied on write: an update of a buffer
+that has another holder goes to a new buffer (`PrepareToUpdateVariable` in TensorFlow's
+training_op_helpers.h). So a view keeps the values of its step for as long as it is
+held. All other values are copied, because a reference variable is updated in place.
 """
 
 import dataclasses
@@ -14,100 +13,108 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.training import saver as saver_module
 
-from estimator_runtime.checkpoint.save_ops import saved_by
+from estimator_runtime.checkpoint.save.save_ops import Saved, saved_by
+from estimator_runtime.compat import internals
 
 tf1 = tf.compat.v1
 
-# Those that numpy's arrays carry to TensorFlow and back as they are.
+# The types that numpy arrays pass to TensorFlow and back unchanged.
 _PLAIN = {
     *(tf.bool, tf.string, tf.complex64, tf.complex128),
     *(tf.float16, tf.bfloat16, tf.float32, tf.float64),
     *(tf.int8, tf.int16, tf.int32, tf.int64),
     *(tf.uint8, tf.uint16, tf.uint32, tf.uint64),
 }
-# What a Saver has its ops from; one from a SaverDef has them in the graph already.
+# The classes that make a Saver's ops. A Saver made from a SaverDef has no builder,
+# because its ops are in the graph already.
 _BUILDERS = {
     type(None),
-    saver_module.BaseSaverBuilder,
-    saver_module.BulkSaverBuilder,
+    internals.BaseSaverBuilder,
+    internals.BulkSaverBuilder,
 }
 
 
 class CannotSnapshot(Exception):
-    """Why a Saver has to save by itself, as the end of "because ..."."""
+    """A snapshot is not possible; the message completes a "because ..." clause."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Values:
-    """What a Saver would have saved at some step.
+    """The values that a Saver would have saved at one step.
 
     Attributes:
-        arrays: An array for each tensor, in the order of `Snapshot.saved`; texts are
+        arrays: An array for each tensor, in the order of `Snapshot.saved`. Strings are
             arrays of bytes objects.
     """
 
-    arrays: tuple[Any, ...]
+    arrays: tuple[np.ndarray, ...]
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Size of the values, in bytes."""
         return sum(map(_bytes, self.arrays))
 
 
 class Snapshot:
-    """Reads all that a Saver saves, at one step boundary after the other.
+    """A reader of all values that a Saver saves, for any number of steps.
 
     Args:
         session: The session that holds the variables.
         saver: A built `tf.compat.v1.train.Saver` of its graph.
 
     Attributes:
-        saved: List of `Saved`, one for each value.
+        saved: The tensors that the Saver saves.
 
     Raises:
-        CannotSnapshot: If only the Saver can save them.
+        CannotSnapshot: If only the Saver can save the values.
     """
 
-    def __init__(self, session, saver):
+    def __init__(self, session: tf.compat.v1.Session, saver: Any) -> None:
         self.saved = _saved(session, saver)
         names = list(dict.fromkeys(each.tensor.name for each in self.saved))
         self._places = [names.index(each.tensor.name) for each in self.saved]
         self._are_held = [is_held(each.tensor) for each in self.saved]
         options = config_pb2.CallableOptions(fetch=names)
         make = session._make_callable_from_options
-        self._do_call = session._do_call  # which names the op that fails
+        self._do_call = session._do_call  # its errors name the op that failed
         self._read = self._do_call(make, options)
 
-    def take(self):
-        """Give the `Values` of this moment; no step may run meanwhile."""
+    def take(self) -> Values:
+        """Return the values of this moment; no step may run during the call."""
         raw = self._do_call(self._read)
         held = zip(self._places, self._are_held, strict=True)
         return Values(arrays=tuple([_kept(raw[i], is_held) for i, is_held in held]))
 
 
-def is_held(tensor):
-    """Tell whether the value of a tensor can be held, as no step will change it."""
+def is_held(tensor: tf.Tensor) -> bool:
+    """Return whether you can hold a tensor's value without a copy.
+
+    No step changes such a value.
+    """
     op = tensor.op
     while op.type == "Identity":
         op = op.inputs[0].op
     return op.type == "ReadVariableOp"
 
 
-def _kept(value, is_held):
-    if not isinstance(value, np.ndarray):  # of a scalar: numpy's own, or bytes
+def _kept(value: Any, is_held: bool) -> np.ndarray:
+    if not isinstance(value, np.ndarray):  # a scalar: a numpy scalar, or bytes
         dtype = object if isinstance(value, (bytes, str)) else None
         return np.array(value, dtype=dtype)
     return value if is_held or value.flags.owndata else value.copy()
 
 
-def _bytes(array):
+def _bytes(array: np.ndarray) -> int:
     return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
 
 
-def _saved(session, saver):
-    """Give what is saved, unless there is more to it than values."""
+def _saved(session: tf.compat.v1.Session, saver: Any) -> list[Saved]:
+    """Return the tensors that a Saver saves.
+
+    Raises:
+        CannotSnapshot: If the values of the tensors are not all that is needed.
+    """
     if type(saver) is not tf1.train.Saver or "save" in vars(saver):
         name = type(saver).__name__
         raise CannotSnapshot(f"their saver is the program's own, {name!r}")

@@ -1,36 +1,110 @@
-"""Where a Saver writes by itself, while training waits: there can be no snapshot."""
+"""The targets that a checkpoint hook saves to.
+
+`Target` takes a snapshot and writes it while training continues. `SaverTarget` calls
+the program's own Saver between two steps, where a snapshot is not possible.
+"""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import files, series, writer
-from estimator_runtime.checkpoint.save_ops import saved_by
-from estimator_runtime.checkpoint.unwritten import OF_DISKS
+from estimator_runtime.checkpoint.save import writer
+from estimator_runtime.checkpoint.save.disk_errors import OF_DISKS
+from estimator_runtime.checkpoint.save.save_ops import saved_by
+from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot, Snapshot
+from estimator_runtime.checkpoint.store import files, series
+from estimator_runtime.checkpoint.store.series import Series
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.errors import CheckpointError
 
 tf1 = tf.compat.v1
 
 
-class SaverTarget:
-    """Where the checkpoints of one session go that only its Saver can write.
-
-    TensorFlow's own Saver writes the files only: when they are on the disk, they are
-    named in the state file and old ones deleted, as a `Series` does it. A Saver of the
-    program's own, of the old format, or of a folder that is not local does all of it.
+class Target:
+    """A target that writes snapshots of one session.
 
     Args:
         session: The session that holds the variables.
         saver: A built `tf.compat.v1.train.Saver` of its graph.
         save_path: Path of the checkpoints without step, such as "/ckpt/model.ckpt".
-        has_graph: Whether the graph is written beside each.
+
+    Attributes:
+        meta: Content of the .meta files, or None if there are none.
+
+    Raises:
+        CannotSnapshot: If only the Saver can save the variables.
     """
 
-    def __init__(self, session, saver, save_path, has_graph):
+    def __init__(
+        self, session: tf.compat.v1.Session, saver: Any, save_path: str
+    ) -> None:
+        if "://" in save_path or not os.path.dirname(save_path):
+            raise CannotSnapshot("it is not a local folder")
+        self.meta: bytes | None = None
+        self._snapshot = Snapshot(session, saver)
+        self._bundles = BundleWriter(self._snapshot.saved)
+        self._series = Series(saver, save_path)
+
+    def prepare(self, step: int) -> tuple[Callable[[], None], int]:
+        """Take a snapshot, between two steps.
+
+        Args:
+            step: The global step.
+
+        Returns:
+            (function that writes the checkpoint as `Series.add` does, on any thread;
+            size of the values in bytes).
+        """
+        values = self._snapshot.take()
+        size = values.bytes
+
+        def write() -> None:
+            self._series.add(
+                step,
+                lambda prefix: self._bundles.write(prefix, values),
+                size,
+                self.meta,
+            )
+
+        return write, size
+
+
+def exported_meta(session: tf.compat.v1.Session, saver: Any) -> bytes:
+    """Return the content of the .meta file that a Saver writes for a graph."""
+    with session.graph.as_default():
+        meta = saver.export_meta_graph()
+    return meta.SerializeToString(deterministic=True)  # as graph_io.write_graph does
+
+
+class SaverTarget:
+    """A target that saves with the Saver of one session.
+
+    TensorFlow's own Saver only writes the files. When they are on the disk, the runtime
+    names them in the state file and deletes old checkpoints, as a `Series` does. The
+    Saver does all of this itself if its class is the program's own, if it writes the
+    old format, or if the folder is not local.
+
+    Args:
+        session: The session that holds the variables.
+        saver: A built `tf.compat.v1.train.Saver` of its graph, or a Saver of the
+            program's own class.
+        save_path: Path of the checkpoints without step, such as "/ckpt/model.ckpt".
+        has_graph: Whether the graph is written beside each checkpoint.
+    """
+
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        saver: Any,
+        save_path: str,
+        has_graph: bool,
+    ) -> None:
         self._session, self._saver = session, saver
         self._save_path, self._has_graph = save_path, has_graph
         is_local = "://" not in save_path and bool(os.path.dirname(save_path))
-        # One for no variables is built without a definition.
+        # A Saver of no variables is built without a definition.
         is_known = isinstance(saver, tf1.train.Saver) and saver.saver_def is not None
         self._series = (
             series.Series(saver, save_path) if is_local and is_known else None
@@ -39,17 +113,19 @@ class SaverTarget:
         self._is_stock &= is_known and not saver._is_empty
         self._is_stock &= is_known and saver._write_version == tf1.train.SaverDef.V2
 
-    def save(self, step):
-        """Save a step; give the size of its files in bytes, 0 if that is not known.
+    def save(self, step: int) -> int:
+        """Save a step; return the size of its files in bytes, 0 if it is not known.
 
         Args:
             step: The global step.
 
         Raises:
-            CheckpointError: If its disk does not take it; the others are as they were.
-            tf.errors.OpError: If a task of the cluster is lost meanwhile.
+            CheckpointError: If the checkpoint cannot be written to its disk. The other
+                checkpoints are unchanged.
+            tf.errors.OpError: If a task of the cluster is lost during the save.
         """
-        # Before the turn is taken, which what this thread has submitted needs too.
+        # Before the lock is taken, because the writes that this thread has submitted
+        # need it too.
         writer.wait_before_save(self._save_path)
         if self._series is None:
             self._save(step)
@@ -61,7 +137,8 @@ class SaverTarget:
         )
         return files.at(prefix).bytes
 
-    def _save(self, step, **arguments):
+    def _save(self, step: int, **arguments: Any) -> Any:
+        """Call the Saver; return what it returns, usually the path."""
         return self._saver.save(
             self._session,
             self._save_path,
@@ -70,7 +147,7 @@ class SaverTarget:
             **arguments,
         )
 
-    def _save_by_saver(self, step, to):
+    def _save_by_saver(self, step: int, own_series: Series) -> int:
         try:
             prefix = self._save(step)
             if not prefix or "://" in prefix:
@@ -79,14 +156,15 @@ class SaverTarget:
         except CheckpointError:
             raise
         except (OSError, *OF_DISKS) as error:
-            raise to.failed(step, error, self._needed_bytes()) from error
+            raise own_series.failed(step, error, self._needed_bytes()) from error
         return files.at(prefix).bytes
 
-    def _needed_bytes(self):
-        """Give the size of the values, or None if it is not known before."""
+    def _needed_bytes(self) -> int | None:
+        """Return the size of the values in bytes, or None if it is not known yet."""
         try:
             saved = saved_by(self._saver, self._session.graph) or ()
-        except (AttributeError, KeyError, ValueError):  # not built as TensorFlow's are
+        # The Saver was not built as TensorFlow builds its own.
+        except (AttributeError, KeyError, ValueError):
             return None
         sizes = [
             (each.tensor.shape.num_elements(), each.tensor.dtype.base_dtype.size)

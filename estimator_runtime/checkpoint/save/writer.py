@@ -1,41 +1,47 @@
-"""The thread that writes checkpoints while training goes on."""
+"""The thread that writes checkpoints while training continues."""
+
+from __future__ import annotations
 
 import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
-from estimator_runtime.checkpoint.state import STATE_FILE
+from estimator_runtime.checkpoint.store.state_file import STATE_FILE
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
-# A disk that hangs is named this often. What was trained is not given up for it: the
+# How often a write that does not finish is logged. Training never gives up waiting: the
 # checkpoint cannot be written elsewhere, and a signal can end the process.
 _NAMED_EVERY_SECS = 30.0
 _THREAD = "checkpoint writer"
-_own = threading.local()  # the writers that a thread has submitted to
+_own = threading.local()  # `writers`: those that a thread has submitted writes to
 
 
-def is_any_under_way():
-    """Tell whether this process writes a checkpoint now, in whatever session."""
+def is_any_under_way() -> bool:
+    """Return whether any session of this process is writing a checkpoint now."""
     return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
-def wait_for_own():
-    """Wait for the writes that this thread has submitted, in whatever session.
+def wait_for_own() -> None:
+    """Wait for all writes that this thread has submitted, in any session.
 
-    For whoever looks for a checkpoint where TensorFlow's own hook would have written it
-    already: in the thread that trains, after the step that was to be saved.
+    Call this before you look for a checkpoint that TensorFlow's own hook would have
+    written already: in the training thread, after the step that was due to be saved.
     """
     for each in _of_this_thread():
         each.wait()
 
 
-def wait_before_save(save_path, state_file=None):
-    """Wait so, where a Saver of this thread would write the same files or state file.
+def wait_before_save(
+    save_path: str | bytes | os.PathLike[Any], state_file: str | None = None
+) -> None:
+    """Wait for writes of this thread to the files that a Saver is about to write.
 
     Args:
-        save_path: Path of its checkpoints, with or without a step.
+        save_path: Path of the Saver's checkpoints, with or without a step.
         state_file: Name of its state file, or None for the usual one.
     """
     for each in _of_this_thread():
@@ -43,45 +49,51 @@ def wait_before_save(save_path, state_file=None):
             each.wait()
 
 
-def _of_this_thread():
+def _of_this_thread() -> list[CheckpointWriter]:
     return list(getattr(_own, "writers", ()))
 
 
-# A forked child has their locks as they were, and none of their threads.
+# A forked child inherits the writers with their locks, but not their threads.
 os.register_at_fork(after_in_child=lambda: vars(_own).clear())
 
 
 class CheckpointWriter:
-    """Runs the writes of a session on one background thread, in the order submitted.
+    """A queue of writes that run on one background thread, in the order submitted.
 
-    At most one write waits behind the one under way. A write that fails is logged, and
-    raised in the training thread, from the next `make_room` or from `close`. The thread
-    ends when nothing is left to do, and the process does not end before it.
+    At most one write waits while another is under way. A write that fails is logged,
+    and its exception is raised in the training thread, by the next `make_room` or by
+    `close`. The thread ends when no write is left, and the process does not end before
+    the thread does.
+
+    Args:
+        named_every_secs: How often a wait for a write is logged, in seconds.
 
     Attributes:
-        last_step: Global step of the newest write that was completed, or None.
+        last_step: Global step of the newest write that has completed, or None.
     """
 
-    def __init__(self, named_every_secs=_NAMED_EVERY_SECS):
-        self.last_step = None
+    def __init__(self, named_every_secs: float = _NAMED_EVERY_SECS) -> None:
+        self.last_step: int | None = None
         self._named_every_secs = named_every_secs
-        self._writing_step = None
+        self._writing_step: int | None = None
         self._changed = threading.Condition()
-        self._waiting = None
+        # The step, the function and the series of the write that waits.
+        self._waiting: tuple[int, Callable[[], object], object] | None = None
         self._is_running = False
-        self._error = None
+        self._error: BaseException | None = None
         self._save_paths: set[str] = set()
 
-    def make_room(self, instead_of=None, raises=True):
-        """Return as soon as a write can be submitted that need not wait for two.
+    def make_room(self, instead_of: object = None, raises: bool = True) -> None:
+        """Wait until you can submit a write and no other write is waiting.
 
         Args:
-            instead_of: The `series` of a write that is dropped if it waits; else this
-                waits until the one that waits is under way.
-            raises: Whether an error is raised here; else it stays for `close`.
+            instead_of: The `series` of a write to drop if it is waiting. Any other
+                write that waits has to start first.
+            raises: Whether the exception of an earlier write is raised here. Otherwise
+                `close` raises it.
 
         Raises:
-            Exception: What a write before has raised.
+            Exception: The exception of an earlier write.
         """
         with self._changed:
             if raises:
@@ -98,17 +110,24 @@ class CheckpointWriter:
             if raises:
                 self._raise_error()
 
-    def submit(self, step, write, series=None, save_path=None):
-        """Run `write` on the background thread, after those submitted before.
+    def submit(
+        self,
+        step: int,
+        write: Callable[[], object],
+        series: object = None,
+        save_path: str | None = None,
+    ) -> None:
+        """Run `write` on the background thread, after the writes submitted before.
 
         Args:
-            step: The global step that it writes.
-            write: Function without arguments.
-            series: What `make_room` knows it by, if it may be dropped.
-            save_path: Path of its checkpoint, without step and suffix.
+            step: The global step of the checkpoint.
+            write: Function that writes the checkpoint.
+            series: Object that `make_room` identifies the write by, if it may be
+                dropped; else None.
+            save_path: Path of the checkpoint, without step and suffix.
 
         Raises:
-            CheckpointError: If there can be no thread for it.
+            CheckpointError: If the thread cannot be started.
         """
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
@@ -119,7 +138,8 @@ class CheckpointWriter:
             if not self._is_running:
                 self._is_running = True
                 try:
-                    # No daemon: what was submitted is written, however training ends.
+                    # Not a daemon thread, so that the submitted checkpoints are written
+                    # however training ends.
                     threading.Thread(target=self._run, name=_THREAD).start()
                 except BaseException as error:
                     self._waiting, self._is_running = None, False
@@ -131,8 +151,15 @@ class CheckpointWriter:
                         "its cgroup)"
                     ) from error
 
-    def may_meet(self, save_path, state_file):
-        """Tell whether a Saver may write the same; see `wait_before_save`."""
+    def may_meet(
+        self, save_path: str | bytes | os.PathLike[Any], state_file: str | None
+    ) -> bool:
+        """Return whether a Saver may write the same files as this writer.
+
+        Args:
+            save_path: As in `wait_before_save`.
+            state_file: As in `wait_before_save`.
+        """
         path = os.path.abspath(os.fsdecode(save_path))
         folder, name = os.path.split(path)
         return any(
@@ -144,32 +171,32 @@ class CheckpointWriter:
             for each in self._save_paths
         )
 
-    def wait(self):
-        """Wait until all writes are completed or have failed."""
+    def wait(self) -> None:
+        """Wait until all writes have completed or failed."""
         with self._changed:
             self._wait_until(lambda: not self._is_running)
 
-    def close(self):
+    def close(self) -> None:
         """Wait for all writes.
 
         Raises:
-            Exception: What one of them has raised.
+            Exception: The exception of a write that failed.
         """
         self.wait()
         with self._changed:
             self._raise_error()
 
     @property
-    def is_busy(self):
-        """Whether a write is under way, or waits."""
+    def is_busy(self) -> bool:
+        """Whether a write is under way or waiting."""
         return self._is_running
 
     @property
-    def error(self):
-        """What a write has raised, and nobody has been told yet, or None."""
+    def error(self) -> BaseException | None:
+        """The exception of a write that has not been raised yet, or None."""
         return self._error
 
-    def _wait_until(self, is_so):
+    def _wait_until(self, is_so: Callable[[], bool]) -> None:
         waited_secs = 0.0
         while not self._changed.wait_for(is_so, self._named_every_secs):
             waited_secs += self._named_every_secs
@@ -180,12 +207,12 @@ class CheckpointWriter:
                 self._writing_step,
             )
 
-    def _raise_error(self):
+    def _raise_error(self) -> None:
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             with self._changed:
                 if self._waiting is None:
@@ -199,9 +226,9 @@ class CheckpointWriter:
                 write()
                 self.last_step = self._writing_step
             except BaseException as error:
-                # Which may hear of it only at its next save.
+                # Logged here, because training may see the error only at its next save.
                 is_ours = isinstance(error, CheckpointError)
                 _logger.error("%s", error, exc_info=None if is_ours else error)
                 self._error = self._error or error
-            # Lets go of the values before the next ones are taken.
+            # Frees the values before the next snapshot is taken.
             del write

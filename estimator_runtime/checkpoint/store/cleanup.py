@@ -1,34 +1,36 @@
-"""What runs that died have left half done in a folder: finished, or removed.
+"""Cleanup of unfinished saves: completes or removes what dead runs left behind.
 
-A checkpoint that was complete gets its names and its place in the state file; of one
-that was not, the files go, and so does what was to be deleted for it.
+If a checkpoint is complete, its files get their final names, the state file names it,
+and the older checkpoints that its save was to delete are deleted. If it is incomplete,
+its files are removed. The save of a process that is still alive is left alone: that
+process holds a lock on its hidden folder. The kernel releases the lock when the process
+dies, even if it ran in another container.
 """
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
 import re
 import shutil
+import socket
 import time
+from collections.abc import Callable, Iterator
 
-from estimator_runtime.checkpoint import (
-    bundle,
-    commit,
-    durable,
-    files,
-    lease,
-    lifetime,
-)
-from estimator_runtime.checkpoint.state import STATE_FILE, State, write_state
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.checkpoint.store import commit, durable, files, locks
+from estimator_runtime.checkpoint.store.state_file import STATE_FILE, State, write_state
+from estimator_runtime.checkpoint.tensor_bundle import index
+from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
-# What those were to delete that somebody still reads; see `commit.NOTE`.
+# Checkpoints that a dead run was to delete but that are still being read; see
+# `commit.NOTE`.
 _LATE_NOTE = "late.json"
-# What TensorFlow writes to before it renames: see TensorBundle and TensorSliceWriter in
-# its core/util, `_AddShardedSaveOps` in its training/saver.py (the folder NAME_temp),
-# and `atomic_write_string_to_file` in its lib/io/file_io.py (state file and graph).
+# Names that TensorFlow writes to before it renames: see TensorBundle and
+# TensorSliceWriter in its core/util, `_AddShardedSaveOps` in its training/saver.py (the
+# folder NAME_temp), and `atomic_write_string_to_file` in its lib/io/file_io.py (state
+# file and graph).
 _SHARD = r"-\d{5}-of-\d{5}"
 _STOCK_FILE = re.compile(
     r"(checkpoint|graph\.pbtxt)\.tmp[0-9a-f]{32}"
@@ -36,24 +38,31 @@ _STOCK_FILE = re.compile(
 )
 _STOCK_FOLDER = re.compile(r"(?P<prefix>.+-\d+)_temp(_[0-9a-f]{32})?")
 _STOCK_PART = re.compile(rf"part{_SHARD}\.(index|data{_SHARD})(\.tempstate\d+)?")
+# The state of some writers is unknown: those on another host, and TensorFlow's own.
+# They count as dead once nothing has changed for this long.
+_DEAD_AFTER_SECS = 600
+# A file server sets the times of files, and its clock may be this far behind.
+_CLOCKS_DIFFER_SECS = 60
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECS = 100, 0.01  # `_is_locked` holds the lock only briefly
+_held: dict[str, int] = {}  # path of a folder that this process has locked: descriptor
 
 
-def finish_dead(folder, now=time.time):
-    """Finish or remove what runs that died have left half done in a folder.
+def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
+    """Complete or remove the unfinished saves of dead runs in a folder.
 
-    What a living process of this host writes is left alone, and so is, for ten minutes
-    after its last change, what nobody can be asked about. What cannot be removed is
-    named in the log.
+    Saves of living processes on this host are left alone. If the state of a writer is
+    unknown, its save is left alone until ten minutes after the last change. The log
+    names what cannot be removed.
 
     Args:
         folder: The folder of the checkpoints.
-        now: Gives seconds since 1970.
+        now: Returns the current time, in seconds since 1970.
 
     Raises:
-        OSError: If the folder cannot be read, or a checkpoint not be finished.
+        OSError: If the folder cannot be read, or a checkpoint cannot be completed.
     """
     for path in temporaries(folder):
-        if not lifetime.is_dead(path, now):
+        if not is_dead(path, now):
             continue
         TRAINING_LOG.info("Removing %s, which a run that died has left.", path)
         if _is_hidden_folder(path):
@@ -64,8 +73,8 @@ def finish_dead(folder, now=time.time):
         _remove(path)
 
 
-def delete_late(folder):
-    """Delete what a run that died was to delete, and somebody has read until now.
+def delete_late(folder: str) -> None:
+    """Delete checkpoints that dead runs were to delete, once nobody reads them.
 
     Raises:
         OSError: If the folder cannot be read or changed.
@@ -76,8 +85,8 @@ def delete_late(folder):
             _remove(path)
 
 
-def temporaries(folder):
-    """Give the paths of what a save has not finished, ours or a Saver's, sorted.
+def temporaries(folder: str) -> list[str]:
+    """Return the paths of unfinished saves, ours and those of a Saver, sorted.
 
     Raises:
         OSError: If the folder cannot be listed.
@@ -86,8 +95,8 @@ def temporaries(folder):
     return [path for path in paths if _is_temporary(path)]
 
 
-def prefix_of(path):
-    """Give the path that the checkpoint gets which is written to a temporary one."""
+def prefix_of(path: str) -> str:
+    """Return the final path of the checkpoint that is written to a temporary path."""
     folder, name = os.path.split(path)
     if durable.owner(name):
         return os.path.join(folder, durable.final_name(name))
@@ -95,17 +104,17 @@ def prefix_of(path):
     return os.path.join(folder, (stock and stock["prefix"]) or name)
 
 
-def is_late(path):
-    """Tell whether all but deleting what is still read has been done for a run."""
+def is_late(path: str) -> bool:
+    """Return whether a hidden folder is kept only for deletions that readers delay."""
     return _is_hidden_folder(path) and os.path.exists(os.path.join(path, _LATE_NOTE))
 
 
-def completed(path):
-    """Give the checkpoint that was written to a hidden folder, if all of it was.
+def completed(path: str) -> files.Checkpoint | None:
+    """Return the checkpoint in a hidden folder if it was written completely.
 
     Returns:
-        `Checkpoint` with the path that it has or gets, and its files wherever they are;
-        or None.
+        The checkpoint with its final path, and its files wherever they are now. None if
+        it is incomplete.
     """
     if not _is_hidden_folder(path) or is_late(path):
         return None
@@ -115,23 +124,24 @@ def completed(path):
         return there if there.problem() is None else None
     inside = os.path.join(path, os.path.basename(prefix))
     hidden = files.at(inside)
-    # Some of its data may have its name already: the index is the last to get it.
-    if not hidden.has_index or bundle.problem(inside, data_prefix=prefix) is not None:
+    # Some data files may have their final names already: the index is renamed last.
+    if not hidden.has_index or index.problem(inside, data_prefix=prefix) is not None:
         return None
     return files.Checkpoint(prefix=prefix, files=(*hidden.files, *there.files))
 
 
 def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
-    """Return whether a restart goes on from a checkpoint that a dead run completed.
+    """Return whether a restart resumes from a checkpoint that a dead run completed.
 
-    It does not if the state file has been changed since: somebody went back to an
-    older checkpoint. Nor if a run has gone on from an older one meanwhile, past it: on
-    another host, or with the process id of the dead one taken.
+    It does not if the state file was changed after the run died: then somebody went
+    back to an older checkpoint. Nor does it if another run has resumed from an older
+    checkpoint and trained past this one. Such a run may be on another host, or may have
+    the process id of the dead run.
 
     Args:
-        path: The hidden folder that the dead run has left.
-        checkpoint: What `completed` returned for it.
-        state: `State` of the folder, or None.
+        path: The hidden folder that the dead run left behind.
+        checkpoint: What `completed` returned for this folder.
+        state: The state file's content, or None if it cannot be read.
     """
     is_newest = _is_newest(os.path.dirname(path), checkpoint, state)
     return is_newest and not _is_outdated(path, checkpoint)
@@ -151,13 +161,13 @@ def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -
 
 
 def _is_outdated(path: str, checkpoint: files.Checkpoint) -> bool:
-    """Return whether the state file is newer than what a dead run did last.
+    """Return whether the state file is newer than the last change of a dead run.
 
-    In a copy of a folder with times of its own, this may be wrong either way. So the
-    log says at each restart which of the two was used. Equal times, where clocks are
-    coarse, are those of two saves in a row: nobody edits a file that fast.
+    In a copy of a folder whose files have new times, the result may be wrong in either
+    direction. So each restart logs which checkpoint it uses. With a coarse clock, two
+    successive saves may have equal times: nobody edits a file that fast.
     """
-    last = max(checkpoint.saved_at, lifetime.changed_at(path) or 0.0)
+    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
     changed_ns = _state_changed_ns(os.path.dirname(path))
     return changed_ns is not None and changed_ns / 1e9 > last
 
@@ -171,6 +181,7 @@ def _state_changed_ns(folder: str) -> int | None:
 
 
 def _finish(path: str) -> None:
+    """Complete the checkpoint of a dead run, or delete what there is of it."""
     folder, prefix = os.path.dirname(path), prefix_of(path)
     state = commit.readable_state(folder)
     checkpoint = completed(path)
@@ -203,7 +214,7 @@ def _finish(path: str) -> None:
 
 
 def _adopt(folder: str, checkpoint: files.Checkpoint, state: State | None) -> None:
-    """Make a checkpoint the newest of the state file."""
+    """Make a checkpoint the newest one in the state file."""
     paths = state.paths if state else ()
     times = state.timestamps if state else ()
     changed = State(
@@ -212,25 +223,32 @@ def _adopt(folder: str, checkpoint: files.Checkpoint, state: State | None) -> No
         timestamps=(*times, checkpoint.saved_at) if times or not paths else (),
         last_preserved=state.last_preserved if state else None,
     )
-    # Only somebody else's change makes another save of a dead run outdated.
+    # The time stays: only a change by somebody else makes other saves outdated.
     changed_ns = _state_changed_ns(folder)
     if changed_ns is None:
         changed_ns = int(checkpoint.saved_at * 1e9)
     write_state(folder, changed, mtime_ns=changed_ns)
 
 
-def _delete_noted(hidden):
-    """Delete what a note says; tell whether some is left, because it is being read."""
+def _delete_noted(hidden: str) -> bool:
+    """Delete the checkpoints that a note lists.
+
+    Args:
+        hidden: The hidden folder with the note.
+
+    Returns:
+        Whether some are left because they are being read.
+    """
     folder = os.path.dirname(hidden)
     state = commit.readable_state(folder)
     was_late = is_late(hidden)
     if state is None or not (was_late or prefix_of(hidden) in state.paths):
-        return was_late  # what was to take their place is not there
+        return was_late  # the checkpoint that was to replace them does not exist
     note = os.path.join(hidden, _LATE_NOTE if was_late else commit.NOTE)
     gone = [os.path.join(folder, name) for name in _noted(note, hidden, state)]
     left = []
     for path in gone:
-        with lease.deleting(path) as is_free:
+        with locks.deleting(path) as is_free:
             if is_free:
                 with _warned(path):
                     files.delete(files.at(path))
@@ -243,23 +261,29 @@ def _delete_noted(hidden):
 
 
 def _noted(note: str, hidden: str, state: State) -> list[str]:
-    """Return the names of the checkpoints that a note may have deleted, sorted.
+    """Return the names of the checkpoints that a note may delete, sorted.
 
-    Anything may be in its file. Only checkpoints of the same series count that are
-    older than the newest one and than the one that they go for, and that the state file
-    does not name. Their folder does not count: this one may be a copy of that.
+    The content of the note is not trusted. A checkpoint counts only if it is of the
+    same series, if it is older than both the newest checkpoint and the one that
+    replaces it, and if the state file does not name it. The folders in the note are
+    ignored, because the current folder may be a copy.
+
+    Args:
+        note: Path of the note.
+        hidden: The hidden folder of the checkpoint that replaces them.
+        state: The content of the state file.
     """
     new = os.path.basename(prefix_of(hidden))
     named = {os.path.basename(path) for path in (state.latest, *state.paths)}
     limits = files.step_of(new), files.step_of(state.latest)
 
-    def may_go(name):
+    def may_go(name: str) -> bool:
         step = files.step_of(name)
         return (
             name not in named
             and files.series_of(name) == files.series_of(new)
-            and None not in (step, *limits)
-            and step < min(limits)
+            and step is not None
+            and all(limit is not None and step < limit for limit in limits)
         )
 
     try:
@@ -270,11 +294,11 @@ def _noted(note: str, hidden: str, state: State) -> list[str]:
         return sorted(filter(may_go, map(os.path.basename, noted)))
     except (FileNotFoundError, IsADirectoryError):
         return []
-    except (RecursionError, TypeError, ValueError):  # cut off, or no list of paths
+    except (RecursionError, TypeError, ValueError):  # truncated, or no list of paths
         return []
 
 
-def _remove(path):
+def _remove(path: str) -> None:
     with _warned(path):
         if os.path.isdir(path):
             shutil.rmtree(path)
@@ -283,10 +307,10 @@ def _remove(path):
 
 
 @contextlib.contextmanager
-def _warned(path):
-    """Go on with a warning where something cannot be removed.
+def _warned(path: str) -> Iterator[None]:
+    """Log a warning and continue if a path cannot be removed.
 
-    It may be another user's, or NFS keeps a file of it for whoever has that open.
+    It may belong to another user, or NFS may keep a file that is still open.
     """
     try:
         yield
@@ -298,23 +322,190 @@ def _warned(path):
         )
 
 
-def _is_hidden_folder(path):
+def _is_hidden_folder(path: str) -> bool:
     return durable.owner(os.path.basename(path)) is not None and os.path.isdir(path)
 
 
-def _is_temporary(path):
-    """Tell whether a path is one of ours, or of a Saver's for what it has not done.
+def _is_temporary(path: str) -> bool:
+    """Return whether a path is an unfinished save, ours or that of a Saver.
 
-    A folder is a Saver's only if all in it is: anybody may call one NAME-1_temp.
+    A folder belongs to a Saver only if everything in it does: programs may also use
+    names such as NAME-1_temp.
     """
     name = os.path.basename(path)
     if durable.owner(name):
         return True
-    # By the name first: there may be thousands of others.
+    # The name is checked first, because there may be thousands of other files.
     if _STOCK_FOLDER.fullmatch(name):
         try:
             inside = os.listdir(path)
-        except OSError:  # no folder, gone meanwhile, or somebody else's
+        except OSError:  # not a folder, already removed, or not accessible
             return False
         return bool(inside) and all(map(_STOCK_PART.fullmatch, inside))
     return _STOCK_FILE.fullmatch(name) is not None and not os.path.isdir(path)
+
+
+def hold(folder: str) -> None:
+    """Lock a new hidden folder until `let_go` is called or this process ends.
+
+    If the file system has no locks, other processes go by the time of the last change.
+
+    Raises:
+        OSError: If the folder does not exist.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _held[os.path.realpath(folder)] = descriptor
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECS)
+        except OSError:  # a file system without locks
+            return
+
+
+def let_go(folder: str) -> None:
+    """Unlock a folder if this process has locked it."""
+    descriptor = _held.pop(os.path.realpath(folder), None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _forget_held() -> None:
+    """Close the locked folders in a forked child, which would keep them locked."""
+    for descriptor in _held.values():
+        os.close(descriptor)
+    _held.clear()
+
+
+def _booted_at() -> float | None:
+    """Return when this machine booted, in seconds since 1970; None if unknown."""
+    try:
+        with open("/proc/stat") as file:
+            return next(float(line.split()[1]) for line in file if line[:6] == "btime ")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def is_dead(
+    path: str,
+    now: Callable[[], float] = time.time,
+    booted_at: Callable[[], float | None] = _booted_at,
+) -> bool:
+    """Return whether the process that was writing to a path will not continue.
+
+    Args:
+        path: A file or folder, named by `durable.temporary_name` or by TensorFlow.
+        now: Returns the current time, in seconds since 1970.
+        booted_at: Returns when this machine booted, in seconds since 1970, or None.
+    """
+    changed = changed_at(path)
+    if changed is None:  # completed or removed by now
+        return False
+    is_quiet = now() - changed > _DEAD_AFTER_SECS
+    owner = durable.owner(os.path.basename(path))
+    if owner is None:
+        return is_quiet
+    is_here = owner.host == socket.gethostname()
+    if owner.identity is None:
+        return _is_pid_dead(owner.pid, changed) if is_here else is_quiet
+    me = durable.own_identity()
+    if owner.identity == me:
+        # If it is not locked, a failed write of this process left it behind.
+        return os.path.realpath(path) not in _held
+    if me.boot and owner.identity[:2] == me[:2]:
+        return durable.identity_of(owner.pid) != owner.identity
+    is_locked = _is_locked(path)
+    if is_locked is None:
+        return is_quiet
+    # A lock may be visible on one machine only, and two machines may share a host name.
+    is_known = bool(me.boot) and owner.identity.boot == me.boot
+    if is_here and not is_known:
+        is_known = _is_before(changed, booted_at())
+    try:  # An empty folder may not be locked yet: it is locked before the first write.
+        is_known = is_known and bool(os.listdir(path))
+    except FileNotFoundError:  # completed or removed by now
+        return False
+    return not is_locked and (is_known or is_quiet)
+
+
+def _is_locked(path: str) -> bool | None:
+    """Return whether a folder is locked; None for a file, or if it is unknown."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _is_pid_dead(pid: int, changed: float) -> bool:
+    """Return whether a process of this host, of an earlier release, is dead.
+
+    Args:
+        pid: The process id in the name that the earlier release gave.
+        changed: When the process last changed its files, in seconds since 1970.
+    """
+    # Our own id is that of an earlier process: this runs before anything is written.
+    if pid == os.getpid() or not _is_alive(pid):
+        return True
+    # A lack of changes alone proves nothing: the disk of a living process may hang.
+    return _is_before(changed, _started_at(pid))
+
+
+def _is_before(changed: float, started: float | None) -> bool:
+    return started is not None and started - changed > _CLOCKS_DIFFER_SECS
+
+
+def changed_at(path: str) -> float | None:
+    """Return when a file, or a folder or any file in it, was last changed.
+
+    Returns:
+        Seconds since 1970, or None if the path does not exist or cannot be accessed.
+    """
+    try:
+        times = [os.path.getmtime(path)]
+        inside = os.listdir(path) if os.path.isdir(path) else []
+    except OSError:
+        return None
+    for name in inside:
+        try:
+            times.append(os.path.getmtime(os.path.join(path, name)))
+        except OSError:  # renamed or deleted by now
+            continue
+    return max(times)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _started_at(pid: int) -> float | None:
+    """Return when a process started, in seconds since 1970; None if unknown.
+
+    Process ids are reused. A restarted container often uses the same ones.
+    """
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+    booted = _booted_at()
+    return None if booted is None else booted + ticks / os.sysconf("SC_CLK_TCK")
+
+
+os.register_at_fork(after_in_child=_forget_held)

@@ -1,12 +1,17 @@
-"""Commits a checkpoint: files that are complete and on the disk get their names.
+"""Commit of a checkpoint: complete, durable files get their final names.
 
-A checkpoint is written to a hidden folder beside its final place. In this order, each
-on the disk before the next: its files; their names, the index last, because without
-one there is no checkpoint; the state file. The hidden folder goes last: as long as it
-is there, `leftovers` knows what a run that died has left half done.
+A checkpoint is written to a hidden folder beside its final place. Each of these steps
+is on the disk before the next one begins:
 
-A checkpoint that has the name already is moved to a folder in the hidden one first,
-and deleted with it. Until then, one of the two can always be recovered.
+1. The files are written.
+2. They get their final names. The index is last, because a checkpoint exists only if
+   it has an index.
+3. The state file names the checkpoint.
+4. The hidden folder is removed. Until then, it tells `cleanup` which save a dead run
+   left unfinished.
+
+A checkpoint that already has the name is first moved into the hidden folder, and is
+deleted with it. Until then, one of the two can always be recovered.
 """
 
 import contextlib
@@ -14,9 +19,10 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 
-from estimator_runtime.checkpoint import durable, files, lifetime
-from estimator_runtime.checkpoint.state import (
+from estimator_runtime.checkpoint.store import cleanup, durable, files
+from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
     StateError,
@@ -30,29 +36,33 @@ NOTE = "gone.json"
 _REPLACED = "replaced"
 
 
-def start(prefix):
-    """Make and lock the hidden folder of a checkpoint to be written; return its path.
+def start(prefix: str) -> str:
+    """Create and lock the hidden folder for a new checkpoint, and return its path.
+
+    Args:
+        prefix: The final path of the checkpoint, without suffix.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the folder cannot be created.
     """
     folder = durable.temporary_name(prefix)
-    if _has_only_one(folder):  # of a write of this process that failed
+    if _has_only_one(folder):  # left behind by a failed write of this process
         put_back(folder)
-    lifetime.let_go(folder)
+    cleanup.let_go(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    # A model directory that was removed in mid training is not made again in silence.
+    # If the model directory was removed during training, this fails. It does not
+    # silently create the directory again.
     os.stat(os.path.dirname(folder) or ".")
     os.makedirs(folder)
-    lifetime.hold(folder)
+    cleanup.hold(folder)
     return folder
 
 
-def abandon(folder):
-    """Remove a hidden folder and what was written to it, if it is still there.
+def abandon(folder: str) -> None:
+    """Remove a hidden folder and its content, if it still exists.
 
-    It stays where it has the only checkpoint of its name, which could not be put back:
-    the next run does that.
+    The folder stays if it holds the only checkpoint of its name, because that could not
+    be moved back. The next run moves it back.
     """
     try:
         if _has_only_one(folder):
@@ -63,32 +73,34 @@ def abandon(folder):
                 folder,
             )
             return
-        files.delete(_replaced(folder))  # its index first; half of it is none
+        # With the index deleted first, no partly deleted checkpoint looks complete.
+        files.delete(_replaced(folder))
         shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         _logger.warning("%r cannot be removed: %s", folder, error.strerror or error)
     finally:
-        lifetime.let_go(folder)
+        cleanup.let_go(folder)
 
 
-def move_in(folder, prefix):
-    """Sync the files in a hidden folder, and give them their names beside it.
+def move_in(folder: str, prefix: str) -> files.Checkpoint:
+    """Sync the files in a hidden folder, and move them to their final names.
 
     Args:
-        folder: As `start` has made it.
-        prefix: The checkpoint's path without suffix.
+        folder: A hidden folder that `start` has created.
+        prefix: The final path of the checkpoint, without suffix.
 
     Returns:
-        `Checkpoint`, complete and durable, not yet named by the state file.
+        The checkpoint, complete and durable. The state file does not name it yet.
 
     Raises:
-        OSError: If that cannot be done; none of the files has its name, and the one
-            that had it has it again.
+        OSError: If a step fails. Then none of the new files has its final name, and an
+            old checkpoint of that name is in its place again.
     """
     new = files.at(os.path.join(folder, os.path.basename(prefix)))
     paths = sorted(new.files, key=lambda path: path.endswith(".index"))
     for path in paths:
-        # Another link of it is on the disk; some file systems count none at all.
+        # A file with several links is on the disk already, under another name. Some
+        # file systems do not count links and report 0, so these files are synced too.
         if os.stat(path).st_nlink <= 1:
             durable.sync_file(path)
     target = os.path.dirname(prefix)
@@ -112,23 +124,23 @@ def move_in(folder, prefix):
 
 
 def has_replaced(folder: str) -> bool:
-    """Return whether a hidden folder has a checkpoint that a new one has replaced."""
+    """Return whether a hidden folder holds a checkpoint that a new one replaces."""
     return _replaced(folder).has_index
 
 
 def put_back(folder: str) -> bool:
-    """Return a checkpoint that was to be replaced to its place.
+    """Move a checkpoint that was to be replaced back to its place.
 
-    What has them is no longer whole, or is not to stay.
+    It replaces the new files there, which are incomplete or no longer wanted.
 
     Args:
-        folder: The hidden folder of the new one.
+        folder: The hidden folder of the new checkpoint.
 
     Returns:
-        Whether there was one.
+        Whether there was a checkpoint to move back.
 
     Raises:
-        OSError: If that cannot be done, or not all of it; it can be tried again.
+        OSError: If some files cannot be moved. You can call this again.
     """
     old, target = _replaced(folder), os.path.dirname(folder)
     if not old.has_index:
@@ -142,15 +154,16 @@ def put_back(folder: str) -> bool:
 
 
 def _has_only_one(folder: str) -> bool:
-    """Return whether a replaced checkpoint is the only one of its name."""
+    """Return whether a hidden folder holds the only checkpoint of its name."""
     is_there = os.path.exists(f"{_prefix_of(folder)}.index")
     return not is_there and has_replaced(folder)
 
 
 def _move_aside(old: files.Checkpoint, folder: str) -> None:
-    """Move a checkpoint to a hidden folder; its index goes first, and comes back last.
+    """Move a checkpoint into a hidden folder, its index first.
 
-    So whichever files are in between, that index tells of a move that is half done.
+    `put_back` moves the index last. So as long as the index is in the hidden folder,
+    there is something to move back, wherever the other files are.
     """
     aside = os.path.join(folder, _REPLACED)
     os.makedirs(aside)
@@ -170,16 +183,17 @@ def _prefix_of(folder: str) -> str:
     return os.path.join(parent, durable.final_name(name))
 
 
-def leave_note(folder, prefixes):
-    """Note on the disk which checkpoints go when a new one is in the state file.
+def leave_note(folder: str, prefixes: Sequence[str]) -> None:
+    """Record which checkpoints to delete once the state file names a new one.
+
+    If this process dies before it deletes them, `cleanup.clean_up` does so.
 
     Args:
-        folder: The hidden folder of the new one, as `move_in` has left it. If this
-            process dies before they are deleted, `leftovers.finish_dead` does it.
-        prefixes: Their paths, in the folder of the new one.
+        folder: The hidden folder of the new checkpoint, as `move_in` has left it.
+        prefixes: Paths of the checkpoints to delete, in the folder of the new one.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the note cannot be written.
     """
     if not prefixes:
         return
@@ -187,10 +201,14 @@ def leave_note(folder, prefixes):
     durable.replace_file(os.path.join(folder, NOTE), content)
 
 
-def forget(folder, prefix):
-    """Take a checkpoint out of the state file, if that names others too.
+def forget(folder: str, prefix: str) -> None:
+    """Remove a checkpoint from the state file, if the file names others too.
 
-    For a folder whose readers may find it as a run that died has left it.
+    Use this for a folder whose readers may find it in the state that a dead run left.
+
+    Args:
+        folder: The folder of the checkpoints.
+        prefix: Path of the checkpoint, without suffix.
     """
     state = readable_state(folder)
     if state is None or prefix not in state.paths:
@@ -203,13 +221,14 @@ def forget(folder, prefix):
     latest = paths[-1] if state.latest == prefix else state.latest
     preserved = state.last_preserved
     left = State(latest=latest, paths=paths, timestamps=times, last_preserved=preserved)
-    # Only somebody else's change tells `leftovers` that the new one is not wanted.
+    # The time stays. A later one would tell `cleanup` that somebody else has changed
+    # the file and does not want the new checkpoint.
     changed_at = os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
     write_state(folder, left, mtime_ns=changed_at)
 
 
-def readable_state(folder):
-    """Give the `State` of a folder, or None if there is none that can be read."""
+def readable_state(folder: str) -> State | None:
+    """Return the content of a folder's state file; None if missing or malformed."""
     try:
         return read_state(folder)
     except StateError:

@@ -1,4 +1,8 @@
-"""Files that are on the disk, not only on their way to it, when a function returns."""
+"""Durable files: they are on the disk when a function returns, not only in a cache.
+
+Hidden files and folders carry the identity of the process that has created them, so
+that others can tell whether it is still running.
+"""
 
 import contextlib
 import errno
@@ -8,12 +12,12 @@ import uuid
 from typing import NamedTuple
 
 _MARK = ".saving-"
-# What some network and user-space file systems answer to the fsync of a folder.
+# Errors of an fsync of a folder on some network and user-space file systems.
 _NOT_FOR_FOLDERS = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
-_identities: dict[int, "Identity"] = {}  # a forked child has another process id
+_identities: dict[int, "Identity"] = {}  # by process id: a forked child has its own
 
 
-def sync_file(path):
+def sync_file(path: str) -> None:
     """Wait until the content of a file would survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -22,10 +26,10 @@ def sync_file(path):
         os.close(descriptor)
 
 
-def sync_folder(path):
+def sync_folder(path: str) -> None:
     """Wait until the names in a folder would survive a loss of power.
 
-    Where the file system cannot do that for folders, their names are left to it.
+    If the file system cannot sync folders, this does nothing.
     """
     try:
         sync_file(path or ".")
@@ -35,15 +39,15 @@ def sync_folder(path):
 
 
 def replace_file(path: str, content: bytes, mtime_ns: int | None = None) -> None:
-    """Give a file new content: at each instant it has all of the old or the new.
+    """Replace the content of a file atomically and durably.
 
     Args:
         path: The file; it need not exist.
-        content: Bytes.
-        mtime_ns: Time of change to give it, in nanoseconds since 1970; None for now.
+        content: The new content.
+        mtime_ns: Modification time to set, in nanoseconds since 1970; None for now.
 
     Raises:
-        OSError: If it cannot be written; the file is as it was.
+        OSError: If it cannot be written. The file is unchanged.
     """
     temporary = temporary_name(path)
     try:
@@ -60,19 +64,19 @@ def replace_file(path: str, content: bytes, mtime_ns: int | None = None) -> None
     sync_folder(os.path.dirname(path))
 
 
-def remove_if_there(path):
-    """Remove a file; one that is not there is as good as removed."""
+def remove_if_there(path: str) -> None:
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 class Identity(NamedTuple):
-    """Identifies a process, also among containers that share a host name.
+    """Identifies a process, even among containers that share a host name.
 
     Attributes:
-        boot: First digits of the id that the kernel has had since it started.
+        boot: First digits of the kernel's boot id, which is new at each boot.
         namespace: Number of the namespace of process ids.
-        started: When the process started, in ticks since the boot.
+        started: When the process started, in clock ticks since the boot.
     """
 
     boot: str
@@ -81,7 +85,7 @@ class Identity(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The process that has made a hidden file or folder.
+    """The process that has created a hidden file or folder.
 
     Attributes:
         pid: Process id, in its namespace.
@@ -95,17 +99,17 @@ class Owner(NamedTuple):
 
 
 def temporary_name(path: str) -> str:
-    """Return the hidden name of what will become `path`, after this process."""
+    """Return the hidden path at which this process writes what will become `path`."""
     folder, name = os.path.split(path)
     owner = f"{os.getpid()}-{socket.gethostname()}+{'.'.join(own_identity())}"
     return os.path.join(folder, f".{name}{_MARK}{owner}")
 
 
 def owner(name: str) -> Owner | None:
-    """Return the owner of what `temporary_name` has named, or None for other names."""
+    """Return the owner in a name from `temporary_name`, or None for other names."""
     head, mark, tail = name.rpartition(_MARK)
     pid, dash, rest = tail.partition("-")
-    if not (mark and dash and head.startswith(".") and pid.isdigit()):
+    if not (mark and dash and head.startswith(".") and pid.isascii() and pid.isdigit()):
         return None
     host, plus, parts = rest.partition("+")
     identity = parts.split(".")
@@ -118,7 +122,7 @@ def own_identity() -> Identity:
     """Return the identity of this process."""
     pid = os.getpid()
     if pid not in _identities:
-        # Where nobody can be asked, it is like no other.
+        # If the real identity is unknown, this one equals no other.
         unknown = Identity("", "", uuid.uuid4().hex)
         _identities[pid] = identity_of(pid) or unknown
     return _identities[pid]
@@ -138,6 +142,6 @@ def identity_of(pid: int) -> Identity | None:
     return None if state in "ZX" else Identity(boot, str(namespace), started)
 
 
-def final_name(name):
-    """Give the name of what `temporary_name` has named, once it is complete."""
+def final_name(name: str) -> str:
+    """Return the name that a file or folder named by `temporary_name` finally gets."""
     return name.rpartition(_MARK)[0].removeprefix(".")

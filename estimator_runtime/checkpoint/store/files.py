@@ -1,19 +1,22 @@
-"""The checkpoints in a folder: which there are, and moving or deleting one."""
+"""Checkpoint files: find the checkpoints in a folder, and move or delete one."""
 
 import dataclasses
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from estimator_runtime.checkpoint import bundle, durable, reading
+from estimator_runtime.checkpoint.store import durable
+from estimator_runtime.checkpoint.tensor_bundle import index, reading
+from estimator_runtime.errors import ConfigError
 
 _FILE = re.compile(
     r"(?P<name>.+-(?P<step>\d+))\.(?P<kind>index|meta|data-\d{5}-of-\d{5})"
 )
 _SUFFIX = re.compile(r"\.(index|meta|data-)")
 _DAMAGED = "damaged"
-# TensorFlow reads a path with one of these as a pattern, and restores or deletes each
-# file that matches; see FileSystem::GetMatchingPaths in its core/platform.
+# TensorFlow reads a path with one of these characters as a pattern, and restores or
+# deletes each file that matches; see FileSystem::GetMatchingPaths in its core/platform.
 PATTERN = re.compile(r"[*?\[\\]")
 
 
@@ -30,53 +33,53 @@ class Checkpoint:
     files: tuple[str, ...]
 
     @property
-    def step(self):
+    def step(self) -> int | None:
         """The number at the end of its name, or None."""
         return step_of(self.prefix)
 
     @property
-    def has_index(self):
-        """Whether it has an index, the last of its files to appear."""
+    def has_index(self) -> bool:
+        """Whether it has an index, which is the last of its files to appear."""
         return f"{self.prefix}.index" in self.files
 
     @property
-    def is_v1(self):
-        """Whether it is of TensorFlow's V1 format: files that have no suffix."""
+    def is_v1(self) -> bool:
+        """Whether it is in TensorFlow's V1 format, whose files have no suffix."""
         suffixes = [os.path.splitext(path)[1] for path in self.files]
         return not self.has_index and not all(map(_SUFFIX.match, suffixes))
 
     @property
-    def bytes(self):
-        """Size of all files, in bytes; those deleted meanwhile count nothing."""
+    def bytes(self) -> int:
+        """Size of all files, in bytes, except those deleted meanwhile."""
         return sum(_stat(path, "st_size") for path in self.files)
 
     @property
-    def saved_at(self):
+    def saved_at(self) -> float:
         """Time of its newest file, in seconds since 1970."""
         return max((_stat(path, "st_mtime") for path in self.files), default=0.0)
 
-    def problem(self):
-        """Return what is wrong with it, or None; see `bundle.problem`."""
-        return bundle.problem(self.prefix)
+    def problem(self) -> str | None:
+        """Return what is wrong with it, or None; see `index.problem`."""
+        return index.problem(self.prefix)
 
 
-def step_of(prefix):
-    """Give the number at the end of a checkpoint's name, or None."""
+def step_of(prefix: str) -> int | None:
+    """Return the number at the end of a checkpoint's name, or None."""
     digits = re.search(r"-(\d+)\Z", _without_shards(prefix))
     return int(digits.group(1)) if digits else None
 
 
-def series_of(prefix):
-    """Give a checkpoint's name without the number at its end, and without folder."""
+def series_of(prefix: str) -> str:
+    """Return a checkpoint's name without its folder and the number at its end."""
     return re.sub(r"-\d+\Z", "", os.path.basename(_without_shards(prefix)))
 
 
-def find(folder):
-    """Find the numbered checkpoints in a folder, oldest step first.
+def find(folder: str) -> list[Checkpoint]:
+    """Return the checkpoints in a folder whose names have a number, sorted by step.
 
-    A file is one's by its name: NAME-STEP.index, NAME-STEP.data-I-of-N; of the V1
-    format NAME-STEP, with a .meta file beside it. What has none of these, such as a
-    .meta file alone, is no checkpoint.
+    The name of a file tells which checkpoint it belongs to: NAME-STEP.index and
+    NAME-STEP.data-I-of-N, or in the V1 format NAME-STEP with a .meta file beside it. A
+    .meta file alone is not a checkpoint.
 
     Raises:
         OSError: If the folder cannot be listed.
@@ -95,15 +98,16 @@ def find(folder):
             continue
         shards = map(_v1_shard_of(name).fullmatch, names)
         counts = {shard[1] for shard in shards if shard}
-        patterns = [f"{prefix}{bundle.V1_SHARDS}{count}" for count in sorted(counts)]
+        patterns = [f"{prefix}{index.V1_SHARDS}{count}" for count in sorted(counts)]
         found += [each for each in map(at, (prefix, *patterns)) if each.is_v1]
-    return sorted(found, key=lambda each: (each.step, each.prefix))
+    numbered = [each for each in found if each.step is not None]
+    return sorted(numbered, key=lambda each: (each.step, each.prefix))
 
 
-def at(prefix):
+def at(prefix: str) -> Checkpoint:
     """Return the checkpoint of a name, with or without a number.
 
-    It may have no files.
+    If there is none, the result has no files.
 
     Raises:
         OSError: If the folder cannot be listed.
@@ -113,30 +117,37 @@ def at(prefix):
     names = reading.names(folder)
     files = [os.path.join(folder, n) for n in names if kinds.fullmatch(n)]
     if all(path.endswith(".meta") for path in files):
-        files += bundle.v1_files(prefix)
+        files += index.v1_files(prefix)
     return Checkpoint(prefix=prefix, files=tuple(sorted(files)))
 
 
-def is_in(folder, prefix):
-    """Tell whether a checkpoint lies in a folder, whatever either is called."""
+def is_in(folder: str, prefix: str) -> bool:
+    """Return whether a checkpoint is in a folder, even if their paths differ."""
     return os.path.realpath(os.path.dirname(prefix)) == os.path.realpath(folder)
 
 
-def here(folder, prefix):
-    """Give the path in a folder of a checkpoint that is there, by whatever path.
+def here(folder: str, prefix: str) -> str:
+    """Return a checkpoint's path in a folder, if the folder has it under that name.
 
-    A copy of a folder, or one that was moved, has files that name the old place. What
-    is in the folder goes before what is elsewhere.
+    After a folder was copied or moved, its state file may still name the old place. A
+    checkpoint in the folder takes precedence over one elsewhere.
+
+    Args:
+        folder: Path of the folder.
+        prefix: Path of the checkpoint, possibly in another folder.
+
+    Returns:
+        The path in the folder, or `prefix` if the folder has no such checkpoint.
     """
     inside = os.path.join(folder, os.path.basename(prefix))
     return inside if is_in(folder, prefix) or at(inside).files else prefix
 
 
-def set_aside(checkpoint):
-    """Move a checkpoint to a folder `damaged` beside it; nothing there is replaced.
+def set_aside(checkpoint: Checkpoint) -> str:
+    """Move a checkpoint to a folder `damaged` beside it, without overwriting anything.
 
     Returns:
-        The folder.
+        Path of the folder that it is in now.
 
     Raises:
         OSError: If it cannot be moved.
@@ -152,27 +163,75 @@ def set_aside(checkpoint):
     return target
 
 
-def delete(checkpoint):
-    """Delete a checkpoint's files, the index first: what is left is none any more."""
+def delete(checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint's files, the index first.
+
+    If this is interrupted, the files that are left are not taken for a checkpoint.
+    """
     for path in index_first(checkpoint.files):
         durable.remove_if_there(path)
 
 
 def index_first(paths: Iterable[str]) -> list[str]:
-    """Sort files of a checkpoint so that what is left of them is none any more."""
+    """Return a checkpoint's files in the order in which to delete or move them.
+
+    Once the index is gone, the files that are left are not taken for a checkpoint.
+    """
     return sorted(paths, key=lambda path: not path.endswith(".index"))
 
 
-def _without_shards(prefix):
+def _without_shards(prefix: str) -> str:
     return re.sub(r"-\?{5}-of-\d+$", "", prefix)
 
 
-def _v1_shard_of(name):
+def _v1_shard_of(name: str) -> re.Pattern[str]:
     return re.compile(re.escape(name) + r"-\d{5}-of-(\d{5})")
 
 
-def _stat(path, field):
+def _stat(path: str, field: str) -> Any:
+    """Return a field of `os.stat`, or 0 if the file does not exist."""
     try:
         return getattr(os.stat(path), field)
     except FileNotFoundError:
         return 0
+
+
+def check_model_dir(argument: str, folder: str | bytes) -> None:
+    """Raise if TensorFlow could not find the checkpoints that it saves in a folder.
+
+    Args:
+        argument: Name of the argument with the folder, for the message.
+        folder: Path of the folder; it need not exist.
+
+    Raises:
+        ConfigError: If the path is not UTF-8, or contains characters of a pattern.
+    """
+    path = os.fsdecode(folder)
+    check_utf8(argument, path)
+    found = PATTERN.search(path)
+    if found and "://" not in path:
+        raise ConfigError(
+            f"{argument} {path!r} has {found[0]!r} in it, which TensorFlow reads as "
+            "part of a pattern: it would not find its checkpoints again, or would "
+            "delete those in folders that match; give a folder whose path has none of "
+            "* ? [ \\"
+        )
+
+
+def check_utf8(argument: str, path: str) -> None:
+    """Raise if a path is not UTF-8, which TensorFlow requires.
+
+    Args:
+        argument: Name of the argument with the path, for the message.
+        path: The path.
+
+    Raises:
+        ConfigError: If the path is not UTF-8.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{argument} {path!r} is not UTF-8, and TensorFlow takes no other path; "
+            "give a folder whose path is UTF-8"
+        ) from None

@@ -1,42 +1,45 @@
-"""Which checkpoint a folder has for its newest, where not only one hook saves to it."""
+"""The newest checkpoint of a folder, even if several hooks save to it."""
 
 import contextlib
 import logging
 import os
 
-from estimator_runtime.checkpoint import files
-from estimator_runtime.checkpoint.state import StateError, read_state
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import StateError, read_state
 
 _logger = logging.getLogger(__name__)
 
 
 class Newest:
-    """The newest checkpoint of a folder, as the state file had it at some time.
+    """The newest checkpoint of a folder, as last seen in the state file.
 
-    A write in the background may end later than one of a later step that the program,
-    or a hook of its own, has begun after it.
+    A write in the background may end after the program, or one of its hooks, has saved
+    a checkpoint of a later step.
 
     Args:
         folder: Path of the folder.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self._folder = folder
         self._has_warned = False
         self._known = self._read()
 
-    def note(self, prefix):
-        """Take note that this checkpoint is the newest now."""
+    def note(self, prefix: str) -> None:
+        """Record that a checkpoint is the newest now."""
         self._known = os.path.basename(prefix)
 
-    def of_another(self, prefix):
-        """Give the newest one, if somebody else has saved it and it is of a later step.
+    def of_another(self, prefix: str) -> str | None:
+        """Return the newest checkpoint if somebody else has saved it at a later step.
+
+        The first time, the log names it.
 
         Args:
-            prefix: Path of the checkpoint that is to be named, without suffix.
+            prefix: Path of the checkpoint that is about to be the newest, without
+                suffix.
 
         Returns:
-            Path without suffix, or None. It is named once in the log.
+            Path without suffix, or None.
         """
         name = self._read()
         if name is None or name == self._known:
@@ -54,26 +57,26 @@ class Newest:
             )
         return newer
 
-    def _read(self):
+    def _read(self) -> str | None:
         with contextlib.suppress(StateError, OSError):
             state = read_state(self._folder)
             return os.path.basename(state.latest) if state else None
         return None
 
 
-def _step(prefix):
+def _step(prefix: str) -> int:
     return files.step_of(prefix) or 0
 
 
 def as_text(
     path: str | None, unknown: str | None = None, spoilt: str | None = None
 ) -> str:
-    """Return what a user is told of the newest good checkpoint, on one or two lines.
+    """Return the message about the newest good checkpoint, on one or two lines.
 
     Args:
-        path: Its path without suffix, or None.
-        unknown: Why it is not known, or None.
-        spoilt: Which are newer, but no good, and why, or None.
+        path: Path of the checkpoint without suffix, or None.
+        unknown: Why the path is unknown, or None.
+        spoilt: Which newer checkpoints are unusable and why, or None.
     """
     if path is not None:
         line = f"newest good checkpoint: {path}"

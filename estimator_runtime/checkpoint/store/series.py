@@ -1,4 +1,4 @@
-"""The checkpoints that one Saver keeps in a folder: adding one, letting others go."""
+"""Series: the checkpoints of one Saver in a folder, with the older ones deleted."""
 
 import contextlib
 import glob
@@ -6,54 +6,61 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import (
+from estimator_runtime.checkpoint.save.disk_errors import OF_DISKS, disk_error
+from estimator_runtime.checkpoint.store import (
+    cleanup,
     commit,
     durable,
     files,
-    lease,
-    leftovers,
+    locks,
     retention,
 )
-from estimator_runtime.checkpoint.newest import Newest
-from estimator_runtime.checkpoint.state import (
+from estimator_runtime.checkpoint.store.locks import write_lock
+from estimator_runtime.checkpoint.store.newest import Newest
+from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
     StateError,
     read_state,
     write_state,
 )
-from estimator_runtime.checkpoint.turns import turn
-from estimator_runtime.checkpoint.unwritten import OF_DISKS, unwritten
+from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
 
 
 class Series:
-    """A Saver's checkpoints, written without its help but kept as it would keep them.
+    """The checkpoints of a Saver, written without it but kept as it would keep them.
 
-    The Saver's own list of them (`last_checkpoints`) is kept in step, because programs
-    and exporters ask it, and it goes on from there if it has to save by itself.
+    The Saver's own list (`last_checkpoints`) is updated as well. Programs and exporters
+    read it, and the Saver uses it if it has to save by itself.
 
     Args:
-        saver: `tf.compat.v1.train.Saver`.
+        saver: The Saver.
         save_path: Path of the checkpoints without step, such as "/ckpt/model.ckpt".
-        now: Gives seconds since 1970.
+        now: Returns the current time, in seconds since 1970.
     """
 
-    def __init__(self, saver, save_path, now=time.time):
+    def __init__(
+        self,
+        saver: tf.compat.v1.train.Saver,
+        save_path: str,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._saver = saver
         self._save_path = save_path
         self._folder = os.path.dirname(save_path)
         self._now = now
-        self._meta_path = None
+        self._meta_path: str | None = None
         every_secs = saver.saver_def.keep_checkpoint_every_n_hours * 3600
         self._policy = retention.Policy(
             newest=saver.saver_def.max_to_keep, every_secs=every_secs
         )
-        # What the Saver has started with is when this process built it.
+        # A new Saver starts with the time at which this process built it.
         self._preserved_at = saver._next_checkpoint_time - every_secs
         self._newest = Newest(self._folder)
         with contextlib.suppress(StateError, OSError):
@@ -61,21 +68,28 @@ class Series:
             if state and state.last_preserved is not None:
                 self._preserved_at = state.last_preserved
 
-    def add(self, step, write, needed_bytes, meta=None):
-        """Write a checkpoint; when it is on the disk, let old ones go.
+    def add(
+        self,
+        step: int,
+        write: Callable[[str], object],
+        needed_bytes: int,
+        meta: bytes | None = None,
+    ) -> None:
+        """Write a checkpoint, and delete old ones once it is on the disk.
 
         Args:
-            step: Global step.
-            write: Writes its files, of (path without suffix).
-            needed_bytes: Size of what it writes, in bytes; for the message.
-            meta: Content of its .meta file, or None for none. One content for the
-                whole series: the files are links to each other.
+            step: The global step.
+            write: Writes the files to a path without suffix.
+            needed_bytes: Size of what `write` writes, in bytes; for the error message.
+            meta: Content of the .meta file, or None for no such file. The content is
+                the same for the whole series: the files are links to each other.
 
         Raises:
-            CheckpointError: If it cannot be written; the others are as they were.
+            CheckpointError: If it cannot be written. The other checkpoints are
+                unchanged.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with turn(), contextlib.ExitStack() as unread:
+        with write_lock(), contextlib.ExitStack() as unread:
             folder, has_names = None, False
             try:
                 folder = commit.start(prefix)
@@ -89,76 +103,98 @@ class Series:
             except (OSError, tf.errors.OpError) as error:
                 self._give_up(prefix, folder, has_names)
                 needed_bytes += len(meta or b"")
-                raise unwritten(prefix, error, needed_bytes) from error
+                raise disk_error(prefix, error, needed_bytes) from error
+            except BaseException:  # such as of memory: nothing is left half done
+                self._give_up(prefix, folder, has_names)
+                raise
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
             commit.abandon(folder)
-            with contextlib.suppress(OSError):  # the next save, or run, tries again
-                leftovers.delete_late(self._folder)
+            with contextlib.suppress(OSError):  # the next save or run tries again
+                cleanup.delete_late(self._folder)
 
-    def add_saved(self, step, save, needed_bytes):
-        """Let a Saver write a checkpoint under its own name; the rest is as in `add`.
+    def add_saved(
+        self, step: int, save: Callable[[], object], needed_bytes: int | None
+    ) -> str:
+        """Have a Saver write a checkpoint by itself, then continue as `add` does.
 
         Args:
-            step: Global step.
-            save: Lets it write the files, but not the state file.
-            needed_bytes: As in `add`; None if that is not known.
+            step: The global step.
+            save: Has the Saver write the files, but not the state file.
+            needed_bytes: As for `add`, or None if unknown.
 
         Returns:
             Path of the checkpoint, without suffix.
 
         Raises:
-            CheckpointError: If its disk does not take it; the others are as they were.
-            tf.errors.OpError: If something else has failed. Its files stay: a task of
-                the cluster may still write to them.
+            CheckpointError: If the disk does not accept it. The other checkpoints are
+                unchanged.
+            tf.errors.OpError: If something else fails. The files stay, because a task
+                of the cluster may still be writing to them.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with turn(), contextlib.ExitStack() as unread:
+        with write_lock(), contextlib.ExitStack() as unread:
             folder = None
             try:
                 folder = commit.start(prefix)
-                # It writes to other names first. So one of that step, which the chief
-                # that comes back to living ps saves again, stays as it is until then.
+                # A chief that comes back to living ps tasks saves their step again. The
+                # Saver writes to temporary names first. So until it renames them, the
+                # old checkpoint of that step stays unchanged.
                 save()
                 sync(prefix)
                 gone = self._record(prefix, folder, unread)
                 self._delete(gone)
             except (OSError, *OF_DISKS) as error:
                 raise self.failed(step, error, needed_bytes) from error
-            finally:  # also after another error: later ones would be taken for older
+            finally:
+                # Also after other errors: if the folder stayed, later checkpoints
+                # would be taken for older ones.
                 if folder is not None:
                     commit.abandon(folder)
-            with contextlib.suppress(OSError):  # the next save, or run, tries again
-                leftovers.delete_late(self._folder)
+            with contextlib.suppress(OSError):  # the next save or run tries again
+                cleanup.delete_late(self._folder)
         return prefix
 
-    def failed(self, step, error, needed_bytes):
-        """Remove what a Saver has left of a checkpoint; give the `CheckpointError`."""
+    def failed(
+        self, step: int, error: BaseException, needed_bytes: int | None
+    ) -> CheckpointError:
+        """Remove what a Saver has written of a checkpoint, and return the error.
+
+        Args:
+            step: The global step.
+            error: What the Saver has raised.
+            needed_bytes: As for `add_saved`.
+        """
         prefix = prefix_of(self._saver, self._save_path, step)
         shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
         for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
             durable.remove_if_there(path)
         self._give_up(prefix, None, has_names=True)
-        return unwritten(prefix, error, needed_bytes)
+        return disk_error(prefix, error, needed_bytes)
 
-    def _put_meta(self, path, content):
+    def _put_meta(self, path: str, content: bytes) -> None:
         if self._meta_path is not None:
-            # Fails where the last one is gone, or the file system knows no links.
+            # Fails if the previous file was deleted, or if there are no hard links.
             with contextlib.suppress(OSError):
                 os.link(self._meta_path, path)
                 return
         with open(path, "wb") as file:
             file.write(content)
 
-    def _record(self, prefix, folder, unread):
-        """Name a checkpoint in the state file; give the paths of those to delete.
+    def _record(
+        self, prefix: str, folder: str, unread: contextlib.ExitStack
+    ) -> tuple[str, ...]:
+        """Name a checkpoint in the state file, and return the paths of those to delete.
 
-        Nobody can begin to read those until `unread` is left.
+        Args:
+            prefix: Path of the checkpoint, without suffix.
+            folder: Its hidden folder.
+            unread: Until this is closed, nobody can begin to read those to delete.
         """
         before = self._saver._last_checkpoints[:]
-        # What a Saver has restored from elsewhere, or saves there as well, is not in
-        # this folder's count.
+        # A Saver may also restore from, or save to, another folder. Checkpoints there
+        # do not count as checkpoints of this folder.
         here = [each for each in before if files.is_in(self._folder, each[0])]
         elsewhere = [each for each in before if each not in here]
         name = os.path.basename(prefix)
@@ -170,7 +206,7 @@ class Series:
         plan = self._policy.plan(
             kept,
             self._preserved_at,
-            may_go=lambda path: unread.enter_context(lease.deleting(path)),
+            may_go=lambda path: unread.enter_context(locks.deleting(path)),
         )
         named = plan.kept
         for path in (prefix, newer):
@@ -193,40 +229,47 @@ class Series:
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
         return plan.gone
 
-    def _delete(self, prefixes):
+    def _delete(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
             try:
                 files.delete(files.at(prefix))
             except OSError as error:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
 
-    def _give_up(self, prefix, folder, has_names):
+    def _give_up(self, prefix: str, folder: str | None, has_names: bool) -> None:
+        """Undo a save that has failed.
+
+        Args:
+            prefix: Path of the checkpoint, without suffix.
+            folder: Its hidden folder, or None if there is none.
+            has_names: Whether its files have their final names.
+        """
         with contextlib.suppress(OSError, StateError):
             state = read_state(self._folder)
             is_named = state is not None and prefix in state.paths
-            # One that was there before has the place in the state file.
+            # If it replaces one of the same name, the state file means the old one.
             is_second = folder is not None and commit.has_replaced(folder)
             if has_names and (is_second or not is_named):
                 files.delete(files.at(prefix))
-            if is_second:
+            if folder is not None and is_second:
                 commit.put_back(folder)
         if folder is not None:
             commit.abandon(folder)
 
 
-def prefix_of(saver, save_path, step):
-    """Give the path, without suffix, of the checkpoint that a Saver has of a step."""
+def prefix_of(saver: tf.compat.v1.train.Saver, save_path: str, step: int) -> str:
+    """Return the path, without suffix, of a Saver's checkpoint of a step."""
     number = f"{step:08d}" if saver._pad_step_number else f"{step:d}"
     return f"{save_path}-{number}"
 
 
-def sync(prefix):
+def sync(prefix: str) -> None:
     """Sync a checkpoint that a Saver has written by itself, and the state file.
 
-    Files that are on another machine are left to it.
+    Files on other machines are not synced.
 
     Raises:
-        OSError: If that fails.
+        OSError: If a file cannot be synced.
     """
     folder = os.path.dirname(prefix)
     for path in files.at(prefix).files:

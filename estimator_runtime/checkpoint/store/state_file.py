@@ -1,14 +1,14 @@
-"""The `checkpoint` file, which names a folder's newest checkpoint and its others."""
+"""State file: the file `checkpoint`, which names the checkpoints in a folder."""
 
 import dataclasses
 import functools
 import os
 from typing import Any
 
-from estimator_runtime.checkpoint import durable
+from estimator_runtime.checkpoint.store import durable
 
 STATE_FILE = "checkpoint"
-# Those of tensorflow.CheckpointState, in TensorFlow's checkpoint_state.proto.
+# Fields of tensorflow.CheckpointState, in TensorFlow's checkpoint_state.proto.
 _STATE_FIELDS = (
     ("model_checkpoint_path", "TYPE_STRING", "LABEL_OPTIONAL"),
     ("all_model_checkpoint_paths", "TYPE_STRING", "LABEL_REPEATED"),
@@ -18,19 +18,19 @@ _STATE_FIELDS = (
 
 
 class StateError(ValueError):
-    """A state file cannot be read; the message says why."""
+    """A state file cannot be parsed; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What the state file says.
+    """The content of a state file.
 
     Attributes:
         latest: Path of the newest checkpoint, without suffix.
-        paths: Paths of all that are kept for a while, oldest first.
+        paths: Paths of the checkpoints that are not kept for good, oldest first.
         timestamps: When each of `paths` was saved, in seconds since 1970, or ().
-        last_preserved: When the last one was saved that is kept for good, or None; 0 is
-            read as None, as TensorFlow does.
+        last_preserved: When the last checkpoint that is kept for good was saved, or
+            None. As in TensorFlow, 0 is read as None.
     """
 
     latest: str
@@ -40,17 +40,20 @@ class State:
 
 
 def read_state(folder: str) -> State | None:
-    """Return what the state file of a folder says, read as TensorFlow reads it.
+    """Return the content of a folder's state file, as TensorFlow reads it.
 
-    TensorFlow takes a file that its parser rejects for no file at all, and starts at
-    step 0. So the same parser decides here what can be read.
+    If TensorFlow's parser rejects the file, TensorFlow ignores it and starts at step 0.
+    So this function uses the same parser.
+
+    Args:
+        folder: The folder.
 
     Returns:
-        `State` with absolute paths if `folder` is one, or None if there is no file.
+        The content, or None if there is no file. Its paths are absolute if `folder` is.
 
     Raises:
-        StateError: If TensorFlow cannot read it, or it names no usable path.
-        OSError: If it cannot be read.
+        StateError: If TensorFlow cannot parse the file, or it names no usable path.
+        OSError: If the file cannot be read.
     """
     try:
         with open(os.path.join(folder, STATE_FILE), "rb") as file:
@@ -76,7 +79,7 @@ def read_state(folder: str) -> State | None:
 
 
 def _parsed(text: str) -> Any:
-    """Return the message that a state file's text stands for."""
+    """Return the protobuf message in the text of a state file."""
     from google.protobuf import text_format
 
     message = _message_class()()
@@ -89,9 +92,9 @@ def _parsed(text: str) -> Any:
 
 @functools.cache
 def _message_class() -> Any:
-    """Return TensorFlow's CheckpointState, made without importing TensorFlow.
+    """Return TensorFlow's class CheckpointState, without an import of TensorFlow.
 
-    Importing protobuf takes 40 ms, so it waits until a state file is read.
+    The import of protobuf takes 40 ms, so it is delayed until a state file is read.
     """
     from google.protobuf import descriptor_pb2, message_factory
 
@@ -107,27 +110,27 @@ def _message_class() -> Any:
             type=field.Type.Value(kind),
             label=field.Label.Value(label),
         )
-    # In a pool of its own: TensorFlow's message of that name may be there too.
+    # In a separate pool: the default one may have TensorFlow's message of that name.
     return message_factory.GetMessages([file])["tensorflow.CheckpointState"]
 
 
 def write_state(
     folder: str, state: State, relative: bool = True, mtime_ns: int | None = None
 ) -> None:
-    """Replace the state file of a folder; durable when it returns.
+    """Replace the state file of a folder atomically and durably.
 
     Args:
         folder: The folder.
-        state: `State`.
-        relative: Whether paths inside `folder` are written without it, so that the
-            folder can be moved.
-        mtime_ns: Time of change to give it, in nanoseconds since 1970; None for now.
+        state: The new content.
+        relative: Whether to write paths in `folder` relative to it, so that the folder
+            can be moved.
+        mtime_ns: Modification time to set, in nanoseconds since 1970; None for now.
 
     Raises:
-        OSError: If it cannot be written; the old one stays.
+        OSError: If the file cannot be written. The old file is unchanged.
     """
 
-    def shown(path):
+    def shown(path: str) -> str:
         inside = os.path.normpath(os.path.dirname(path)) == os.path.normpath(folder)
         if relative and inside:
             return _escaped(os.path.basename(path))
@@ -142,7 +145,8 @@ def write_state(
     durable.replace_file(os.path.join(folder, STATE_FILE), content, mtime_ns)
 
 
-def _escaped(path):
+def _escaped(path: str) -> str:
+    """Return a path as it appears in a quoted string of the text format."""
     shown = {34: '\\"', 92: "\\\\"}
     return "".join(
         shown.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")

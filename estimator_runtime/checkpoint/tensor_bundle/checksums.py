@@ -1,47 +1,53 @@
-"""Whether the bytes of each value in a checkpoint are those that were written.
+"""Checks the checksums of the values in a checkpoint.
 
-TensorFlow stores a crc32c with each value, and checks it when the value is read. Here
-it is checked without TensorFlow, whose import takes longer.
+TensorFlow stores a crc32c with each value, and checks it when it reads the value. This
+module checks it without TensorFlow, whose import takes longer.
 """
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from crc32c import crc32c
 
-from estimator_runtime.checkpoint import bundle
-from estimator_runtime.checkpoint.message import (
+from estimator_runtime.checkpoint.tensor_bundle import index
+from estimator_runtime.checkpoint.tensor_bundle.proto import (
     CRC32C,
     DTYPE,
     SHAPE,
     SIZE,
     fields,
 )
-from estimator_runtime.checkpoint.reading import UnreadableError
-from estimator_runtime.checkpoint.table import TableError, masked, varint
+from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.checkpoint.tensor_bundle.table import (
+    TableError,
+    decode_varint,
+    masked,
+)
 
 _DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
 _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
 
 
-def problem(prefix):
-    """Return which value's bytes are not those that were written, in a few words.
+def problem(prefix: str) -> str | None:
+    """Return what is wrong with the data of a checkpoint, in a few words, or None.
 
-    All of the data is read.
+    All of the data is read. Values of variant type and checkpoints of the V1 format are
+    not checked.
 
     Args:
         prefix: Path of a checkpoint whose index is good, without suffix.
 
     Returns:
-        A text, or None if all are. Values of variant type are not checked, nor those of
-        the V1 format.
+        The problem of the first value with a wrong checksum; None if all are right.
 
     Raises:
-        UnreadableError: If a file cannot be read, which says nothing about it.
+        UnreadableError: If a file cannot be read. The checkpoint may still be good.
     """
     try:
-        if not os.path.exists(f"{prefix}.index") and bundle.v1_files(prefix):
+        if not os.path.exists(f"{prefix}.index") and index.v1_files(prefix):
             return None
-        for key, entry, path in bundle.values(prefix):
+        for key, entry, path in index.values(prefix):
             reason = _problem(key, entry, path)
             if reason is not None:
                 return reason
@@ -54,17 +60,17 @@ def problem(prefix):
     return None
 
 
-def _problem(key, entry, path):
+def _problem(key: bytes, entry: Mapping[int, Any], path: str) -> str | None:
     size = entry.get(SIZE, 0)
     dtype = entry.get(DTYPE, 0)
     if not size or dtype == _VARIANT:
         return None
     checksum = 0
     if dtype == _STRING:
-        data = b"".join(bundle.chunks(path, entry))
+        data = b"".join(index.chunks(path, entry))
         checksum = _of_strings(data, _elements(entry.get(SHAPE, b"")))
     else:
-        for chunk in bundle.chunks(path, entry):
+        for chunk in index.chunks(path, entry):
             size -= len(chunk)
             checksum = crc32c(chunk, checksum)
         if size:
@@ -74,23 +80,36 @@ def _problem(key, entry, path):
     return f"{os.path.basename(path)} has a wrong checksum for {name_of(key)!r}"
 
 
-def name_of(key):
-    """Name the value that an entry of an index is of, as far as the key says it."""
+def name_of(key: bytes) -> str:
+    """Return the name of the value that a key of an index stands for.
+
+    The key of a slice is encoded, so its name is "slice".
+    """
     if key.isascii() and b"\0" not in key:
         return key.decode(errors="replace")
     return "slice"
 
 
-def _of_strings(data, count):
-    """Give the checksum of strings: of their lengths, 32 bits each, then the rest."""
-    position, lengths = 0, []
+def _of_strings(data: bytes, count: int) -> int:
+    """Return the checksum of strings.
+
+    It covers their lengths as fixed-width integers, not as the varints in `data`, and
+    then the rest of `data`. A length has 4 bytes, or 8 bytes from 2**32 on.
+
+    Args:
+        data: The stored bytes of the value.
+        count: The number of strings.
+    """
+    position = 0
+    lengths: list[bytes] = []
     for _ in range(count):
-        length, position = varint(data, position)
+        length, position = decode_varint(data, position)
         lengths.append(length.to_bytes(4 if length < 1 << 32 else 8, "little"))
     return crc32c(data[position:], crc32c(b"".join(lengths)))
 
 
-def _elements(shape):
+def _elements(shape: bytes) -> int:
+    """Return the number of elements of a serialized TensorShapeProto."""
     count = 1
     for number, dim in fields(shape):
         if number == _DIM:

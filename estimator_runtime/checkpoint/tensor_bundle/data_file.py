@@ -1,8 +1,11 @@
-"""Writes the data of a checkpoint past the cache of the file system.
+"""A file for the data of a checkpoint, written with direct I/O.
 
-The cache takes a copy of all that is written, in memory that has to be found first:
-that costs processor time, which training needs, and pushes out what others have cached.
+Direct I/O bypasses the page cache. The cache would copy all that is written, to memory
+that has to be allocated first. That costs processor time, which training needs, and
+evicts what other programs have cached.
 """
+
+from __future__ import annotations
 
 import errno
 import fcntl
@@ -12,60 +15,61 @@ import os
 import numpy as np
 from crc32c import crc32c
 
-_BUFFER_BYTES = 4 << 20  # a copy of so many is still in the processor's cache
-_BLOCK_BYTES = 4096  # what a disk takes; sizes and addresses are multiples of it
+_BUFFER_BYTES = 4 << 20  # a copy of this size is still in the processor's cache
+_BLOCK_BYTES = 4096  # direct I/O needs multiples of it, for sizes and addresses
 _DIRECT = getattr(os, "O_DIRECT", 0)
-# What file systems say that do not know this way: most EINVAL, some network and user
-# space ones another of these, and some only when they are written to.
+# The errors of file systems without direct I/O. Most return EINVAL; some network and
+# user space ones return another of these, and some only when they are written to.
 _UNKNOWN = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY)
 
 
 class DataFile:
-    """A new file to which arrays are written, one behind the other.
+    """A new file to which arrays are written, one after the other.
 
-    Where the file system cannot do without its cache, it is used. What was written is
-    complete when `close` has returned; it need not be on the disk then.
+    On a file system without direct I/O, the page cache is used. The file is complete
+    when `close` has returned, but it may not be on the disk yet.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; an existing one is replaced.
 
     Raises:
-        OSError: If it cannot be opened.
+        OSError: If the file cannot be opened.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:
             self._file = os.open(path, flags | _DIRECT, 0o666)
             self._is_direct = bool(_DIRECT)
         except OSError:
-            # Whatever it says: if it is not this way that it means, it says it again.
+            # For any error: if direct I/O was not the cause, it is raised again here.
             self._file = os.open(path, flags, 0o666)
             self._is_direct = False
         self._is_open = True
-        self._memory = mmap.mmap(-1, _BUFFER_BYTES)  # begins at a page
+        self._memory = mmap.mmap(-1, _BUFFER_BYTES)  # aligned to a page
         self._buffer = np.frombuffer(self._memory, np.uint8)
         self._filled = 0
         self._flushed = 0
 
-    def __enter__(self):
+    def __enter__(self) -> DataFile:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
-    def bytes(self):
-        """How many have been written."""
+    def bytes(self) -> int:
+        """Number of bytes that were passed to `write`."""
         return self._flushed + self._filled
 
-    def write(self, array):
-        """Write the bytes of an array; give their crc32c.
+    def write(self, array: np.ndarray) -> int:
+        """Write the bytes of an array; return their crc32c.
 
         Raises:
-            OSError: If they cannot be written.
+            OSError: If the bytes cannot be written.
         """
-        # A view, unless the array has gaps. A memoryview would not know each type.
+        # A view, unless the array is not contiguous. A memoryview does not support all
+        # types.
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         checksum = position = 0
         while position < len(data):
@@ -79,11 +83,13 @@ class DataFile:
                 self._flush(_BUFFER_BYTES)
         return checksum
 
-    def close(self):
-        """Write what is left; a second call does nothing.
+    def close(self) -> None:
+        """Write the rest of the buffer, and close the file.
+
+        A second call does nothing.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the rest cannot be written.
         """
         if not self._is_open:
             return
@@ -96,8 +102,8 @@ class DataFile:
         finally:
             os.close(self._file)
 
-    def _flush(self, count):
-        """Write the first bytes of the buffer, a multiple of blocks."""
+    def _flush(self, count: int) -> None:
+        """Write the first `count` bytes of the buffer, a multiple of the block size."""
         left = memoryview(self._memory)[:count]
         while left:
             try:
@@ -105,7 +111,8 @@ class DataFile:
             except OSError as error:
                 if not self._is_direct or error.errno not in _UNKNOWN:
                     raise
-                # Its blocks are larger, or it only seemed to know this way.
+                # The blocks of the file system are larger, or it accepts the flag but
+                # does not support direct I/O.
                 flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
                 fcntl.fcntl(self._file, fcntl.F_SETFL, flags & ~_DIRECT)
                 self._is_direct = False

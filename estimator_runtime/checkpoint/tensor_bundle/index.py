@@ -1,46 +1,47 @@
-"""What a checkpoint's `.index` says is in its `.data` files, and whether it is."""
+"""The index of a checkpoint: what its `.data` files must hold, and whether they do."""
 
 import contextlib
 import dataclasses
 import os
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from estimator_runtime.checkpoint import reading
-from estimator_runtime.checkpoint.message import (
+from estimator_runtime.checkpoint.tensor_bundle import reading
+from estimator_runtime.checkpoint.tensor_bundle.proto import (
     NUM_SHARDS,
     OFFSET,
     SHARD_ID,
     SIZE,
     fields,
 )
-from estimator_runtime.checkpoint.table import TableError, read_table
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError, read_table
 
-# In the path of a checkpoint of the V1 format, for the number of a shard.
+# Stands for the number of a shard in the path of a checkpoint of the V1 format.
 V1_SHARDS = "-?????-of-"
-_MOST_SHARDS = 100_000  # five digits in a file's name
+_MOST_SHARDS = 100_000  # file names have five digits for the number
 _CHUNK_BYTES = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """The shards of a checkpoint, and what each must at least hold.
+    """The tensors and the shards that the index of a checkpoint describes.
 
     Attributes:
-        names: Names of the tensors, in order; those of slices are encoded.
-        shard_bytes: Least size of each `.data` file, in bytes.
+        names: Names of the tensors, in order; the names of slices are encoded.
+        shard_bytes: Minimum size of each `.data` file, in bytes.
     """
 
     names: tuple[bytes, ...]
     shard_bytes: tuple[int, ...]
 
 
-def read_bundle(prefix):
+def read_bundle(prefix: str) -> Bundle:
     """Read the index of the checkpoint `prefix`.
 
     Raises:
-        TableError: If it is not what a Saver has written.
+        TableError: If the index is damaged, or was not written by a Saver.
         FileNotFoundError: If it is missing.
         OSError: If it cannot be read.
     """
@@ -53,19 +54,19 @@ def read_bundle(prefix):
         raise TableError("has an entry that cannot be read") from error
 
 
-def shard_path(prefix, shard, count):
-    """Name the `.data` file number `shard` of `count`."""
+def shard_path(prefix: str, shard: int, count: int) -> str:
+    """Return the path of the `.data` file number `shard` of `count`."""
     return f"{prefix}.data-{shard:05d}-of-{count:05d}"
 
 
-def values(prefix):
-    """Read the index of a checkpoint that is good, value by value.
+def values(prefix: str) -> Iterator[tuple[bytes, dict[int, Any], str]]:
+    """Read the index of a good checkpoint, value by value.
 
     Yields:
-        (key, the fields of the entry, path of the `.data` file) of each.
+        (key, fields of the entry by number, path of the `.data` file) of each value.
 
     Raises:
-        OSError, TableError, IndexError: If it cannot be read.
+        OSError, TableError, IndexError: If the index cannot be read.
     """
     header, *entries = read_table(reading.content(f"{prefix}.index"))
     count = dict(fields(header[1])).get(NUM_SHARDS, 1)
@@ -74,8 +75,16 @@ def values(prefix):
         yield key, entry, shard_path(prefix, entry.get(SHARD_ID, 0), count)
 
 
-def chunks(path, entry):
-    """Yield the bytes of a value, in parts; fewer than it has, if the file ends."""
+def chunks(path: str, entry: Mapping[int, Any]) -> Iterator[bytes]:
+    """Read the bytes of a value in parts.
+
+    Args:
+        path: The `.data` file.
+        entry: Fields of the value's entry, by number.
+
+    Yields:
+        The bytes, in order. They are incomplete if the file ends too early.
+    """
     position, left = entry.get(OFFSET, 0), entry.get(SIZE, 0)
     while left and (chunk := reading.part(path, position, min(left, _CHUNK_BYTES))):
         position += len(chunk)
@@ -83,12 +92,14 @@ def chunks(path, entry):
         yield chunk
 
 
-def v1_files(prefix):
-    """Return the files of a checkpoint of TensorFlow's V1 format: they have no suffix.
+def v1_files(prefix: str) -> list[str]:
+    """Return the files of a checkpoint of TensorFlow's V1 format.
+
+    These files have no suffix.
 
     Args:
-        prefix: Its path; for one of several shards as TensorFlow has it, with
-            "-?????-of-00002" at the end.
+        prefix: Path of the checkpoint. A checkpoint of several shards has the path that
+            TensorFlow gives it, which ends with, for example, "-?????-of-00002".
 
     Raises:
         OSError: If the folder cannot be listed.
@@ -106,20 +117,21 @@ def v1_files(prefix):
     return sorted(path for path in paths if mark or not os.path.isdir(path))
 
 
-def problem(prefix, data_prefix=None):
-    """Return what is wrong with a checkpoint, in a few words; None if nothing shows.
+def problem(prefix: str, data_prefix: str | None = None) -> str | None:
+    """Return what is wrong with a checkpoint, in a few words, or None.
 
-    The index is checked to the last bit, each shard for its presence and size: the
-    time that takes does not grow with the size of the model. The checksums of the
-    values are checked by whoever reads them. One of the V1 format is left to
-    TensorFlow.
+    All bytes of the index are checked. Of each shard, only the presence and the size
+    are checked, so that the time does not grow with the size of the model. The
+    checksums of the values are checked when they are read. A checkpoint of the V1
+    format is left to TensorFlow.
 
     Args:
         prefix: Path without suffix.
-        data_prefix: Where those shards are that are not there; None if nowhere else.
+        data_prefix: Another path without suffix, for shards that are not found at
+            `prefix`; None if there is none.
 
     Raises:
-        UnreadableError: If a file cannot be read, which says nothing about it.
+        UnreadableError: If a file cannot be read. The checkpoint may still be good.
     """
     try:
         return _problem(prefix, data_prefix)
@@ -154,14 +166,14 @@ def _problem(prefix: str, data_prefix: str | None) -> str | None:
 
 
 def _size_of_first(paths: Iterable[str]) -> int | None:
-    """Return the size of the first of these files that is there, or None."""
+    """Return the size of the first of these files that exists, or None."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return reading.size(path)
     return None
 
 
-def _bundle(entries):
+def _bundle(entries: Sequence[tuple[bytes, bytes]]) -> Bundle:
     count = dict(fields(entries[0][1])).get(NUM_SHARDS, 0)
     if not 0 < count < _MOST_SHARDS:
         raise TableError(f"speaks of {count} .data files")

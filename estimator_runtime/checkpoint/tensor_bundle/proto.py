@@ -1,6 +1,11 @@
-"""Reads the protocol buffers in a checkpoint's index, without TensorFlow's classes."""
+"""A reader of the protocol buffers in a checkpoint's index.
 
-from estimator_runtime.checkpoint.table import TableError, varint
+It does not need TensorFlow's classes.
+"""
+
+from typing import Any
+
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError, decode_varint
 
 # Field numbers of BundleHeaderProto and BundleEntryProto, in tensor_bundle.proto.
 NUM_SHARDS = 1
@@ -8,27 +13,31 @@ DTYPE, SHAPE, SHARD_ID, OFFSET, SIZE, CRC32C = 1, 2, 3, 4, 5, 6
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def fields(message):
-    """Give the fields of a message.
+def fields(message: bytes) -> list[tuple[int, Any]]:
+    """Return the fields of a message.
 
     Args:
-        message: Bytes.
+        message: The serialized message.
 
     Returns:
-        List of (number, value) in their order; a value is an int, or bytes.
+        A list of (number, value), in the order of the message. A value is an int or
+        bytes, depending on the type of the field.
 
     Raises:
-        IndexError: If it ends within a number.
-        TableError: If it has a field of a kind that no message here has.
+        IndexError: If the message ends within a varint. A truncated value of another
+            type is returned as it is.
+        TableError: If it has a field of a wire type that no message here has.
     """
-    found, position = [], 0
+    found: list[tuple[int, Any]] = []
+    position = 0
+    value: Any
     while position < len(message):
-        tag, position = varint(message, position)
+        tag, position = decode_varint(message, position)
         kind = tag & 7
         if kind == _VARINT:
-            value, position = varint(message, position)
+            value, position = decode_varint(message, position)
         elif kind == _BYTES:
-            size, position = varint(message, position)
+            size, position = decode_varint(message, position)
             value, position = message[position : position + size], position + size
         elif kind in (_FIXED32, _FIXED64):
             size = 4 if kind == _FIXED32 else 8

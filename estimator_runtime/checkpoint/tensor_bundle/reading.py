@@ -1,8 +1,8 @@
-"""Reads files of checkpoints, and keeps a failed read apart from a damaged file.
+"""Reads files of checkpoints, and distinguishes a failed read from a damaged file.
 
-A disk or file server that answers with an error says nothing about the file: the next
-read may succeed. So each read is tried several times. Only a file that is not in the
-listing of its folder is missing.
+If a disk or file server returns an error, the file may still be good, and the next read
+may succeed. So each read is attempted several times. A file is missing only if the
+listing of its folder does not have it.
 """
 
 import errno
@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from estimator_runtime.checkpoint.table import TableError
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 from estimator_runtime.errors import CheckpointError
 
 _T = TypeVar("_T")
 _ABSENT = (FileNotFoundError, NotADirectoryError)
-# Before the second, third and fourth attempt. Mounts that come back, and descriptors
-# that other threads give back, take about so long.
+# Before the second, third and fourth attempt. It takes about this long until a lost
+# mount is back, or other threads have closed some of their files.
 _PAUSES_SECS = (0.05, 0.2, 0.5)
 _pause = time.sleep
 _REMEDIES = {
@@ -31,17 +31,17 @@ _REMEDIES = {
 
 
 class UnreadableError(CheckpointError, OSError):
-    """A file of a checkpoint cannot be read now; it may be good all the same.
+    """A file of a checkpoint cannot be read now, but may still be good.
 
     Attributes:
-        reason: Which file, and why, in a few words.
+        reason: Which file cannot be read, and why, in a few words.
     """
 
-    def __init__(self, error: OSError):
-        """Describe the last error of several attempts.
+    def __init__(self, error: OSError) -> None:
+        """Create the error that describes the last of several attempts.
 
         Args:
-            error: It names the file.
+            error: The error of that attempt, which names the file.
         """
         name = os.path.basename(error.filename or "a file")
         self.reason = f"{name} cannot be read: {error.strerror or error}"
@@ -60,7 +60,7 @@ def content(path: str) -> bytes:
 
     Raises:
         FileNotFoundError: If it is missing.
-        TableError: If there is something else of that name, such as a folder.
+        TableError: If the path is not a regular file, but, for example, a folder.
         OSError: If it cannot be read, after several attempts.
     """
 
@@ -72,7 +72,16 @@ def content(path: str) -> bytes:
 
 
 def part(path: str, offset: int, size: int) -> bytes:
-    """Return bytes of a file, fewer than `size` only where it ends; see `content`."""
+    """Return a part of a file.
+
+    Args:
+        path: The file.
+        offset: Where the part begins, in bytes.
+        size: How many bytes to read. Fewer are returned only at the end of the file.
+
+    Raises:
+        FileNotFoundError, TableError, OSError: As in `content`.
+    """
 
     def read() -> bytes:
         with os.fdopen(_open(path), "rb", buffering=0) as file:
@@ -88,7 +97,11 @@ def part(path: str, offset: int, size: int) -> bytes:
 
 
 def size(path: str) -> int:
-    """Return the size of a file that can be opened, in bytes; see `content`."""
+    """Return the size of a file in bytes, after opening it.
+
+    Raises:
+        FileNotFoundError, TableError, OSError: As in `content`.
+    """
 
     def read() -> int:
         descriptor = _open(path)
@@ -101,7 +114,7 @@ def size(path: str) -> int:
 
 
 def names(folder: str) -> list[str]:
-    """Return the names in a folder; there are none where there is no such folder.
+    """Return the names in a folder; an empty list if the folder does not exist.
 
     Raises:
         OSError: If it cannot be listed, after several attempts.
@@ -138,15 +151,16 @@ def _retried(path: str, read: Callable[[], _T]) -> _T:
             secs = next(pauses, None)
             if secs is None:
                 if isinstance(error, _ABSENT):
-                    os.listdir(os.path.dirname(path) or ".")  # or raise why not
+                    # If the folder cannot be listed either, raise that error.
+                    os.listdir(os.path.dirname(path) or ".")
                 raise
         _pause(secs)
 
 
 def _is_missing(path: str, error: OSError) -> bool:
-    """Return whether an error, and the listing of the folder, say that it is missing.
+    """Return whether both an error and the listing of the folder show a missing file.
 
-    A file server may say so for a moment of a file that it lists.
+    A file server may report a file as missing for a moment, although it lists it.
     """
     if not isinstance(error, _ABSENT):
         return False

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import bundle, files, nan_values
+from estimator_runtime.checkpoint.restore import nan_scan
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.tensor_bundle import index
 
 tf1 = tf.compat.v1
 
@@ -34,18 +36,18 @@ def save(tmp_path):
 )
 @pytest.mark.parametrize("place", [0, 50, 99])
 def test_one_value_of_many_that_is_nan_is_found(save, monkeypatch, dtype, place):
-    monkeypatch.setattr(bundle, "_CHUNK_BYTES", 64)  # of several reads
+    monkeypatch.setattr(index, "_CHUNK_BYTES", 64)  # of several reads
     values = np.full(100, -math.inf)
     good = save(1, all=tf.cast(values, dtype).numpy())
     values[place] = -math.nan
     bad = save(2, all=tf.cast(values, dtype).numpy(), also=1.0)
-    assert (nan_values.first(good), nan_values.first(bad)) == (None, "all")
+    assert (nan_scan.first(good), nan_scan.first(bad)) == (None, "all")
 
 
 def test_what_is_no_number_with_a_point_is_never_nan(save):
     # As 32 bits each of these would be NaN.
     path = save(1, whole=[-1], words=[b"\xff" * 8], truth=[True], none=[[]])
-    assert nan_values.first(path) is None
+    assert nan_scan.first(path) is None
 
 
 def test_a_part_of_a_variable_is_looked_at_like_a_whole_one(tmp_path):
@@ -57,7 +59,7 @@ def test_a_part_of_a_variable_is_looked_at_like_a_whole_one(tmp_path):
         )
         session.run(tf1.global_variables_initializer())
         path = tf1.train.Saver().save(session, str(tmp_path / "model.ckpt"), 1)
-    assert nan_values.first(path) == "slice"
+    assert nan_scan.first(path) == "slice"
 
 
 def test_the_newest_without_a_nan_is_found_and_those_passed_over_are_named(
@@ -65,10 +67,10 @@ def test_the_newest_without_a_nan_is_found_and_those_passed_over_are_named(
 ):
     good = save(1, weight=1.0)
     bad = [save(step, bias=1.0, weight=math.nan) for step in (2, 3)]
-    found, spoilt = nan_values.newest_without(str(tmp_path))
+    found, spoilt = nan_scan.newest_without(str(tmp_path))
     assert (found.prefix, found.step) == (good, 1)
     assert spoilt == {bad[1]: "weight", bad[0]: "weight"}
     assert list(spoilt) == bad[::-1]
     for path in files.at(good).files:
         os.remove(path)
-    assert nan_values.newest_without(str(tmp_path)) == (None, spoilt)
+    assert nan_scan.newest_without(str(tmp_path)) == (None, spoilt)

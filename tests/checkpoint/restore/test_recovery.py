@@ -11,13 +11,14 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, recovery
-from estimator_runtime.checkpoint.restore import (
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.restore.session_creator import (
     MissingVariablesError,
     OtherShapesError,
 )
-from estimator_runtime.checkpoint.state import State, read_state, write_state
-from estimator_runtime.cli import main
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -482,7 +483,7 @@ def test_a_folder_that_cannot_be_read_is_one_error_also_when_going_back(ckpt):
 
 def test_recovery_needs_no_tensorflow():
     program = (
-        "import json, sys; from estimator_runtime.checkpoint import recovery; "
+        "import json, sys; from estimator_runtime.checkpoint.restore import recovery; "
         "print(json.dumps('tensorflow' in sys.modules))"
     )
     done = subprocess.run(

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, recovery
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.errors import CheckpointError
 
 er.install()

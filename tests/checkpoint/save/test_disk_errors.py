@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.target import Target
-from estimator_runtime.checkpoint.unwritten import unwritten
+from estimator_runtime.checkpoint.save.disk_errors import disk_error
+from estimator_runtime.checkpoint.save.target import Target
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -88,7 +88,7 @@ def test_a_model_directory_that_is_removed_in_mid_training_is_one_error(tmp_path
 
 
 def test_a_remote_folder_is_not_said_to_be_deleted():
-    error = unwritten("gs://bucket/model.ckpt-4", OSError(5, "Input/output error"), 8)
+    error = disk_error("gs://bucket/model.ckpt-4", OSError(5, "Input/output error"), 8)
     assert str(error) == (
         "the checkpoint 'gs://bucket/model.ckpt-4' cannot be written: Input/output "
         "error; it needs 8 bytes, and nobody knows how many are free: No such file or "

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tensorflow.python.training.saver import BulkSaverBuilder
 
 import estimator_runtime as er
-from estimator_runtime import options
-from estimator_runtime.checkpoint.snapshot import CannotSnapshot, Snapshot, is_held
+from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot, Snapshot, is_held
+from estimator_runtime.config import options
 
 er.install()
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from estimator_runtime.checkpoint.writer import CheckpointWriter, wait_for_own
+from estimator_runtime.checkpoint.save.writer import CheckpointWriter, wait_for_own
 from estimator_runtime.errors import CheckpointError
 
 LONG_SECS = 60  # nothing here takes it, unless it hangs
@@ -43,7 +43,7 @@ class Waits(logging.Handler):
 
 @pytest.fixture
 def waits():
-    logger = logging.getLogger("estimator_runtime.checkpoint.writer")
+    logger = logging.getLogger("estimator_runtime.checkpoint.save.writer")
     handler = Waits()
     logger.addHandler(handler)
     yield handler
@@ -224,7 +224,7 @@ def test_whoever_waits_for_the_disk_says_so(caplog):
         def emit(self, record):
             write.may_end.set()  # only now: the wait cannot end before it is named
 
-    logger = logging.getLogger("estimator_runtime.checkpoint.writer")
+    logger = logging.getLogger("estimator_runtime.checkpoint.save.writer")
     handler = Seen()
     logger.addHandler(handler)
     try:

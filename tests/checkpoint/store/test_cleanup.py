@@ -17,22 +17,20 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import (
-    commit,
-    durable,
-    files,
-    inventory,
-    lease,
-    leftovers,
-    lifetime,
-    recovery,
-)
-from estimator_runtime.checkpoint.state import State, read_state, write_state
-from estimator_runtime.cli import main
+from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import cleanup, commit, durable, files, locks
+from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.cli.main import main
 
 er.install()
 
 DATA = "data-00000-of-00001"
+
+
+# Linux gives no process a higher one than 2**22; that of one that has died may be used
+# again at once.
+DEAD_PID = 2**22 + 1
 
 
 def name_in_state(folder, *numbers):
@@ -51,14 +49,8 @@ def leave_behind(folder, name, content=b"half"):
     return path
 
 
-def dead_pid():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(timeout=60)
-    return process.pid
-
-
 def test_what_a_dead_run_has_left_is_removed(ckpt):
-    name = f".model.ckpt-40.saving-{dead_pid()}-{socket.gethostname()}"
+    name = f".model.ckpt-40.saving-{DEAD_PID}-{socket.gethostname()}"
     leave_behind(ckpt, name)
     (ckpt / "model.ckpt-40.data-00000-of-00001").write_bytes(b"half")
     before = [n for n in names(ckpt) if "-40" not in n]
@@ -68,7 +60,7 @@ def test_what_a_dead_run_has_left_is_removed(ckpt):
 
 def died_before_deleting(folder, *steps):
     """Leave what a run does that died when the checkpoint of step 30 was named."""
-    path = folder / f".model.ckpt-30.saving-{dead_pid()}-{socket.gethostname()}"
+    path = folder / f".model.ckpt-30.saving-{DEAD_PID}-{socket.gethostname()}"
     path.mkdir()
     commit.leave_note(path, [str(folder / f"model.ckpt-{step}") for step in steps])
     newest = str(folder / "model.ckpt-30")
@@ -78,12 +70,12 @@ def died_before_deleting(folder, *steps):
 
 def test_what_a_dead_run_was_to_delete_goes_when_its_reader_has_left(ckpt):
     left = died_before_deleting(ckpt, 10, 20)
-    with lease.reading(str(ckpt / "model.ckpt-10")) as is_there:
+    with locks.reading(str(ckpt / "model.ckpt-10")) as is_there:
         assert is_there
         for _ in range(2):
             assert recovery.recover(str(ckpt)).step == 30
             assert [each.step for each in files.find(ckpt)] == [10, 30]
-        leftovers.delete_late(str(ckpt))
+        cleanup.delete_late(str(ckpt))
         assert [each.step for each in files.find(ckpt)] == [10, 30]
     assert left.exists()
     assert recovery.recover(str(ckpt)).step == 30
@@ -134,8 +126,8 @@ def test_a_note_never_deletes_what_is_named_or_newer(ckpt, name, spelling, named
     (left / name).write_text(
         json.dumps([f"{folder}/model.ckpt-{number}" for number in (20, 30)])
     )
-    leftovers._delete_noted(str(left))
-    leftovers._delete_noted(os.path.relpath(left))
+    cleanup._delete_noted(str(left))
+    cleanup._delete_noted(os.path.relpath(left))
     assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
 
 
@@ -161,7 +153,7 @@ def test_a_note_is_on_the_disk_before_the_state_file_names_the_new_one(
 def test_a_training_deletes_it_with_its_next_save(ckpt):
     left = died_before_deleting(ckpt, 10)
     with tf.Graph().as_default(), contextlib.ExitStack() as reader:
-        reader.enter_context(lease.reading(str(ckpt / "model.ckpt-10")))
+        reader.enter_context(locks.reading(str(ckpt / "model.ckpt-10")))
         tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
         add = tf.compat.v1.train.get_or_create_global_step().assign_add(1).op
         with er.MonitoredTrainingSession(checkpoint_dir=str(ckpt)) as session:
@@ -174,11 +166,11 @@ def test_a_training_deletes_it_with_its_next_save(ckpt):
 
 def test_what_was_saved_anew_meanwhile_is_not_deleted(ckpt):
     left = died_before_deleting(ckpt, 10)
-    with lease.reading(str(ckpt / "model.ckpt-10")):
+    with locks.reading(str(ckpt / "model.ckpt-10")):
         recovery.recover(str(ckpt))
     paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 30))
     write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    leftovers.delete_late(str(ckpt))
+    cleanup.delete_late(str(ckpt))
     assert [each.step for each in files.find(ckpt)] == [10, 20, 30]
     assert not left.exists()
 
@@ -286,7 +278,7 @@ def leave_stock(folder, name):
 
 def hidden_of(folder, number, pid=None, host=None):
     """Make the hidden folder of a checkpoint, of a process that died."""
-    owner = f"{pid or dead_pid()}-{host or socket.gethostname()}"
+    owner = f"{pid or DEAD_PID}-{host or socket.gethostname()}"
     path = folder / f".model.ckpt-{number}.saving-{owner}"
     path.mkdir()
     return path
@@ -398,18 +390,18 @@ def test_what_a_saver_leaves_that_is_killed_in_a_write_is_removed_once_it_is_old
     assert done.returncode == -signal.SIGXFSZ, done.stderr
     left = names(tmp_path)
     assert len(left) == 1
-    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + 599)
+    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + 599)
     assert names(tmp_path) == left
-    [path] = leftovers.temporaries(str(tmp_path))
-    assert leftovers.prefix_of(path) == f"{tmp_path}/model.ckpt-40"
-    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + 601)
+    [path] = cleanup.temporaries(str(tmp_path))
+    assert cleanup.prefix_of(path) == f"{tmp_path}/model.ckpt-40"
+    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + 601)
     assert names(tmp_path) == []
 
 
 def test_what_a_process_writes_is_left_alone_for_as_long_as_it_lives(ckpt):
     hidden = hidden_of(ckpt, 40, pid=os.getppid())
     (hidden / "model.ckpt-40.index").write_bytes(b"half")
-    leftovers.finish_dead(str(ckpt), now=lambda: time.time() + 100_000)
+    cleanup.clean_up(str(ckpt), now=lambda: time.time() + 100_000)
     assert hidden.is_dir()
 
 
@@ -421,8 +413,8 @@ def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(ckpt):
 
 
 def test_what_is_gone_is_not_dead(tmp_path):
-    gone = tmp_path / f".model.ckpt-40.saving-{dead_pid()}-{socket.gethostname()}"
-    assert not lifetime.is_dead(str(gone))
+    gone = tmp_path / f".model.ckpt-40.saving-{DEAD_PID}-{socket.gethostname()}"
+    assert not cleanup.is_dead(str(gone))
 
 
 def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
@@ -436,7 +428,7 @@ def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
         hidden.chmod(0o555)
         program = (
             "import logging, os, sys; logging.basicConfig(format='%(message)s'); "
-            "from estimator_runtime.checkpoint import recovery; "
+            "from estimator_runtime.checkpoint.restore import recovery; "
             # Another user may not be able to read what this one has installed.
             "from google.protobuf import descriptor_pb2, message_factory, text_format; "
             "os.getuid() or os.setuid(65534); "

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, lease
-from estimator_runtime.checkpoint.retention import Plan, Policy
-from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store.retention import Policy, RetentionPlan
+from estimator_runtime.checkpoint.store.state_file import read_state
 
 er.install()
 
@@ -27,43 +27,43 @@ def steps_on_disk(folder):
 
 def test_readers_share_a_checkpoint_and_keep_it_from_whoever_deletes(ckpt):
     prefix = str(ckpt / "model.ckpt-10")
-    with lease.reading(prefix) as first, lease.reading(prefix) as second:
+    with locks.reading(prefix) as first, locks.reading(prefix) as second:
         assert first and second
-        with lease.deleting(prefix) as is_free:
+        with locks.deleting(prefix) as is_free:
             assert not is_free
-    with lease.deleting(prefix) as is_free, lease.reading(prefix) as is_there:
+    with locks.deleting(prefix) as is_free, locks.reading(prefix) as is_there:
         assert is_free
         assert not is_there
-    with lease.reading(prefix) as is_there:
+    with locks.reading(prefix) as is_there:
         assert is_there
 
 
 def test_a_checkpoint_that_is_not_there_cannot_be_read_but_may_go(ckpt):
     prefix = str(ckpt / "model.ckpt-99")
-    with lease.reading(prefix) as is_there, lease.deleting(prefix) as is_free:
+    with locks.reading(prefix) as is_there, locks.deleting(prefix) as is_free:
         assert (is_there, is_free) == (False, True)
 
 
 def test_what_is_on_remote_storage_can_always_be_read():
-    with lease.reading("gs://bucket/model.ckpt-1") as is_there:
+    with locks.reading("gs://bucket/model.ckpt-1") as is_there:
         assert is_there
 
 
 def test_a_lease_ends_with_the_outermost_together(ckpt):
     prefix = str(ckpt / "model.ckpt-10")
-    assert not lease.is_together()
-    with lease.together():
-        with lease.together():
-            assert lease.hold(prefix)
-        with lease.deleting(prefix) as is_free:
+    assert not locks.is_together()
+    with locks.together():
+        with locks.together():
+            assert locks.hold(prefix)
+        with locks.deleting(prefix) as is_free:
             assert not is_free
-    with lease.deleting(prefix) as is_free:
+    with locks.deleting(prefix) as is_free:
         assert is_free
 
 
 def test_a_lease_without_an_end_is_refused(ckpt):
     with pytest.raises(RuntimeError, match="no `together`"):
-        lease.hold(str(ckpt / "model.ckpt-10"))
+        locks.hold(str(ckpt / "model.ckpt-10"))
 
 
 def test_a_reader_that_dies_keeps_nothing(ckpt):
@@ -72,7 +72,7 @@ def test_a_reader_that_dies_keeps_nothing(ckpt):
         [
             sys.executable,
             "-c",
-            "import sys; from estimator_runtime.checkpoint import lease\n"
+            "import sys; from estimator_runtime.checkpoint.store import locks as lease\n"
             "with lease.reading(sys.argv[1]): print('reads', flush=True); input()",
             prefix,
         ],
@@ -82,11 +82,11 @@ def test_a_reader_that_dies_keeps_nothing(ckpt):
     )
     with reader:
         assert reader.stdout.readline() == "reads\n"
-        with lease.deleting(prefix) as is_free:
+        with locks.deleting(prefix) as is_free:
             assert not is_free
         reader.kill()
         reader.wait(60)
-    with lease.deleting(prefix) as is_free:
+    with locks.deleting(prefix) as is_free:
         assert is_free
 
 
@@ -95,7 +95,7 @@ def test_a_forked_child_keeps_nothing_when_its_parent_has_left(ckpt, kind):
     # With no TensorFlow, whose threads do not outlive a fork.
     program = """
         import os, sys
-        from estimator_runtime.checkpoint import lease
+        from estimator_runtime.checkpoint.store import locks as lease
         pipe, end = os.pipe()
         with getattr(lease, sys.argv[2])(sys.argv[1]) as first:
             child = os.fork()
@@ -117,7 +117,7 @@ def test_a_forked_child_keeps_nothing_when_its_parent_has_left(ckpt, kind):
 def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(ckpt):
     program = """
         import os, sys
-        from estimator_runtime.checkpoint import lease
+        from estimator_runtime.checkpoint.store import locks as lease
         with lease.reading(sys.argv[1]):
             child = os.fork()
             if child:
@@ -144,7 +144,7 @@ def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
         return real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with lease.reading(prefix) as is_there:
+    with locks.reading(prefix) as is_there:
         assert not is_there
 
 
@@ -156,7 +156,7 @@ def test_who_may_not_write_to_the_files_asks_their_readers_too(ckpt):
     os.chmod(f"{prefix}.index", 0o644)
     program = """
         import os, sys
-        from estimator_runtime.checkpoint import lease
+        from estimator_runtime.checkpoint.store import locks as lease
         os.chdir(sys.argv[1])  # the folders above are root's
         os.setgroups([])
         os.setgid(65534)
@@ -165,7 +165,7 @@ def test_who_may_not_write_to_the_files_asks_their_readers_too(ckpt):
             print(is_free)
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(ckpt)]
-    with lease.reading(prefix):
+    with locks.reading(prefix):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("False\n", "")
 
@@ -186,7 +186,7 @@ def test_what_is_saved_anew_is_not_deleted_for_an_older_one_of_its_name(tmp_path
         session.run(tf1.global_variables_initializer())
         saver = train.Saver(max_to_keep=1)
         saver.save(session, str(tmp_path / "model.ckpt"), global_step=1)
-        with lease.reading(str(tmp_path / "model.ckpt-1")):
+        with locks.reading(str(tmp_path / "model.ckpt-1")):
             saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
         assert steps_on_disk(tmp_path) == [1, 2]
     # The next training in the folder comes by the same step.
@@ -239,19 +239,19 @@ def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
         """Name the newer one, as whoever deletes the older does next."""
         latest[:] = [paths[30]]
 
-    with contextlib.ExitStack() as deleting, lease.together():
-        assert deleting.enter_context(lease.deleting(paths[20]))
-        found = lease.hold_newest(lambda: latest[0], pause=pause)
+    with contextlib.ExitStack() as deleting, locks.together():
+        assert deleting.enter_context(locks.deleting(paths[20]))
+        found = locks.hold_newest(lambda: latest[0], pause=pause)
         assert found == paths[30]
-        with lease.deleting(paths[30]) as is_free:
+        with locks.deleting(paths[30]) as is_free:
             assert not is_free
 
 
 def test_what_could_not_be_held_keeps_no_file_open(ckpt):
     before = os.listdir("/proc/self/fd")
-    with lease.deleting(str(ckpt / "model.ckpt-10")), lease.together():
+    with locks.deleting(str(ckpt / "model.ckpt-10")), locks.together():
         within = os.listdir("/proc/self/fd")
-        assert not lease.hold(str(ckpt / "model.ckpt-10"))
+        assert not locks.hold(str(ckpt / "model.ckpt-10"))
         assert len(os.listdir("/proc/self/fd")) == len(within)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
@@ -259,16 +259,16 @@ def test_what_could_not_be_held_keeps_no_file_open(ckpt):
 def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
     prefix, pauses = str(ckpt / "model.ckpt-30"), []
     deleting = contextlib.ExitStack()
-    assert deleting.enter_context(lease.deleting(prefix))
+    assert deleting.enter_context(locks.deleting(prefix))
 
     def pause(secs):
         pauses.append(secs)
         deleting.close()
 
-    with lease.together():
-        assert lease.hold_newest(lambda: prefix, pause=pause) == prefix
+    with locks.together():
+        assert locks.hold_newest(lambda: prefix, pause=pause) == prefix
         assert len(pauses) == 1
-        with lease.deleting(prefix) as is_free:
+        with locks.deleting(prefix) as is_free:
             assert not is_free
 
 
@@ -278,8 +278,8 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
     def pause(secs):
         now[0] += secs
 
-    with lease.deleting(prefix), lease.together():
-        found = lease.hold_newest(lambda: prefix, clock=lambda: now[0], pause=pause)
+    with locks.deleting(prefix), locks.together():
+        found = locks.hold_newest(lambda: prefix, clock=lambda: now[0], pause=pause)
     assert (found, 30 <= now[0] < 31) == (prefix, True)
     assert caplog.messages == [
         f"{prefix} is read although somebody has been about to delete it for 30 s"
@@ -287,18 +287,20 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
 
 
 def test_a_name_without_a_checkpoint_is_not_waited_for(ckpt):
-    with lease.together():
+    with locks.together():
         prefix = str(ckpt / "model.ckpt-40")
-        assert lease.hold_newest(lambda: prefix, pause=pytest.fail) == prefix
+        assert locks.hold_newest(lambda: prefix, pause=pytest.fail) == prefix
 
 
 def test_what_is_read_stays_in_view_until_a_later_plan():
     policy = Policy(newest=1, every_secs=100)
     saved = [("a", 1), ("b", 2), ("c", 3)]
     plan = policy.plan(saved, 0.0, may_go=lambda path: path != "a")
-    assert plan == Plan(kept=(("a", 1), ("c", 3)), gone=("b",), preserved_at=0.0)
+    assert plan == RetentionPlan(
+        kept=(("a", 1), ("c", 3)), gone=("b",), preserved_at=0.0
+    )
     later = policy.plan([*plan.kept, ("d", 4)], plan.preserved_at)
-    assert later == Plan(kept=(("d", 4),), gone=("a", "c"), preserved_at=0.0)
+    assert later == RetentionPlan(kept=(("d", 4),), gone=("a", "c"), preserved_at=0.0)
 
 
 class _Reading(train.SessionRunHook):
@@ -312,7 +314,7 @@ class _Reading(train.SessionRunHook):
     def after_run(self, run_context, run_values):
         self._steps += 1
         if self._steps == self._first:
-            assert self._lease.enter_context(lease.reading(self._prefix))
+            assert self._lease.enter_context(locks.reading(self._prefix))
         if self._steps == self._last:
             self._lease.close()
 

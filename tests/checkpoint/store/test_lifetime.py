@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from estimator_runtime.checkpoint import commit, durable, leftovers, lifetime
+from estimator_runtime.checkpoint.store import cleanup, commit, durable
 
 # Begins a checkpoint as a process of another container does that has the same host
 # name, the same kernel, and process ids of its own: its own is that of the test.
 BEGIN = """
 import os, sys
-from estimator_runtime.checkpoint import commit, durable
+from estimator_runtime.checkpoint.store import commit, durable
 pid, folder, does = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 own = durable.own_identity()
 durable._identities[os.getpid()] = own._replace(namespace="1", **{kind})
@@ -68,29 +68,29 @@ def test_a_save_of_a_process_with_our_host_name_and_pid_is_left_alone_while_it_l
     process, hidden = begin(kind=kind)
     owner = durable.owner(hidden.name)
     assert (owner.pid, owner.host) == (os.getpid(), socket.gethostname())
-    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + 100_000)
+    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + 100_000)
     mine = commit.start(str(tmp_path / "model.ckpt-40"))
     assert os.listdir(hidden) == ["model.ckpt-40.index"]
     assert os.path.basename(mine) != hidden.name
     end(process)
     later = 0 if kind is SAME_KERNEL else 601
-    leftovers.finish_dead(str(tmp_path), now=lambda: time.time() + later)
+    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + later)
     assert [path.name for path in tmp_path.iterdir()] == [os.path.basename(mine)]
     commit.abandon(mine)
 
 
 def test_a_forked_child_that_lives_on_does_not_keep_its_parents_save(begin):
     process, hidden = begin("fork")
-    assert not lifetime.is_dead(str(hidden))
+    assert not cleanup.is_dead(str(hidden))
     end(process)
-    assert lifetime.is_dead(str(hidden))
+    assert cleanup.is_dead(str(hidden))
 
 
 def test_a_save_that_is_about_to_be_locked_is_left_alone(begin):
     process, hidden = begin("begin")
     end(process)
-    assert not lifetime.is_dead(str(hidden))
-    assert lifetime.is_dead(str(hidden), now=lambda: time.time() + 601)
+    assert not cleanup.is_dead(str(hidden))
+    assert cleanup.is_dead(str(hidden), now=lambda: time.time() + 601)
 
 
 @pytest.mark.parametrize("secs, is_dead", [(-1, False), (59, False), (61, True)])
@@ -99,18 +99,18 @@ def test_a_save_of_our_host_name_and_another_kernel_is_of_before_our_boot_or_wai
 ):
     process, hidden = begin(kind=OTHER_KERNEL)
     end(process)  # as if on another node, where its lock is not seen from here
-    assert not lifetime.is_dead(str(hidden))
-    booted_at = lifetime.changed_at(str(hidden)) + secs
-    assert lifetime.is_dead(str(hidden), booted_at=lambda: booted_at) is is_dead
-    assert not lifetime.is_dead(str(hidden), booted_at=lambda: None)
-    assert lifetime.is_dead(str(hidden), now=lambda: time.time() + 601)
+    assert not cleanup.is_dead(str(hidden))
+    booted_at = cleanup.changed_at(str(hidden)) + secs
+    assert cleanup.is_dead(str(hidden), booted_at=lambda: booted_at) is is_dead
+    assert not cleanup.is_dead(str(hidden), booted_at=lambda: None)
+    assert cleanup.is_dead(str(hidden), now=lambda: time.time() + 601)
 
 
 def test_a_save_that_ends_while_it_is_looked_at_is_not_dead(begin, monkeypatch):
     process, hidden = begin()
     end(process)
-    monkeypatch.setattr(lifetime, "_is_locked", lambda path: bool(shutil.rmtree(path)))
-    assert not lifetime.is_dead(str(hidden))
+    monkeypatch.setattr(cleanup, "_is_locked", lambda path: bool(shutil.rmtree(path)))
+    assert not cleanup.is_dead(str(hidden))
     assert not hidden.exists()
 
 
@@ -126,12 +126,12 @@ def test_where_there_are_no_locks_ten_minutes_of_quiet_tell(begin, monkeypatch, 
     monkeypatch.setattr(fcntl, "flock", flock)
     for secs, is_dead in ((599, False), (601, True)):
         now = time.time() + secs
-        assert lifetime.is_dead(str(hidden), now=lambda now=now: now) is is_dead
+        assert cleanup.is_dead(str(hidden), now=lambda now=now: now) is is_dead
 
 
 def test_a_process_of_the_same_container_is_asked_for(tmp_path):
     program = (
-        "import sys; from estimator_runtime.checkpoint import durable; "
+        "import sys; from estimator_runtime.checkpoint.store import durable; "
         "print(durable.temporary_name(sys.argv[1]), flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "model.ckpt-40")]
@@ -139,17 +139,17 @@ def test_a_process_of_the_same_container_is_asked_for(tmp_path):
     with subprocess.Popen(command, text=True, **pipes) as process:
         hidden = process.stdout.readline().strip()
         os.mkdir(hidden)  # not locked, and empty
-        assert not lifetime.is_dead(hidden, now=lambda: time.time() + 100_000)
+        assert not cleanup.is_dead(hidden, now=lambda: time.time() + 100_000)
         process.stdin.close()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert lifetime.is_dead(hidden)  # also before somebody asks how it has ended
+        assert cleanup.is_dead(hidden)  # also before somebody asks how it has ended
 
 
 def test_what_this_process_writes_is_left_alone_until_it_is_given_up(tmp_path):
     hidden = commit.start(str(tmp_path / "model.ckpt-40"))
-    assert not lifetime.is_dead(hidden)
-    lifetime.let_go(hidden)
-    assert lifetime.is_dead(hidden)
+    assert not cleanup.is_dead(hidden)
+    cleanup.let_go(hidden)
+    assert cleanup.is_dead(hidden)
     commit.abandon(hidden)
     assert list(tmp_path.iterdir()) == []
 

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime import MonitoredTrainingSession
-from estimator_runtime.checkpoint.claim import Claim
+from estimator_runtime.checkpoint.store.locks import ModelDirLock
 
 _HOLD = """
 import sys
-from estimator_runtime.checkpoint.claim import Claim
-claim = Claim(sys.argv[1])
+from estimator_runtime.checkpoint.store.locks import ModelDirLock
+claim = ModelDirLock(sys.argv[1])
 print("holds", flush=True)
 sys.stdin.read()
 """
@@ -93,12 +93,12 @@ def test_a_training_that_has_ended_holds_nothing(train, fails, tmp_path):
 
 
 def test_a_claim_that_nobody_knows_holds_nothing(tmp_path):
-    Claim(str(tmp_path))
+    ModelDirLock(str(tmp_path))
     assert _hold(tmp_path) == ""
 
 
 def test_a_forked_child_does_not_unlock_what_its_parent_has(tmp_path):
-    claim = Claim(str(tmp_path))
+    claim = ModelDirLock(str(tmp_path))
     if (child := os.fork()) == 0:
         claim.release()
         os._exit(0)
@@ -107,7 +107,7 @@ def test_a_forked_child_does_not_unlock_what_its_parent_has(tmp_path):
 
 
 def test_a_forked_child_does_not_keep_what_its_parent_lets_go(tmp_path):
-    claim = Claim(str(tmp_path))
+    claim = ModelDirLock(str(tmp_path))
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         os.close(writer)
@@ -124,5 +124,5 @@ def test_a_forked_child_does_not_keep_what_its_parent_lets_go(tmp_path):
 
 def test_what_cannot_be_locked_is_no_error(tmp_path, caplog):
     for folder in ("gs://bucket/model", str(tmp_path / "missing")):
-        Claim(folder).release()
+        ModelDirLock(folder).release()
     assert caplog.messages == []

@@ -7,15 +7,11 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import (
-    durable,
-    files,
-    inventory,
-    leftovers,
-    recovery,
-)
-from estimator_runtime.checkpoint.series import Series
-from estimator_runtime.checkpoint.state import read_state
+from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import cleanup, durable, files
+from estimator_runtime.checkpoint.store.series import Series
+from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.errors import CheckpointError
 
 train = tf.compat.v1.train
@@ -83,9 +79,9 @@ def again(ckpt):
     saver.set_last_checkpoints_with_time(
         [(f"{prefix}-{n}", float(n)) for n in (10, 20)]
     )
-    leftovers.write_state(
+    cleanup.write_state(
         str(ckpt),
-        leftovers.State(latest=f"{prefix}-20", paths=(f"{prefix}-10", f"{prefix}-20")),
+        cleanup.State(latest=f"{prefix}-20", paths=(f"{prefix}-10", f"{prefix}-20")),
     )
     series = Series(saver, prefix, now=lambda: 1.0)
     return lambda: series.add(20, write, 4)
@@ -110,7 +106,7 @@ def end(folder):
         if durable.owner(path.name):
             dead = f".{durable.final_name(path.name)}.saving-1-elsewhere"
             path.rename(folder / dead)
-    leftovers.finish_dead(str(folder), now=lambda: 1e12)
+    cleanup.clean_up(str(folder), now=lambda: 1e12)
 
 
 def test_a_step_that_is_saved_again_has_the_new_values_and_one_place(ckpt, again):

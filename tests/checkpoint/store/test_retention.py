@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from estimator_runtime.checkpoint.retention import Plan, Policy
+from estimator_runtime.checkpoint.store.retention import Policy, RetentionPlan
 
 
 def saved(*times):
@@ -26,7 +26,7 @@ def saved(*times):
 )
 def test_the_newest_stay(newest, times, kept, gone):
     plan = Policy(newest=newest, every_secs=1000).plan(saved(*times), preserved_at=0)
-    assert plan == Plan(
+    assert plan == RetentionPlan(
         kept=tuple(saved(*kept)),
         gone=tuple(path for path, _ in saved(*gone)),
         preserved_at=0,
@@ -75,4 +75,4 @@ def test_without_a_time_between_them_all_stay():
 
 def test_what_the_program_has_marked_to_stay_stays():
     plan = Policy(newest=1, every_secs=10).plan(saved(math.inf, 1, 2), 0.0)
-    assert plan == Plan(kept=(("at 2", 2),), gone=("at 1",), preserved_at=0.0)
+    assert plan == RetentionPlan(kept=(("at 2", 2),), gone=("at 1",), preserved_at=0.0)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 import re
 import threading
 import time
@@ -11,11 +12,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import durable, files
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
-from estimator_runtime.checkpoint.series import Series
-from estimator_runtime.checkpoint.snapshot import Snapshot
-from estimator_runtime.checkpoint.state import State, read_state, write_state
+from estimator_runtime.checkpoint.save.snapshot import Snapshot
+from estimator_runtime.checkpoint.store import durable, files
+from estimator_runtime.checkpoint.store.series import Series
+from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -27,6 +28,8 @@ FOREIGN = [
     "model.ckpt-1.notes",
     "other.ckpt-1.index",
     "model.ckpt-x.index",
+    "model-?????-of-00002.index",
+    ".model.ckpt-4.saving-²-host",
 ]
 
 
@@ -392,3 +395,18 @@ def test_a_saver_of_nothing_saves_nothing(tmp_path):
             while not session.should_stop():
                 session.run(step)
     assert steps_on_disk(tmp_path) == []
+
+
+def test_a_save_that_any_error_ends_leaves_nothing_and_can_be_tried_again(tmp_path):
+    with tf.Graph().as_default():
+        tf1.get_variable("v", initializer=1.0)
+        series = Series(train.Saver(), str(tmp_path / "model.ckpt"))
+
+    def write(prefix):
+        pathlib.Path(f"{prefix}.index").write_text("half")
+        raise MemoryError
+
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            series.add(5, write, 0)
+        assert list(tmp_path.iterdir()) == []

@@ -10,16 +10,17 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import files, recovery
-from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
-from estimator_runtime.checkpoint.state import (
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
     StateError,
     read_state,
     write_state,
 )
-from estimator_runtime.cli import main
+from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -241,7 +242,7 @@ def test_what_has_nothing_to_go_on_from_is_an_error(tmp_path):
 
 def test_reading_a_state_file_needs_no_tensorflow(folder):
     program = (
-        "import sys; from estimator_runtime.checkpoint.state import read_state; "
+        "import sys; from estimator_runtime.checkpoint.store.state_file import read_state; "
         "assert 'google.protobuf' not in sys.modules; read_state(sys.argv[1]); "
         "assert 'tensorflow' not in sys.modules"
     )

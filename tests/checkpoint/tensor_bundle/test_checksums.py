@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import checksums
+from estimator_runtime.checkpoint.tensor_bundle import checksums
 
 VALUES = {
     "large": np.arange(300_000, dtype=np.float64),

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from estimator_runtime.checkpoint import data_file
-from estimator_runtime.checkpoint.data_file import DataFile
+from estimator_runtime.checkpoint.tensor_bundle import data_file
+from estimator_runtime.checkpoint.tensor_bundle.data_file import DataFile
 
 MEGABYTE = 1 << 20
 # Bytes of the arrays that are written one behind the other.
@@ -139,7 +139,7 @@ def test_all_is_written_on_a_file_system_in_memory(mount, tmp_path):
         pytest.skip("this kernel lets nobody mount it in a namespace of their own")
     program = (
         "import numpy as np\n"
-        "from estimator_runtime.checkpoint.data_file import DataFile\n"
+        "from estimator_runtime.checkpoint.tensor_bundle.data_file import DataFile\n"
         "content = np.arange(3_000_001, dtype=np.int32)\n"
         "with DataFile('mounted/data') as file: file.write(content)\n"
         "with open('mounted/data', 'rb') as file: found = file.read()\n"

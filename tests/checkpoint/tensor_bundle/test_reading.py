@@ -8,17 +8,14 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import (
-    agreed_restore,
-    checksums,
-    files,
-    reading,
-    recovery,
-)
-from estimator_runtime.checkpoint.reading import UnreadableError
-from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
-from estimator_runtime.checkpoint.state import read_state
-from estimator_runtime.cli import main
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.checkpoint.tensor_bundle import checksums, reading
+from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.cli.main import main
+from estimator_runtime.distributed import restore_barrier
 
 er.install()
 
@@ -89,14 +86,14 @@ def restored(folder):
 
 def estimator_checks(folder):
     assert tf.estimator.Estimator  # which that module patches
-    from estimator_runtime.compat import verified
+    from estimator_runtime.compat.estimator import checkpoints
 
-    verified._check_result(str(folder), recovery.recover(str(folder)), max_steps=30)
+    checkpoints._check_result(str(folder), recovery.recover(str(folder)), max_steps=30)
 
 
 CHECKS = {
     "at the start": lambda folder: recovery.recover(str(folder)),
-    "by a gang's chief": lambda folder: agreed_restore._check_values(str(folder)),
+    "by a gang's chief": lambda folder: restore_barrier._check_values(str(folder)),
     "by an Estimator that is done": estimator_checks,
 }
 

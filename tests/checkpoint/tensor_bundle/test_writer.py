@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.bundle_writer import BundleWriter
-from estimator_runtime.checkpoint.save_op_writer import SaveOpWriter
-from estimator_runtime.checkpoint.save_ops import Saved
-from estimator_runtime.checkpoint.snapshot import Values
+from estimator_runtime.checkpoint.save.save_ops import Saved
+from estimator_runtime.checkpoint.save.snapshot import Values
+from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter, SaveOpWriter
 
 DTYPES = [
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),

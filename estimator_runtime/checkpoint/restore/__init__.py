@@ -1,0 +1,1 @@
+"""Restore of checkpoints: choose the one to resume from, and restore it."""

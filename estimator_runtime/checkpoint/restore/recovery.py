@@ -1,0 +1,426 @@
+"""Recovery: find and check the checkpoint to resume from, before training starts.
+
+A damaged checkpoint is set aside, and a lost state file is rebuilt. If there are
+checkpoints but none can be used, training does not start: it would begin at step 0 and
+overwrite what is left.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store.state_file import (
+    STATE_FILE,
+    State,
+    StateError,
+    read_state,
+    write_state,
+)
+from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.errors import CheckpointError
+
+_logger = logging.getLogger(__name__)
+_LONG_AGO = 1.0  # in seconds since 1970; 0 would mean that no time is known
+# The name of checkpoints that TensorFlow's hooks save, unless a program sets another.
+USUAL_SERIES = "model.ckpt"
+# A training marks a checkpoint for deletion before its state file names another one.
+# This is how long that may take.
+_LET_GO_SECS, _LOOK_AGAIN_SECS = 5.0, 0.05
+
+
+def recover(folder: str) -> files.Checkpoint | None:
+    """Prepare a folder so that training can resume in it.
+
+    The checkpoint that the state file names is used if it is good; otherwise, the
+    newest good one is used. The process that trains calls this before it restores. No
+    other process may write to the folder meanwhile.
+
+    Args:
+        folder: Path of a local folder; it need not exist.
+
+    Returns:
+        The checkpoint that the state file names now, or None if the folder has none.
+
+    Raises:
+        CheckpointError: If the folder has checkpoints, but none can be used.
+    """
+    folder = os.path.abspath(folder)
+    if not os.path.isdir(folder):
+        return None
+    with _explained(folder):
+        cleanup.clean_up(folder)
+        return _recover(folder, scan(folder))
+
+
+def set_aside_latest(folder: str, reason: str) -> files.Checkpoint | None:
+    """Set the state file's checkpoint aside and go back to an earlier one.
+
+    Args:
+        folder: Path of a local folder.
+        reason: What is wrong with the checkpoint, for the log.
+
+    Returns:
+        The checkpoint that the state file names now, or None if the folder has none any
+        more.
+
+    Raises:
+        CheckpointError: If no other checkpoint can be used.
+    """
+    folder = os.path.abspath(folder)
+    with _explained(folder):
+        seen = scan(folder)
+        latest = seen.candidates[:1]
+        return _recover(folder, seen, {each.prefix: reason for each in latest})
+
+
+def refuse_to_start_over(folder: str) -> None:
+    """Raise if the folder has a usable checkpoint but the session restored none.
+
+    Call this before you initialize a new session. Only one series of checkpoints
+    counts: the one that the state file names, or, if that cannot be read, the one that
+    TensorFlow's hooks save. Others may be there for another purpose and are left alone.
+
+    Args:
+        folder: Path of a local folder; it need not exist.
+
+    Raises:
+        CheckpointError: If there is a usable checkpoint, or the folder cannot be read.
+    """
+    folder = os.path.abspath(folder)
+    if not os.path.isdir(folder):
+        return
+    with _explained(folder):
+        seen = scan(folder)
+        best, _ = seen.plan()
+    series = files.series_of(seen.state.latest) if seen.state else USUAL_SERIES
+    if best is None or files.series_of(best.prefix) != series:
+        return
+    why = f" ({seen.lost})" if seen.lost else ""
+    raise CheckpointError(
+        f"training would start over in {folder!r}, although {best.prefix} is good: "
+        f"TensorFlow found no checkpoint to restore there{why} and was about to "
+        "initialize the model. To resume from it, replace the contents of "
+        f"{STATE_FILE!r} in that folder with the line `model_checkpoint_path: "
+        f'"{os.path.basename(best.prefix)}"`; to train from the start, give an empty '
+        "folder"
+    )
+
+
+def plan(
+    folder: str,
+) -> tuple[files.Checkpoint | None, dict[str, str], str | None]:
+    """Return which checkpoint training would resume from, without changing anything.
+
+    Args:
+        folder: Path of the folder.
+
+    Returns:
+        A tuple of the checkpoint or None, the checkpoints that would be skipped (path
+        to what is wrong with it), and what is wrong with the state file or None.
+    """
+    seen = scan(folder)
+    return *seen.plan(), seen.lost
+
+
+@contextlib.contextmanager
+def _explained(folder: str) -> Iterator[None]:
+    """Raise errors of a folder that cannot be read or changed with a remedy."""
+    try:
+        yield
+    except CheckpointError:
+        raise  # names a file that cannot be read, and the remedy
+    except OSError as error:
+        raise CheckpointError(
+            f"the checkpoints in {folder!r} cannot be looked at: "
+            f"{error.strerror or error} ({error.filename!r}); grant this process "
+            "read and write permission, or give another folder"
+        ) from error
+
+
+def _recover(
+    folder: str, seen: "FolderScan", known: Mapping[str, str | None] | tuple[()] = ()
+) -> files.Checkpoint | None:
+    best, bad = seen.plan(known)
+    if best is None and not bad:
+        return None
+    shown = "; ".join(f"{path}: {reason}" for path, reason in bad.items())
+    if best is None:
+        raise CheckpointError(
+            f"none of the checkpoints in {folder!r} can be used ({shown}); bring a "
+            "good one back, or move these away to train from the start"
+        )
+    if not bad and not seen.lost:
+        return best
+    # This may fail, so it comes before anything is moved.
+    state = _state_of(folder, seen.state, best, bad)
+    for path in bad:
+        # A checkpoint in another folder does not belong to this training.
+        if files.is_in(folder, path):
+            files.set_aside(files.at(path))
+    write_state(folder, state)
+    _logger.warning(
+        "Training goes on from %s, because %s.%s",
+        best.prefix,
+        "; ".join(filter(None, (seen.lost, shown))),
+        " What is damaged is kept in 'damaged' beside it." if bad else "",
+    )
+    return best
+
+
+def _state_of(
+    folder: str, state: State | None, best: files.Checkpoint, bad: Iterable[str]
+) -> State:
+    """Return a state file content that names `best` and leads to no unwanted deletion.
+
+    A checkpoint that the state file names is deleted once enough newer ones exist. So
+    the new file names, beside `best`, only those that the old file named and that are
+    not known to be bad.
+
+    Args:
+        folder: Path of the folder.
+        state: The old content, or None.
+        best: The checkpoint that training resumes from.
+        bad: Paths of checkpoints that cannot be used.
+    """
+    named, preserved = (state.paths, state.last_preserved) if state else ((), None)
+    older = [files.at(path) for path in named if path not in (best.prefix, *bad)]
+    good = [
+        each
+        for each in older
+        if files.is_in(folder, each.prefix) and _may_be_good(each)
+    ]
+    kept = [*good, best]
+    return State(
+        latest=best.prefix,
+        paths=tuple(each.prefix for each in kept),
+        timestamps=tuple(each.saved_at for each in kept),
+        # With a time this early, a checkpoint that was to stay for good still does.
+        last_preserved=preserved if best.prefix in named else _LONG_AGO,
+    )
+
+
+def _may_be_good(checkpoint: files.Checkpoint) -> bool:
+    try:
+        return checkpoint.problem() is None
+    except UnreadableError:
+        return True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FolderScan:
+    """What a restart finds in a folder.
+
+    Attributes:
+        found: All checkpoints in it, including those of other models, smallest
+            step first.
+        temporary: Paths of unfinished saves; see `cleanup`.
+        state: The content of the state file, or None. Paths of checkpoints in the
+            folder are those of the folder, even if it was moved or copied.
+        lost: What is wrong with the state file, or None.
+        candidates: The checkpoints that training could resume from, best first.
+    """
+
+    found: tuple[files.Checkpoint, ...]
+    temporary: tuple[str, ...]
+    state: State | None
+    lost: str | None
+    candidates: tuple[files.Checkpoint, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Paths that the state file names, without suffix, the newest last."""
+        if self.state is None:
+            return ()
+        paths = dict.fromkeys((*self.state.paths, self.state.latest))
+        return tuple(paths)
+
+    def plan(
+        self, known: Mapping[str, str | None] | tuple[()] = ()
+    ) -> tuple[files.Checkpoint | None, dict[str, str]]:
+        """Choose the checkpoint that training would resume from.
+
+        Args:
+            known: Checkpoints that were checked before: path to what is wrong with it,
+                or to None if it is good.
+
+        Returns:
+            A tuple of the checkpoint or None, and the checkpoints that would be skipped
+            (path to what is wrong with it).
+
+        Raises:
+            UnreadableError: If a checkpoint has to be checked but cannot be read.
+        """
+        known = dict(known)
+        bad: dict[str, str] = {}
+        for each in self.candidates:
+            is_known = each.prefix in known
+            reason = known[each.prefix] if is_known else each.problem()
+            if reason is None:
+                return each, bad
+            bad[each.prefix] = reason
+        return None, bad
+
+
+def scan(folder: str) -> FolderScan:
+    """Return what a restart finds in a folder, without changing anything.
+
+    Args:
+        folder: Path of the folder.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    # The order matters. If a save renames its files meanwhile, they are still listed
+    # as temporary, or the state file names them.
+    found = tuple(files.find(folder))
+    temporary = tuple(cleanup.temporaries(folder))
+    lost = None
+    try:
+        state = read_state(folder)
+    except StateError as error:
+        state, lost = None, f"the state file {error}"
+    if state is not None:
+        elsewhere = [
+            os.path.dirname(path)
+            for path in (state.latest, *state.paths)
+            if not files.is_in(folder, path)
+        ]
+        state = _in_place(folder, state)
+        # A checkpoint elsewhere may be one that the user wants to start from.
+        if elsewhere and files.is_in(folder, state.latest):
+            lost = f"the state file is that of another folder, {elsewhere[0]}"
+    candidates = tuple(_candidates(folder, state, found))
+    if state is not None:
+        absent = _absent_name(state, temporary)
+        if absent is not None:
+            lost = f"the state file names {absent!r}, which is not there"
+        # Without other candidates, the error is about the one that is named.
+        if absent == state.latest:
+            candidates = candidates[1:] or candidates
+    if state is None and lost is None and candidates:
+        lost = "the state file is missing"
+    return FolderScan(
+        found=found,
+        temporary=temporary,
+        state=state,
+        lost=lost,
+        candidates=candidates,
+    )
+
+
+def scan_and_hold(folder: str) -> FolderScan:
+    """Return what a restart finds, and lock the checkpoint that it would resume from.
+
+    The checkpoint is not deleted before the end of the enclosing `locks.together`.
+
+    Args:
+        folder: Path of the folder.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    deadline = time.monotonic() + _LET_GO_SECS
+    while True:
+        seen = scan(folder)
+        try:
+            best, _ = seen.plan()
+        except UnreadableError:  # the caller sees it when it checks each checkpoint
+            return seen
+        is_there = best is None or not best.has_index or locks.hold(best.prefix)
+        if is_there or time.monotonic() > deadline:
+            return seen
+        # A training is deleting it, and its state file will soon name another one.
+        time.sleep(_LOOK_AGAIN_SECS)
+
+
+def _in_place(folder: str, state: State) -> State:
+    """Return a state with the paths of a folder that was copied or moved."""
+    return dataclasses.replace(
+        state,
+        latest=files.here(folder, state.latest),
+        paths=tuple(files.here(folder, path) for path in state.paths),
+    )
+
+
+def _candidates(
+    folder: str, state: State | None, found: Sequence[files.Checkpoint]
+) -> list[files.Checkpoint]:
+    """Return the checkpoints that training could resume from, best first.
+
+    They belong to the model that the state file names. Without a state file, they
+    belong to the model with the most checkpoints. Other checkpoints may be in the
+    folder for a warm start.
+
+    Args:
+        folder: Path of the folder.
+        state: The content of the state file, or None.
+        found: The checkpoints in the folder, smallest step first.
+    """
+    named = () if state is None else (state.latest, *state.paths)
+    whole = [each for each in found if _is_whole(each, named)]
+    if state is None:
+        main_series = _main_series(whole)
+        return [
+            each
+            for each in reversed(whole)
+            if files.series_of(each.prefix) == main_series
+        ]
+    series = files.series_of(state.latest)
+    others = {
+        each.prefix: each for each in whole if files.series_of(each.prefix) == series
+    }
+    for path in state.paths:  # includes names without a number
+        if path not in others and files.is_in(folder, path):
+            others[path] = files.at(path)
+    others.pop(state.latest, None)
+    newest_first = sorted(
+        (each for each in others.values() if each.files),
+        key=lambda each: -1 if each.step is None else each.step,
+        reverse=True,
+    )
+    latest = files.at(state.latest)
+    if not latest.files and not newest_first:
+        newest_first = _candidates(folder, None, found)
+    return [latest, *newest_first]
+
+
+def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
+    """Return a path of a missing checkpoint that makes a state file unusable, or None.
+
+    Older checkpoints may be missing. But if the path of an older one is a pattern, a
+    Saver would delete every checkpoint that matches.
+
+    Args:
+        state: The content of the state file.
+        temporary: Paths of unfinished saves.
+    """
+    coming = set(map(cleanup.prefix_of, temporary))
+    for path in (state.latest, *state.paths):
+        is_telling = path == state.latest or files.PATTERN.search(path)
+        if is_telling and path not in coming and not files.at(path).files:
+            return path
+    return None
+
+
+def _is_whole(found: files.Checkpoint, named: Sequence[str]) -> bool:
+    """Return whether files are those of a checkpoint that a save has completed.
+
+    A lone file NAME-NUMBER.index may belong to another program.
+
+    Args:
+        found: The files.
+        named: Paths that the state file names.
+    """
+    has_company = len(found.files) > 1 or found.prefix in named
+    return found.is_v1 or (found.has_index and has_company)
+
+
+def _main_series(found: Sequence[files.Checkpoint]) -> str | None:
+    names = [files.series_of(each.prefix) for each in found]
+    if USUAL_SERIES in names:
+        return USUAL_SERIES
+    return max(names, key=names.count, default=None)

@@ -1,0 +1,1 @@
+"""The content of a checkpoint, and how it is written while training continues."""

@@ -1,0 +1,1 @@
+"""Storage of checkpoints: files, state file, retention and locks."""
