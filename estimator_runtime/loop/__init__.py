@@ -1,1 +1,1 @@
-"""The step loop behind MonitoredTrainingSession: stock's semantics, less overhead."""
+"""The step loop of MonitoredTrainingSession: TensorFlow's semantics, less overhead."""

@@ -1,13 +1,14 @@
-"""The global step: who adds to it, what reads it, and how many steps are trained."""
+"""The global step: what adds to it, what reads it, and how many steps are trained."""
 
 import functools
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import values as distributed
-from tensorflow.python.ops import resource_variable_ops
-from tensorflow.python.training import training_util
 
-from estimator_runtime.loop import writers
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.plan import Plan
 
 _VALUE = "value"
@@ -17,66 +18,75 @@ class GlobalStep:
     """The global step of one session.
 
     Args:
-        session: `tf.compat.v1.Session` of this process.
-        flush: `DenormalFlush` for the calling thread, or None.
+        session: A session of this process.
+        flush: Flushes denormals on the calling thread; None if that is not possible.
 
     Attributes:
-        variable: Its variable; None if the graph has no global step.
+        variable: The variable; None if the graph has no global step.
         reads: Names of the tensors that hooks fetch for it. In the run of a step, they
-            give its value from before the step or after it, as the kernels fall.
+            have its value from before or after the step, depending on the order in
+            which the kernels run.
     """
 
-    def __init__(self, session, flush):
+    def __init__(
+        self, session: tf.compat.v1.Session, flush: DenormalFlush | None
+    ) -> None:
         graph = session.graph
         self.variable = None
         if len(graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_STEP)) == 1:
-            self.variable = training_util.get_global_step(graph)
+            self.variable = tf.compat.v1.train.get_global_step(graph)
         self.reads = reads_of(graph, self.variable)
         self._make_plan = functools.partial(
             Plan, session, {_VALUE: _element(self.variable)}, flush
         )
 
     @functools.cached_property
-    def _plan(self):
+    def _plan(self) -> Plan:
+        """The plan that reads the variable, compiled at its first use."""
         return self._make_plan()
 
-    def trained(self):
-        """Give the number of steps trained so far."""
+    def trained(self) -> int:
+        """Return the number of steps trained so far."""
         return int(self._plan.results(self._plan.on_caller())[_VALUE])
 
 
-def adds_one(step, variable):
-    """Tell whether `step`, a Part, adds 1 to a resource variable and nothing else does.
+def adds_one(step: Subgraph, variable: Any) -> bool:
+    """Return whether a step adds 1 to a resource variable, and no other op changes it.
 
-    Its initializer, what restores it from a checkpoint, and loops of steps, do not
-    count.
+    The variable's initializer, ops that restore it from a checkpoint, and loops of
+    steps do not count.
+
+    Args:
+        step: The part of the graph that is the step.
+        variable: A variable of any kind, or None.
     """
-    # Not a reference variable, nor a strategy's, which has one for each device.
-    if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
+    # Rule out reference variables, and those of a strategy, which has one for each
+    # device.
+    if not isinstance(variable, internals.BaseResourceVariable):
         return False
-    writing = [op for op in variable.handle.consumers() if writers.may_write(op)]
+    writing = [op for op in variable.handle.consumers() if ops.may_write(op)]
     adding = [op for op in writing if op.name in step.ops]
     others = [op for op in writing if op not in (*adding, variable.initializer)]
     return (
         len(adding) == 1
-        and all(map(writers.restores, others))
+        and all(map(ops.restores, others))
         and adding[0].type == "AssignAddVariableOp"
         and tf.get_static_value(adding[0].inputs[1]) == 1
     )
 
 
-def reads_of(graph, variable):
-    """Give the names of the tensors that hooks fetch for a global step's variable."""
+def reads_of(graph: tf.Graph, variable: Any) -> list[str]:
+    """Return the names of the tensors that hooks fetch for a global step's variable."""
     element = _element(variable)
     if element is None:
         return []
-    reads = graph.get_collection(training_util.GLOBAL_STEP_READ_KEY)
+    reads = graph.get_collection(internals.GLOBAL_STEP_READ_KEY)
     return [element.name, *(tensor.name for tensor in reads)]
 
 
-def _element(variable):
-    """Give the tensor that stands for a variable; None if there is no single one."""
-    # One of several replicas would add ops to the graph when asked.
-    if isinstance(variable, distributed.DistributedVariable):
+def _element(variable: Any) -> tf.Tensor | None:
+    """Return the tensor that a fetch of a variable reads; None without a single one."""
+    # A variable with several replicas would add ops to the graph when asked.
+    if isinstance(variable, internals.DistributedVariable):
         return None
     return getattr(variable, "_graph_element", None)

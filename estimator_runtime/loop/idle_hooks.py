@@ -1,81 +1,88 @@
-"""Stretches of steps at which no hook would do anything, so that none is called.
+"""Idle hooks: steps at which no hook would do anything, so that none is called.
 
 TensorFlow's own hooks wait through most steps: they fetch the global step or the loss,
-look at it, and go on. With these hooks alone, the step at which one of them acts next
-is known. Until then, what they would look at is watched for them, in the very values
-that the step fetched for them. If it is not what was foreseen, because a loss is NaN,
-the program has changed the global step, or a checkpoint's time has come, they are
-called for that step as for any other.
+look at the value, and do nothing else. If a session has only such hooks, the next step
+at which one of them acts is known. Until then, this module checks the same values in
+their place, as the step has fetched them. If a value is not the expected one, the hooks
+are called for that step as for any other. That happens if a loss is NaN, if the program
+has changed the global step, or if a checkpoint is due by the clock.
 
-Any other hook among them, a subclass or a timer of the program's own included, has to
-see every step; then so do all. But one that only initializes has nothing to see.
+Any other hook has to see every step, even a subclass or one with a timer of the
+program's own. If there is one, all hooks see every step. A hook that only initializes
+does not count, because it has nothing to see.
 
-A lull is of one thread. A call of another one, which hooks see, ends it: also for the
-step that is under way, which they then see when it is done.
+A lull, which is a sequence of such steps, belongs to one thread. A call of another
+thread, which the hooks see, ends it. If a step of the lull is under way then, the hooks
+see that step too when it is done.
 """
 
 import math
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training import basic_session_run_hooks
 
-from estimator_runtime.compat import timers
-from estimator_runtime.loop import cadence
-from estimator_runtime.loop.kinds import is_itself, kind_of
-from estimator_runtime.loop.plan import CannotPlan, structure
+from estimator_runtime.compat import internals
+from estimator_runtime.loop import hook_schedule
+from estimator_runtime.loop.global_step import GlobalStep
+from estimator_runtime.loop.hook_schedule import is_itself, schedule_of
+from estimator_runtime.loop.plan import CannotPlan, Plan, structure
 
 
-class Lull:
+class IdleHooks:
     """The single steps until one that some hook has to see.
 
     Args:
         hooks: The hooks of a session.
-        clock: Gives seconds, by the clock that hooks go by.
+        clock: Returns the time in seconds, by the clock of the hooks' timers.
 
     Attributes:
-        is_possible: Whether there can be one with these hooks.
-        plan: `Plan` of every step of it; None while there is none.
-        results: Gives the caller's results, of raw values of the plan.
+        is_possible: Whether there can be a lull with these hooks.
+        plan: The plan of every step of the lull; None outside a lull.
+        results: Turns raw values of the plan into the caller's results.
     """
 
-    def __init__(self, hooks, clock=timers.current):
+    def __init__(
+        self, hooks: Sequence[Any], clock: Callable[[], float] = internals.current
+    ) -> None:
         distinct = len({id(hook) for hook in hooks}) == len(hooks)
         self.is_possible = bool(hooks) and distinct and all(map(_can_wait, hooks))
-        self.plan: Any = None
+        self.plan: Plan | None = None
         self.results: Any = None
         self._hooks = hooks
         self._clock = clock
         self._is_due = self._was_due = True  # whether a hook has to see the step
-        self._made_for: Any = None  # the plan and the key of what `results` gives
+        self._made_for: Any = None  # the plan, and the key of the fetches of `results`
         self._steps = self._passed = self._trained = 0
         self._deadline = math.inf
         self._thread: int | None = None
         self._read_step: Any = None
-        self._places: tuple = ()
-        self._loss_places: tuple = ()
+        self._places: tuple[int, ...] = ()
+        self._loss_places: tuple[int, ...] = ()
 
-    def forbid(self):
-        """Let hooks see every step from here on."""
+    def forbid(self) -> None:
+        """Make hooks see every step from now on."""
         self.is_possible = False
 
-    def interrupt(self):
-        """End it, if there is one, for a step that the hooks will see."""
+    def interrupt(self) -> None:
+        """End the lull, if there is one, for a step that the hooks will see."""
         self.end()
         self._was_due, self._is_due = self._is_due, True
 
-    def begin(self, plan, global_step, fetches, raw):
-        """Begin one, if it can be, after a step that the hooks have seen.
+    def begin(
+        self, plan: Plan, global_step: GlobalStep, fetches: Any, raw: Sequence[Any]
+    ) -> None:
+        """Begin a lull, if possible, after a step that the hooks have seen.
 
         Args:
-            plan: `Plan` of that step, which adds 1 to the global step.
-            global_step: `GlobalStep` of the session.
+            plan: The plan of that step, which adds 1 to the global step.
+            global_step: The global step of the session.
             fetches: What the caller asks for.
-            raw: Raw values that the plan gave.
+            raw: Raw values of the plan.
         """
-        watched = [cadence.watched_loss(hook) for hook in self._hooks]
+        watched = [hook_schedule.watched_loss(hook) for hook in self._hooks]
         losses = {loss.name for loss in watched if loss is not None}
         places = plan.places_of(global_step.reads)
         loss_places = plan.places_of(losses)
@@ -83,12 +90,12 @@ class Lull:
             return
         trained = global_step.trained()
         if not {0, 1}.issuperset(trained - raw[place] for place in places):
-            return  # something else has changed it
+            return  # the program has changed it too
         pairs = zip(self._hooks, watched, strict=True)
-        due = cadence.until_due([h for h, loss in pairs if loss is None], trained)
+        due = hook_schedule.until_due([h for h, loss in pairs if loss is None], trained)
         steps = sys.maxsize if due is None else due - 1
         self._is_due = steps < 1
-        # A step that was due may have fetched more than the ones to come will.
+        # A step that was due may have fetched more than the next steps will.
         if self._was_due or self._is_due:
             return
         key = structure(fetches)
@@ -102,8 +109,8 @@ class Lull:
         self._steps, self._passed, self._trained = steps, 0, trained
         self._deadline = min(map(_deadline, self._hooks))
 
-    def covers(self, fetches):
-        """Tell whether the next step, which asks for `fetches`, is one of them."""
+    def covers(self, fetches: Any) -> bool:
+        """Return whether the next step, which asks for `fetches`, is in the lull."""
         if not self._is_here() or self._passed >= self._steps:
             return False
         try:
@@ -111,17 +118,19 @@ class Lull:
         except CannotPlan:
             return False
 
-    def passes(self, raw):
-        """Tell whether a step was as foreseen, and count it; if not, hooks must see it.
+    def passes(self, raw: Sequence[Any]) -> bool:
+        """Return whether a step had the expected values, and count it if so.
+
+        If the result is False, the hooks must see the step.
 
         Args:
-            raw: Raw values that the plan gave.
+            raw: Raw values of the plan.
         """
         if not self._is_here():
-            return False  # another thread's call has ended it meanwhile
+            return False  # a call of another thread has ended the lull
         trained = self._trained + 1
         for place in self._places:
-            # The kernel that reads it may run before the one that adds, or after.
+            # The kernel that reads it may run before or after the one that adds.
             if raw[place] != self._trained and self._read_step() != trained:
                 return False
         for place in self._loss_places:
@@ -134,19 +143,21 @@ class Lull:
         self._passed += 1
         return True
 
-    def _is_here(self):
+    def _is_here(self) -> bool:
+        """Return whether there is a lull, and it belongs to the calling thread."""
         return self.plan is not None and self._thread == threading.get_ident()
 
-    def end(self):
-        """Let the hooks count the steps that they have not seen."""
+    def end(self) -> None:
+        """End the lull, and make the hooks count the steps that they have not seen."""
         if self.plan is not None:
             self.plan = None
             self._is_due = True
-            cadence.skip(self._hooks, self._passed)
+            hook_schedule.skip(self._hooks, self._passed)
 
 
-def _can_wait(hook):
-    kind = kind_of(hook)
+def _can_wait(hook: Any) -> bool:
+    """Return whether it is known at which steps a hook does nothing."""
+    kind = schedule_of(hook)
     if kind is None or kind.is_passive:
         return kind is not None
     if not kind.can_wait or not is_itself(hook):
@@ -154,14 +165,16 @@ def _can_wait(hook):
     if kind.is_nan_watch:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
-    if type(timer) is basic_session_run_hooks.SecondOrStepTimer:
+    if type(timer) is internals.SecondOrStepTimer:
         return kind.by_clock or timer._every_secs is None
-    return timer is None or type(timer) is basic_session_run_hooks.NeverTriggerTimer
+    return timer is None or type(timer) is internals.NeverTriggerTimer
 
 
-def _deadline(hook):
+def _deadline(hook: Any) -> float:
+    """Return the time at which a hook is due by the clock; infinity if it never is."""
     timer: Any = getattr(hook, "_timer", None)
-    if not kind_of(hook).by_clock or getattr(timer, "_every_secs", None) is None:
+    kind: Any = schedule_of(hook)  # a `Kind`: with an unknown hook there is no lull
+    if not kind.by_clock or getattr(timer, "_every_secs", None) is None:
         return math.inf
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs

@@ -1,36 +1,48 @@
 """Fetch plans: what one step runs, compiled once and called many times.
 
-`Session.run` takes its fetches apart at every call. A training loop asks for the same
-ones at nearly every step, so each distinct request is compiled once, into a callable
-of the session and the recipe that gives every consumer its values back.
+`Session.run` parses its fetches at every call. A training loop asks for the same
+fetches at nearly every step. So each distinct request is compiled once, into a callable
+of the session and a function that turns raw values into the results of each consumer.
 """
 
+from __future__ import annotations
+
 import collections
-import collections.abc
 import functools
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.client import session as session_lib
-from tensorflow.python.framework import composite_tensor
-from tensorflow.python.ops import resource_variable_ops
 
-from estimator_runtime.loop import kernels
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.graph import ops
 
-_SESSION_RUN = session_lib.BaseSession.run
+if TYPE_CHECKING:
+    from estimator_runtime.loop.caller_thread import DenormalFlush
+    from estimator_runtime.loop.fusion.while_loop import Substitute
 
-# What may be fetched and never changes what it stands for.
+_SESSION_RUN = internals.SESSION_RUN
+
+# Kinds of fetches that never change what they refer to.
 _LEAVES = (
     tf.Tensor,
     tf.Operation,
     tf.Variable,
-    resource_variable_ops.BaseResourceVariable,
-    composite_tensor.CompositeTensor,
+    internals.BaseResourceVariable,
+    internals.CompositeTensor,
 )
-# Other mappings, such as a defaultdict, are made of more than their items.
+# Other mappings, such as a defaultdict, have more to them than their items.
 _MAPPINGS = (dict, collections.OrderedDict)
-# Requests that differ at every step would fill memory with plans used once.
+# The limit keeps requests that differ at every step from filling memory with plans.
 MAX_PLANS = 64
 
 
@@ -39,19 +51,20 @@ class CannotPlan(Exception):
 
 
 @functools.lru_cache(maxsize=256)  # an instance check costs more than all the rest
-def _is_leaf(kind):
+def _is_leaf(kind: type) -> bool:
+    """Return whether a kind of fetch counts by its identity."""
     return issubclass(kind, _LEAVES)
 
 
-def structure(fetches) -> collections.abc.Hashable:
-    """Give what two equal requests have in common, as a hashable key.
+def structure(fetches: Any) -> Hashable:
+    """Return a hashable key that is equal for equal requests.
 
-    Containers count by what they hold, not by which they are: some hooks build a
-    fresh dict or list at every step. Leaves count by identity, so whoever keeps the
-    key must keep the leaves alive.
+    Containers count by their contents and not by their identity, because some hooks
+    build a new dict or list at every step. Leaves count by identity, so whoever keeps
+    the key must keep the leaves alive.
 
     Raises:
-        CannotPlan: If a part is of a kind that a plan cannot stand for.
+        CannotPlan: If a part is of a kind that no plan supports.
     """
     kind: type = type(fetches)
     if _is_leaf(kind):
@@ -65,22 +78,22 @@ def structure(fetches) -> collections.abc.Hashable:
     raise CannotPlan(f"is asked for a {kind.__name__}")
 
 
-def are_equal(fetches, others):
-    """Tell whether two requests are equal; none is that a plan cannot stand for."""
+def are_equal(fetches: Any, others: Any) -> bool:
+    """Return whether two requests are equal; False if a plan cannot support one."""
     try:
         return structure(fetches) == structure(others)
     except CannotPlan:
         return False
 
 
-def _copied(fetches):
+def _copied(fetches: Any) -> Any:
     """Copy the containers, which the program may change, but not the leaves."""
-    if type(fetches) in _MAPPINGS:  # no key stands for others: their plan is used once
+    if type(fetches) in _MAPPINGS:  # others have no key, so their plan is used once
         return type(fetches)((name, _copied(f)) for name, f in fetches.items())
     if isinstance(fetches, list):
         return [_copied(f) for f in fetches]
     if isinstance(fetches, tuple):
-        # Past the constructor of a named tuple, which may have its own idea of values.
+        # Bypass the constructor of a named tuple, which may change the values.
         return tuple.__new__(type(fetches), map(_copied, fetches))
     return fetches
 
@@ -88,30 +101,36 @@ def _copied(fetches):
 class Plan:
     """One request, compiled for one local session.
 
+    Args:
+        session: A session of this process.
+        wanted: Consumer to its fetches.
+        flush: Flushes denormals on the calling thread; None if that is not possible.
+        substitute: What to run and fetch instead (see `while_loop`), or None.
+        callables: The callables of the session's other plans, by what they run. Plans
+            that run the same share them. None shares none.
+
     Attributes:
-        wanted: Consumer to what it asks for.
-        on_pool: Runs it on TensorFlow's threads; takes the feeds, gives raw values.
-        on_caller: The same on the calling thread, with the same results.
-        results: Gives the dict of consumer to results that raw values stand for.
+        wanted: Consumer to its fetches.
+        on_pool: Runs the request on TensorFlow's threads. Takes the feeds and returns
+            raw values.
+        on_caller: Does the same on the calling thread, with the same results.
+        results: Turns raw values into a dict of consumer to results.
+
+    Raises:
+        CannotPlan: If only `Session.run` can serve the request.
     """
 
-    def __init__(self, session, wanted, flush, substitute=None, callables=None):
-        """Compile a request.
-
-        Args:
-            session: `tf.compat.v1.Session` of this process.
-            wanted: Consumer to its fetches.
-            flush: `DenormalFlush` for the calling thread, or None.
-            substitute: What to run and fetch instead (see `body`), or None.
-            callables: `WeakValueDictionary` of those of the session's other plans, to
-                share what runs the same; or None.
-
-        Raises:
-            CannotPlan: If only `Session.run` can serve it.
-        """
-        # Keeps the leaves alive too, on whose identity the key relies.
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        wanted: Mapping[Any, Any],
+        flush: DenormalFlush | None,
+        substitute: Substitute | None = None,
+        callables: MutableMapping[bytes, Callable[..., Any]] | None = None,
+    ) -> None:
+        # The copy also keeps the leaves alive: the key relies on their identity.
         self.wanted = {consumer: _copied(f) for consumer, f in wanted.items()}
-        handler = session_lib._FetchHandler(session.graph, self.wanted, {})
+        handler = internals.FetchHandler(session.graph, self.wanted, {})
         if handler._fetch_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._graph = session.graph
@@ -136,8 +155,24 @@ class Plan:
         self.on_pool = _compiled(callables, session, options)
         self.on_caller = _compiled(callables, session, here, flush)
 
-    def traced(self, session, feeds, options, run_metadata):
-        """Run it with run options, which fill `run_metadata`; gives raw values."""
+    def traced(
+        self,
+        session: tf.compat.v1.Session,
+        feeds: Sequence[Any],
+        options: config_pb2.RunOptions,
+        run_metadata: config_pb2.RunMetadata,
+    ) -> Sequence[Any]:
+        """Run the request with run options, which fill `run_metadata`.
+
+        Args:
+            session: The session that the plan was compiled for.
+            feeds: Values for the feeds.
+            options: The run options.
+            run_metadata: Receives what the session reports of the run.
+
+        Returns:
+            The raw values.
+        """
         graph = session.graph
         targets = [graph.get_operation_by_name(n) for n in self._options.target]
         values, _ = session.run(
@@ -148,52 +183,68 @@ class Plan:
         )
         return values
 
-    def results_of(self, fetches):
-        """Give a function of raw values that gives what a part of the fetches asks."""
-        # Of a copy: the handler keeps the dict's own view of its names, and the program
+    def results_of(self, fetches: Any) -> Callable[[Sequence[Any]], Any]:
+        """Return a function from raw values to the results of some of the fetches."""
+        # Copy the fetches: the handler keeps a view of a dict's names, and the program
         # may change the dict.
-        handler = session_lib._FetchHandler(self._graph, _copied(fetches), {})
+        handler = internals.FetchHandler(self._graph, _copied(fetches), {})
         return self._recipe(handler)
 
-    def places_of(self, names):
-        """Give where in the raw values those of the tensors called `names` are."""
+    def places_of(self, names: Collection[str]) -> tuple[int, ...]:
+        """Return the indices of the named tensors in the raw values."""
         return tuple(i for i, name in enumerate(self._names) if name in names)
 
-    def _recipe(self, handler):
-        """Give the function of raw values that gives what a fetch handler is for."""
+    def _recipe(self, handler: Any) -> Callable[[Sequence[Any]], Any]:
+        """Return a function from raw values to the results of a fetch handler."""
         found = iter([self._names.index(t.name) for t in handler.fetches()])
         places = [None if is_op else next(found) for is_op in handler._ops]
         rebuild = handler._fetch_mapper.build_results
 
-        def results(values):
+        def results(values: Sequence[Any]) -> Any:
             return rebuild([None if i is None else _owned(values[i]) for i in places])
 
         return results
 
 
-def _owned(value):
-    # Callables, unlike Session.run, give arrays that lie in TensorFlow's own buffers:
-    # a step would change those that a hook kept, a hook would change a variable.
+def _owned(value: Any) -> Any:
+    """Return a value, copied if it is an array in a buffer of TensorFlow's."""
+    # Callables, unlike Session.run, return arrays in TensorFlow's own buffers. A step
+    # would change an array that a hook has kept, and a hook could change a variable.
     is_view = isinstance(value, np.ndarray) and not value.flags.owndata
     return value.copy() if is_view else value
 
 
-def _callable(session, options):
-    # _do_call turns an error into the one that Session.run raises, with the op's name
-    # and where the program made it.
+def _callable(
+    session: tf.compat.v1.Session, options: config_pb2.CallableOptions
+) -> Callable[..., Any]:
+    """Compile a callable of the session."""
+    # _do_call turns an error into the one that Session.run raises, with the name of the
+    # op and the line of the program that made it.
     do_call = session._do_call
     compiled = do_call(session._make_callable_from_options, options)
     return lambda *feeds: do_call(compiled, *feeds)
 
 
-def _compiled(callables, session, options, flush=None):
-    """Give one of `callables`, or a new one, compiled when first called: it takes time.
+def _compiled(
+    callables: MutableMapping[bytes, Callable[..., Any]],
+    session: tf.compat.v1.Session,
+    options: config_pb2.CallableOptions,
+    flush: DenormalFlush | None = None,
+) -> Callable[..., Any]:
+    """Return one of `callables`, or add a new one and return that.
 
-    What TensorFlow keeps of it is freed when nobody has the callable any more.
+    A new callable is compiled at its first call, because that takes time. TensorFlow
+    frees what it has compiled when nothing refers to the callable any more.
+
+    Args:
+        callables: Callables by their serialized options.
+        session: The session to run on.
+        options: What to run.
+        flush: Flushes denormals around each call, or None.
     """
-    made = None
+    made: Any = None
 
-    def call(*feeds):
+    def call(*feeds: Any) -> Any:
         nonlocal made
         if made is None:
             made = _callable(session, options)
@@ -207,22 +258,29 @@ class Planner:
     """The plans of one session.
 
     Args:
-        session: What the hooked session runs its steps on.
-        flush: `DenormalFlush` for the calling thread, or None.
+        session: The session on which the hooked session runs its steps.
+        flush: Flushes denormals on the calling thread; None if that is not possible.
 
     Attributes:
-        obstacle: Why this session cannot have plans, as the end of "because the step
-            ..."; None for a plain local one.
+        obstacle: The reason why this session cannot have plans, which completes
+            "because the step ..."; None for a plain local session.
     """
 
-    def __init__(self, session, flush):
+    def __init__(self, session: Any, flush: DenormalFlush | None) -> None:
         self._session = session
         self._flush = flush
-        self._plans = {}
+        self._plans: dict[Hashable, Plan] = {}
         self.obstacle = _obstacle(session)
 
-    def plan(self, wanted):
-        """Give the plan for `wanted`, consumer to fetches, or None if there is none."""
+    def plan(self, wanted: Mapping[Any, Any]) -> Plan | None:
+        """Return the plan for a request.
+
+        Args:
+            wanted: Consumer to its fetches.
+
+        Returns:
+            The plan; None if `Session.run` has to serve the request.
+        """
         if self.obstacle or self._session._closed:
             return None
         try:
@@ -235,8 +293,9 @@ class Planner:
         return plan
 
 
-def _obstacle(session):
-    # A debugger's session, or one that a program has changed, must see every run; a
+def _obstacle(session: Any) -> str | None:
+    """Return the reason why a session cannot have plans, or None."""
+    # A debugger's session, or one that a program has changed, must see every run. A
     # gRPC master cannot make callables.
     if (
         type(session) is not tf.compat.v1.Session
@@ -245,6 +304,6 @@ def _obstacle(session):
         or session.sess_str
     ):
         return "is not run by a session of this process"
-    if kernels.have_own_state(session.graph):
+    if ops.have_own_state(session.graph):
         return "calls a function that is not inlined"
     return None

@@ -1,77 +1,91 @@
-"""The session that calls the hooks, by plans instead of a fresh look at every step."""
+"""The session that calls the hooks, and runs each step by a fetch plan."""
 
 import contextlib
 import functools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.training import (
-    monitored_session,
-    session_run_hook,
-)
 
-from estimator_runtime import preemption
-from estimator_runtime.loop import kernels
-from estimator_runtime.loop.closing import closable, told
-from estimator_runtime.loop.flushing import DenormalFlush
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.caller_thread import DenormalFlush, ThreadChoice
 from estimator_runtime.loop.global_step import GlobalStep, adds_one
-from estimator_runtime.loop.lull import Lull
-from estimator_runtime.loop.part import CannotFuse, Part, parts
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
+from estimator_runtime.loop.idle_hooks import IdleHooks
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
     CannotPlan,
+    Plan,
     Planner,
     are_equal,
     structure,
 )
-from estimator_runtime.loop.threads import ThreadChoice
+from estimator_runtime.preemption import request
+from estimator_runtime.preemption.session_close import closable, told
 
 CALLER = "caller"
-_SESSION_LOST = "Session handle is not found"  # says the server that has lost it
+_SESSION_LOST = "Session handle is not found"  # message of a server that lost it
 
 
-class HookedSession(monitored_session._HookedSession):
-    """TensorFlow's hooked session, but for what it does when a task or session is lost.
+class HookedSession(internals.StockHookedSession):
+    """TensorFlow's hooked session, with changes for a lost task or session.
 
-    A session that another task has lost is told from one that was cancelled, and a
-    close does not wait for ever.
+    It distinguishes a session that another task has lost from a cancelled one, and its
+    `close` does not wait forever.
     """
 
-    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: config_pb2.RunOptions | None = None,
+        run_metadata: config_pb2.RunMetadata | None = None,
+    ) -> Any:
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
         with _naming_lost_sessions():
             return super().run(fetches, feed_dict, options, run_metadata)
 
-    def close(self):
-        """Close the session, when the hooks have counted all steps."""
+    def close(self) -> None:
+        """Close the session, after the hooks have counted all steps."""
         self.rest()
-        # TensorFlow closes a session that it has lost while it handles that error.
-        is_lost = isinstance(sys.exc_info()[1], monitored_session._PREEMPTION_ERRORS)
-        is_stop = preemption.is_requested()
+        # TensorFlow closes a lost session while it handles the error of the loss.
+        is_lost = isinstance(sys.exc_info()[1], internals.PREEMPTION_ERRORS)
+        is_stop = request.is_requested()
         if is_lost or is_stop:
             session = self._sess  # type: ignore[has-type]
             self._sess = session and closable(session, is_stop and not is_lost)
-        # One that comes back in time anyway says for itself what it has waited for.
+        # After a loss, the bounded close itself logs what it waits for.
         with contextlib.nullcontext() if is_lost else told():
             super().close()
 
     def rest(self) -> None:
-        """Leave the hooks as they would be, had they seen every step."""
+        """Bring the hooks to the state that they would have after seeing every step."""
 
 
 class PlannedSession(HookedSession):
     """TensorFlow's hooked session, with the fetches of a step compiled once.
 
-    Every hook is called at every step, in the same order, with the same arguments
-    and results; but for steps at which none would do anything (see `lull`). A step
-    with feeds, run options or run metadata, from the caller or from a hook, goes
-    through `Session.run`, as does every step of a session that cannot have plans.
+    It calls every hook at every step, in the same order, with the same arguments and
+    results, except at steps at which no hook would do anything (see `idle_hooks`). A
+    step with feeds, run options or run metadata, from the caller or from a hook, goes
+    through `Session.run`. So does every step of a session that cannot have plans.
+
+    Args:
+        sess: The session that runs the steps.
+        hooks: Hooks of the session.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, sess, hooks, clock=time.perf_counter):
+    def __init__(
+        self,
+        sess: tf.compat.v1.Session,
+        hooks: Sequence[tf.compat.v1.train.SessionRunHook],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         super().__init__(sess, hooks)
         self._should_stop = False
         self._flush = DenormalFlush.of_this_machine()
@@ -79,21 +93,28 @@ class PlannedSession(HookedSession):
         self._threads = ThreadChoice(clock)
         if self._flush is None or _chooses_threads(sess) or self._needs_pool():
             self._threads.is_caller = False
-        self._are_steps: dict = {}  # key of the caller's fetches to `_is_step`
-        self._lull = Lull(hooks)
+        # Key of the caller's fetches to the result of `_is_step`, and the fetches.
+        self._are_steps: dict[object, tuple[bool, object]] = {}
+        self._lull = IdleHooks(hooks)
 
-    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: config_pb2.RunOptions | None = None,
+        run_metadata: config_pb2.RunMetadata | None = None,
+    ) -> Any:
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
         unseen = self._lull.plan if is_plain else None
-        # A session with a plan is TensorFlow's own.
+        # A session with a plan is TensorFlow's own class, so it has `_closed`.
         if unseen and not self._sess._closed and self._lull.covers(fetches):
             return self._run_unseen(unseen, fetches)
         self._lull.interrupt()
-        context = session_run_hook.SessionRunContext(
-            session_run_hook.SessionRunArgs(fetches, feed_dict), self._sess
+        context = internals.SessionRunContext(
+            internals.SessionRunArgs(fetches, feed_dict), self._sess
         )
         wanted = {CALLER: fetches}
         options = options or config_pb2.RunOptions()
@@ -118,12 +139,22 @@ class PlannedSession(HookedSession):
             self._lull.begin(plan, self._global_step, fetches, raw)
         return outputs[CALLER]
 
-    def rest(self):
-        """Leave the hooks as they would be, had they seen every step."""
+    def rest(self) -> None:
+        """Bring the hooks to the state that they would have after seeing every step."""
         self._lull.end()
 
-    def _run_unseen(self, plan, fetches):
-        """Run a step that no hook has to see, unless it shows something to them."""
+    def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
+        """Run a step that no hook is due to see.
+
+        If its values are not the expected ones, the hooks see the step after all.
+
+        Args:
+            plan: The plan of the idle hooks' steps.
+            fetches: What the caller asks for.
+
+        Returns:
+            The caller's results.
+        """
         lull = self._lull
         try:
             raw = self._threads.run(plan.on_pool, plan.on_caller)
@@ -133,12 +164,12 @@ class PlannedSession(HookedSession):
         if lull.passes(raw):
             return lull.results(raw)
         lull.end()
-        context = session_run_hook.SessionRunContext(
-            session_run_hook.SessionRunArgs(fetches), self._sess
+        context = internals.SessionRunContext(
+            internals.SessionRunArgs(fetches), self._sess
         )
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        # Until they are due, they ask for the same at every step. If another thread's
-        # call has left one due, the next step is the one that it sees.
+        # Until hooks are due, they ask for the same at every step. If a call of another
+        # thread has made one due, that hook sees the next step instead.
         again = {CALLER: fetches}
         self._call_hook_before_run(context, again, None, options)
         late = [h for h in self._hooks if differ(again, plan.wanted, h)]
@@ -147,14 +178,16 @@ class PlannedSession(HookedSession):
         return outputs[CALLER]
 
     @functools.cached_property
-    def _global_step(self):
+    def _global_step(self) -> GlobalStep:
+        """The global step of the session, looked up at its first use."""
         return GlobalStep(self._sess, self._flush)
 
-    def _needs_pool(self):
-        return not self._planner.obstacle and kernels.need_pool(self._sess.graph)
+    def _needs_pool(self) -> bool:
+        """Return whether steps must run on TensorFlow's threads."""
+        return not self._planner.obstacle and ops.need_pool(self._sess.graph)
 
-    def _is_step(self, fetches):
-        """Tell whether `fetches` add 1 to the global step, and nothing else does."""
+    def _is_step(self, fetches: Any) -> bool:
+        """Return whether `fetches` add 1 to the global step, and no other op does."""
         try:
             key = structure(fetches)
         except CannotPlan:
@@ -163,19 +196,35 @@ class PlannedSession(HookedSession):
             if len(self._are_steps) == MAX_PLANS:
                 return False
             try:
-                targets, tensors = parts(fetches)
+                targets, tensors = subgraphs(fetches)
             except CannotFuse:
                 targets, tensors = [], []
-            step = Part(self._sess.graph, [*targets, *(t.op for t in tensors)])
-            # With the fetches, on whose identity the key relies.
+            step = Subgraph(self._sess.graph, [*targets, *(t.op for t in tensors)])
+            # Keep the fetches, because the key relies on their identity.
             self._are_steps[key] = adds_one(step, self._global_step.variable), fetches
         return self._are_steps[key][0]
 
-    def _call_after_run(self, context, outputs, options, run_metadata, unless=()):
+    def _call_after_run(
+        self,
+        context: tf.compat.v1.train.SessionRunContext,
+        outputs: Mapping[Any, Any],
+        options: config_pb2.RunOptions,
+        run_metadata: config_pb2.RunMetadata,
+        unless: Collection[tf.compat.v1.train.SessionRunHook] = (),
+    ) -> None:
+        """Call the hooks after a step, and record whether one requests a stop.
+
+        Args:
+            context: What the hooks have been called with before the step.
+            outputs: Consumer to results.
+            options: The run options of the step.
+            run_metadata: What the session reports of the step.
+            unless: Hooks to leave out.
+        """
         for hook in self._hooks:
             if hook in unless:
                 continue
-            values = session_run_hook.SessionRunValues(
+            values = internals.SessionRunValues(
                 outputs.get(hook), options, run_metadata
             )
             hook.after_run(context, values)
@@ -184,13 +233,14 @@ class PlannedSession(HookedSession):
 
 @contextlib.contextmanager
 def _naming_lost_sessions() -> Iterator[None]:
-    """Raise an AbortedError where a session was cancelled because a task has lost it.
+    """Turn a CancelledError into an AbortedError if a task has lost the session.
 
-    The other tasks stop for that, and which of the two errors comes first is chance.
-    Only the loss, which a new session mends, is told to those who make one.
+    The loss makes the other tasks stop too, and it is chance which of the two errors
+    comes first. Only the error of the loss makes TensorFlow create a new session, which
+    is the remedy.
 
     Raises:
-        tf.errors.AbortedError: In place of a CancelledError that says so.
+        tf.errors.AbortedError: In place of a CancelledError that reports the loss.
     """
     try:
         yield
@@ -200,13 +250,15 @@ def _naming_lost_sessions() -> Iterator[None]:
         raise tf.errors.AbortedError(error.node_def, error.op, error.message) from error
 
 
-def differ(wanted, others, consumer):
-    """Tell whether a consumer asks for one thing here and another there."""
+def differ(
+    wanted: Mapping[Any, Any], others: Mapping[Any, Any], consumer: object
+) -> bool:
+    """Return whether a consumer's fetches differ between two requests."""
     return not are_equal(wanted.get(consumer, ()), others.get(consumer, ()))
 
 
-def _chooses_threads(session):
-    """Tell whether the user's ConfigProto says which threads run a step."""
+def _chooses_threads(session: tf.compat.v1.Session) -> bool:
+    """Return whether the user's ConfigProto chooses the threads that run a step."""
     config = getattr(session, "_config", None)
     return config is not None and bool(
         config.inter_op_parallelism_threads

@@ -19,11 +19,11 @@ import tensorflow as tf  # noqa: E402 (after install, as a program would)
 from tensorflow.python.training import monitored_session, training_util  # noqa: E402
 from tensorflow_estimator.python.estimator import estimator as frozen  # noqa: E402
 
-from estimator_runtime import options  # noqa: E402
-from estimator_runtime.loop import hooked, threads  # noqa: E402
-from estimator_runtime.loop.monitored import LoopSession  # noqa: E402
+from estimator_runtime.config import options  # noqa: E402
+from estimator_runtime.loop import caller_thread, planned  # noqa: E402
 from estimator_runtime.loop.run_length import RunLength  # noqa: E402
-from estimator_runtime.training_log import TRAINING_LOG  # noqa: E402
+from estimator_runtime.loop.session import LoopSession  # noqa: E402
+from estimator_runtime.output.training_log import TRAINING_LOG  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location(
     "loop_models", pathlib.Path(__file__).with_name("models.py")
@@ -263,7 +263,7 @@ def run_length(monkeypatch):
 
     A test module may override it with `RunLength`, which grows runs by the clock.
     """
-    monkeypatch.setattr("estimator_runtime.loop.monitored.RunLength", FullRuns)
+    monkeypatch.setattr("estimator_runtime.loop.session.RunLength", FullRuns)
 
 
 @pytest.fixture
@@ -278,12 +278,12 @@ def monitored(request, monkeypatch):
     if request.param == "stock":
         return tf1.train.MonitoredSession
 
-    class Settled(threads.ThreadChoice):
+    class Settled(caller_thread.ThreadChoice):
         def __init__(self, clock):
             super().__init__(clock)
             self.is_caller = request.param == "the calling thread"
 
-    monkeypatch.setattr(hooked, "ThreadChoice", Settled)
+    monkeypatch.setattr(planned, "ThreadChoice", Settled)
     return LoopSession
 
 

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.hooked import PlannedSession
-from estimator_runtime.loop.monitored import LoopSession
-from estimator_runtime.loop.threads import ThreadChoice
+from estimator_runtime.loop.caller_thread import ThreadChoice
+from estimator_runtime.loop.planned import PlannedSession
+from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
 train = tf1.train

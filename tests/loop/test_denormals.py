@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop.flushing import DenormalFlush
-from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
 train = tf1.train

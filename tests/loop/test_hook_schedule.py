@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.loop import cadence
+from estimator_runtime.loop import hook_schedule
 
 er.install()
 
@@ -104,38 +104,38 @@ def evaluator():
     ],
 )
 def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
-    assert cadence.until_due([hook()], trained) == due
+    assert hook_schedule.until_due([hook()], trained) == due
 
 
 def test_a_saver_of_checkpoints_is_due_at_its_next_one(tmp_path):
     saver = begun(train.CheckpointSaverHook(str(tmp_path), save_steps=10), last=5)
-    assert [cadence.until_due([saver], step) for step in (5, 6, 14, 15)] == [
+    assert [hook_schedule.until_due([saver], step) for step in (5, 6, 14, 15)] == [
         10,
         9,
         1,
         1,
     ]
     by_clock = begun(train.CheckpointSaverHook(str(tmp_path), save_secs=60), last=5)
-    assert cadence.until_due([by_clock], 5) is None
+    assert hook_schedule.until_due([by_clock], 5) is None
 
 
 def test_a_profiler_is_due_at_its_next_profile(tmp_path):
     profiler = begun(train.ProfilerHook(10, output_dir=str(tmp_path)))
-    assert cadence.until_due([profiler], 0) == 1
+    assert hook_schedule.until_due([profiler], 0) == 1
     profiler = begun(profiler, last=0, _next_step=2)
-    assert cadence.until_due([profiler], 1) == 9
+    assert hook_schedule.until_due([profiler], 1) == 9
 
 
 def test_the_first_due_of_several_hooks_counts():
     hooks = [train.StopAtStepHook(last_step=20), train.SessionRunHook(), Named()]
-    assert [cadence.until_due(hooks, step) for step in (0, 15, 18)] == [10, 5, 2]
-    assert cadence.until_due([], 0) is None
+    assert [hook_schedule.until_due(hooks, step) for step in (0, 15, 18)] == [10, 5, 2]
+    assert hook_schedule.until_due([], 0) is None
 
 
 def test_a_watch_for_nan_is_not_due_where_the_run_itself_ends_at_it():
     watch = train.NanTensorHook("loss")
-    assert cadence.until_due([watch], 0, loss=watch._loss_tensor) is None
-    assert cadence.until_due([watch], 0, loss="another") == 1
+    assert hook_schedule.until_due([watch], 0, loss=watch._loss_tensor) is None
+    assert hook_schedule.until_due([watch], 0, loss="another") == 1
 
 
 def test_hooks_count_the_steps_that_they_do_not_see():
@@ -143,10 +143,10 @@ def test_hooks_count_the_steps_that_they_do_not_see():
     summaries = begun(train.SummarySaverHook(10, summary_op="s"), _next_step=4)
     unbegun = begun(train.SummarySaverHook(10, summary_op="s"))
     evaluates = evaluator()
-    cadence.skip([logs, summaries, unbegun, evaluates, Silent(), Named()], 5)
+    hook_schedule.skip([logs, summaries, unbegun, evaluates, Silent(), Named()], 5)
     assert (logs._iter_count, summaries._next_step, unbegun._next_step) == (8, 9, None)
     assert evaluates._iter_count == 5
-    cadence.skip([logs, summaries], -2)
+    hook_schedule.skip([logs, summaries], -2)
     assert (logs._iter_count, summaries._next_step) == (6, 7)
 
 
@@ -163,7 +163,7 @@ def test_fetches_are_those_that_hooks_ask_for_when_they_are_due():
         Silent(),
         train.StopAtStepHook(1),
     ]
-    assert cadence.fetches(hooks) == [a, b, c, stop._stop_var, "tensor"]
+    assert hook_schedule.fetches(hooks) == [a, b, c, stop._stop_var, "tensor"]
 
 
 class SavesMore(train.CheckpointSaverHook):
@@ -183,9 +183,9 @@ class AsksToo(train.StopAtStepHook):
 
 def test_only_hooks_with_steps_of_their_own_and_no_cadence_see_every_step():
     known = [train.StopAtStepHook(1), train.SessionRunHook(), Named(), evaluator()]
-    assert cadence.every_step_hooks(known) == []
+    assert hook_schedule.every_step_hooks(known) == []
     own = [Silent(), AsksToo(1), Silent(), train.FeedFnHook(dict)]
-    assert cadence.every_step_hooks([*known, *own]) == [
+    assert hook_schedule.every_step_hooks([*known, *own]) == [
         "AsksToo",
         "FeedFnHook",
         "Silent",
@@ -194,20 +194,20 @@ def test_only_hooks_with_steps_of_their_own_and_no_cadence_see_every_step():
 
 def test_a_subclass_counts_by_the_methods_that_it_overrides(tmp_path):
     saves_more, looks = (cls(str(tmp_path), 10) for cls in (SavesMore, LooksAtAll))
-    assert cadence.every_step_hooks([saves_more, looks]) == ["LooksAtAll"]
+    assert hook_schedule.every_step_hooks([saves_more, looks]) == ["LooksAtAll"]
     saves_more._timer = train.SecondOrStepTimer(every_steps=10)
     saves_more._timer.update_last_triggered_step(0)
-    assert cadence.until_due([saves_more], 3) == 7
+    assert hook_schedule.until_due([saves_more], 3) == 7
 
 
 def test_methods_that_a_program_sets_on_a_hook_see_every_step():
     hook = train.StopAtStepHook(last_step=20)
     hook.after_run = lambda run_context, run_values: None
-    assert cadence.until_due([hook], 0) == 1
-    assert cadence.every_step_hooks([hook]) == ["StopAtStepHook"]
+    assert hook_schedule.until_due([hook], 0) == 1
+    assert hook_schedule.every_step_hooks([hook]) == ["StopAtStepHook"]
 
 
 def test_callables_in_place_of_methods_see_every_step():
     partial = functools.partial(print, end="")
     copied = type("Copied", (train.SessionRunHook,), {"after_run": partial})()
-    assert cadence.every_step_hooks([copied]) == ["Copied"]
+    assert hook_schedule.every_step_hooks([copied]) == ["Copied"]

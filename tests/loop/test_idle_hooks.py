@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 import estimator_runtime
-from estimator_runtime.loop.hooked import PlannedSession
-from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.loop.planned import PlannedSession
+from estimator_runtime.loop.session import LoopSession
 
 estimator_runtime.install()
 tf1 = tf.compat.v1
@@ -230,7 +230,7 @@ def test_a_hook_that_goes_by_the_clock_is_called_once_its_time_has_come(
     monitored, monkeypatch, tmp_path
 ):
     now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
     step = step_op()
     tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver(max_to_keep=99))
     hook = train.CheckpointSaverHook(str(tmp_path), save_secs=60)
@@ -386,7 +386,7 @@ def test_a_checkpoint_whose_time_comes_in_a_step_is_of_that_step(
     monitored, monkeypatch, tmp_path
 ):
     now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.timers.now", lambda: now[0])
+    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
 
     def work(step):
         now[0] += 61 if step == 12 else 0

@@ -6,7 +6,7 @@ from tensorflow.python.client import session as session_lib
 from tensorflow.python.training import training_util
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime.config import options
 from estimator_runtime.errors import ConfigError
 
 tf1 = tf.compat.v1

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
-from estimator_runtime.loop.hooked import PlannedSession
-from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.loop.planned import PlannedSession
+from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
 train = tf1.train

@@ -66,7 +66,7 @@ def test_an_op_that_fails_is_named_by_the_error(monitored):
             assert error.node_def == error.op.node_def
             assert "not a number : Tensor had Inf values" in error.message
             assert "{{node check}}" in error.message
-            assert "test_hooked_errors.py" in error.message  # where it was made
+            assert "test_planned_errors.py" in error.message  # where it was made
 
 
 def test_a_placeholder_that_nobody_feeds_is_named_by_the_error(monitored):
@@ -88,7 +88,7 @@ def test_an_op_whose_kernel_cannot_be_made_is_named_by_the_error(monitored):
             assert type(error) is tf.errors.InvalidArgumentError
             assert error.op is encoded.op
             assert "compression should be in [-1,9], got 10" in error.message
-            assert "test_hooked_errors.py" in error.message  # where it was made
+            assert "test_planned_errors.py" in error.message  # where it was made
 
 
 def test_a_session_goes_on_after_an_error_that_the_program_catches(monitored):

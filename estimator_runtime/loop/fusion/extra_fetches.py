@@ -1,37 +1,43 @@
-"""What hooks ask for beyond a step: summaries, and other ops of their own.
+"""Extra fetches: what hooks ask for beyond a step, such as summaries.
 
-Single steps compute it in the same run as the step. With fused steps it is computed
-after the loop, from the values that the last step left; except that variables which the
-step changes are read before the last step, as a single step's hooks find them, unless
-the program itself has their read wait for some op of the step.
+With single steps, extra fetches are computed in the same run as the step. With fused
+steps, they are computed after the loop, from the values that the last step left. There
+is one exception: variables that the step changes are read before the last step, which
+is when the hooks of a single step read them. They are read after it only if the
+program makes the read wait for some op of the step.
 """
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop import writers
-from estimator_runtime.loop.part import CannotFuse, Part
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 
 
-class Beyond:
-    """The ops that hooks ask for, or that these need, and that are not the step's.
+class ExtraFetches:
+    """The ops outside the step that hooks ask for, or that such ops need.
 
     Args:
-        step: `Part` of the graph that is the step.
+        step: The part of the graph that is the step.
         wanted: Tensors and ops that hooks ask for.
 
     Attributes:
         from_step: Tensors of the step that are needed, by name.
-        waiting: Names of the wanted that need what `read` gives.
+        waiting: Names of those of `wanted` that need the results of `read`.
 
     Raises:
-        CannotFuse: If an op of the step would have to be run before the step, or one
-            beyond it cannot be copied.
+        CannotFuse: If an op of the step would have to run before the step, or if an op
+            outside it cannot be copied.
     """
 
-    def __init__(self, step, wanted):
+    def __init__(
+        self, step: Subgraph, wanted: Iterable[tf.Tensor | tf.Operation]
+    ) -> None:
         self._wanted = {each.name: each for each in wanted}
         operations = {name: _op(each) for name, each in self._wanted.items()}
-        everything = Part(step.graph, operations.values(), without=step.ops)
+        everything = Subgraph(step.graph, operations.values(), without=step.ops)
         everything.check_movable()
         changed = step.changed_handles()
         reads = [
@@ -39,19 +45,19 @@ class Beyond:
             for op in everything.ops.values()
             if any(tensor.name in changed for tensor in op.inputs)
         ]
-        # Of those, the ones that can be run before the step.
-        parts = [Part(step.graph, [op], without=step.ops) for op in reads]
+        # The reads that can run before the step, with the ops that they need.
+        parts = [Subgraph(step.graph, [op], without=step.ops) for op in reads]
         first = {
             name: op
             for part in parts
             if not part.inputs and not part.waits_for(step)
             for name, op in part.ops.items()
         }
-        self._before = Part(step.graph, first.values())
+        self._before = Subgraph(step.graph, first.values())
         inside = sorted(step.ops.keys() & self._before.ops.keys())
-        if inside:  # it would be run twice
+        if inside:  # the op would run twice
             raise CannotFuse(f"has {inside[0]!r}, which hooks ask for before it")
-        self._after = Part(
+        self._after = Subgraph(
             step.graph, operations.values(), without={**step.ops, **first}
         )
         self._waiting_for_step = [
@@ -71,29 +77,36 @@ class Beyond:
         self.waiting = {
             name
             for name, op in operations.items()
-            if not first.keys().isdisjoint(Part(step.graph, [op], step.ops).ops)
+            if not first.keys().isdisjoint(Subgraph(step.graph, [op], step.ops).ops)
         }
 
-    def read(self):
-        """Add the ops that run before the last step; give their results by name.
+    def read(self) -> dict[str, Any]:
+        """Add the ops that run before the last step.
 
-        There are none if everything can be computed after it.
+        Returns:
+            Their results, tensors and ops, by the name of the original. Empty if
+            everything can be computed after the last step.
         """
         return _add(self._before, self._before.handles, self._used_before, "before")
 
-    def compute(self, values, done):
-        """Add the ops that run after the last step; give their results by name.
+    def compute(
+        self, values: Mapping[str, tf.Tensor], done: tf.Operation
+    ) -> dict[str, Any]:
+        """Add the ops that run after the last step.
 
         Args:
-            values: Tensors by the name of the one that they stand for: what the last
-                step left, and what `read` gave.
+            values: Tensors by the name of the one that they replace: the values that
+                the last step left, and the results of `read`.
             done: The op that ends the last step.
+
+        Returns:
+            Their results, tensors and ops, by the name of the original.
         """
         with tf.control_dependencies([done]):
-            # So that variables are read when the step has changed them.
+            # So that variables are read after the step has changed them.
             handles = {n: tf.identity(t) for n, t in self._after.handles.items()}
         for handle in handles.values():
-            writers.mark(handle.op)
+            ops.mark(handle.op)
         inputs = {name: values[name] for name in self._after.inputs}
         wanted = [e for e in self._wanted.values() if _op(e).name in self._after.ops]
         ordered = self._waiting_for_step
@@ -103,12 +116,28 @@ class Beyond:
         return found
 
 
-def _op(fetched):
+def _op(fetched: tf.Tensor | tf.Operation) -> tf.Operation:
+    """Return the op of a tensor, or an op itself."""
     return fetched.op if isinstance(fetched, tf.Tensor) else fetched
 
 
-def _add(part, input_map, wanted, scope):
-    """Import a part of a graph; give what stands for `wanted` by name."""
+def _add(
+    part: Subgraph,
+    input_map: Mapping[str, tf.Tensor],
+    wanted: Sequence[tf.Tensor | tf.Operation],
+    scope: str,
+) -> dict[str, Any]:
+    """Import a part of a graph into the default graph.
+
+    Args:
+        part: What to import.
+        input_map: Tensors by the name of the one that they replace.
+        wanted: Tensors and ops of the part.
+        scope: Name scope of the copies.
+
+    Returns:
+        The copies of `wanted`, by the name of the original.
+    """
     found = tf.graph_util.import_graph_def(
         part.graph_def(),
         input_map=input_map,

@@ -4,10 +4,15 @@ import collections
 import contextlib
 import dataclasses
 import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.fusion.while_loop import FusedSteps, Substitute
+from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
 
 _RAN = "steps run"
@@ -15,13 +20,13 @@ _LOSS = "loss"
 
 
 @dataclasses.dataclass(kw_only=True)
-class _Request:
-    """What a run is asked for, as plans.
+class _RunRequest:
+    """The plans that serve one request.
 
     Attributes:
-        plan: `Plan` for the run, or for its last step.
-        but_last: `Plan` for the steps before the last; None until there is need of it.
-        is_cut: Whether the last step of a run is always one of its own.
+        plan: The plan for the whole run, or for its last step.
+        but_last: The plan for the steps before the last; None until it is needed.
+        is_cut: Whether the last step of a run is always run on its own.
     """
 
     plan: Plan
@@ -33,51 +38,69 @@ class Steps:
     """Runs the steps of a session through their fused body.
 
     Args:
-        session: `tf.compat.v1.Session` of this process.
-        fused: `FusedSteps` in its graph.
-        global_step: `GlobalStep` of the session.
-        loss: The tensor at whose NaN a run ends, or None.
-        flush: `DenormalFlush` for the calling thread, or None.
+        session: A `tf.compat.v1.Session` of this process.
+        fused: The loop of steps in the session's graph.
+        global_step: The global step of the session.
+        loss: The tensor whose NaN ends a run, or None.
+        flush: Flushes denormals on the calling thread; None if that is not possible.
 
     Attributes:
-        always: What every run is asked for, beside the rest: consumer to fetches.
-        lacking: Consumers that the last run gave something that it did not compute,
-            because a NaN ended it before its last step.
+        always: What every run fetches beside what it is asked for: consumer to
+            fetches.
+        lacking: Consumers whose values the last run did not compute, because a NaN
+            ended it before its last step.
         loss: As given.
-        trained: Gives the number of steps trained so far.
+        trained: Returns the number of steps trained so far.
     """
 
-    def __init__(self, session, fused, global_step, loss, flush):
+    def __init__(
+        self,
+        session: Any,
+        fused: FusedSteps,
+        global_step: GlobalStep,
+        loss: Any,
+        flush: DenormalFlush | None,
+    ) -> None:
         self._session = session
         self._fused = fused
         self._flush = flush
-        self._known: collections.OrderedDict = collections.OrderedDict()
-        self._callables: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+        self._known: collections.OrderedDict[Hashable, _RunRequest]
+        self._known = collections.OrderedDict()
+        self._callables: weakref.WeakValueDictionary[bytes, Callable[..., Any]]
+        self._callables = weakref.WeakValueDictionary()
         self.loss = loss
         self.trained = global_step.trained
         self.always = {_RAN: fused.ran}
         if loss is not None:
             self.always[_LOSS] = loss
-        self.lacking = []
+        self.lacking: list[Any] = []
         self._total = self._total_before = 0
         session.run(fused.reset)
 
-    def run(self, call, wanted, count, options, run_metadata):
+    def run(
+        self,
+        call: Callable[..., Sequence[Any]],
+        wanted: Mapping[Any, Any],
+        count: int,
+        options: Any,
+        run_metadata: Any,
+    ) -> tuple[int, dict[Any, Any]]:
         """Run `count` steps, or fewer if the loss becomes NaN.
 
         Args:
-            call: Calls a plan and gives the raw values, of (plan, steps, is_rest):
-                whether it is one step that was cut off a run.
-            wanted: Consumer to fetches, `always` among them.
-            count: Steps to run, 1 or more.
+            call: Runs a plan and returns the raw values. It takes the plan, the number
+                of steps, and the keyword `is_rest`: whether this is the last step of a
+                longer run, run on its own.
+            wanted: Consumer to fetches, those of `always` included.
+            count: The number of steps to run, 1 or more.
             options: `RunOptions` for the last step; may be empty.
-            run_metadata: Receives what the last step tells.
+            run_metadata: `RunMetadata` that receives what the last step reports.
 
         Returns:
-            The number of steps run, and consumer to results, of the last one.
+            The number of steps run, and consumer to results of the last one.
 
         Raises:
-            ConfigError: If a hook asks for what the fused steps do not give it.
+            ConfigError: If a hook asks for a value that the fused steps do not have.
         """
         self._total_before = self._total
         self.lacking = []
@@ -103,34 +126,42 @@ class Steps:
         results = plan.results(values)
         return ran + self._count(results), results
 
-    def completed(self):
-        """Give the number of complete steps of a run that has failed."""
+    def completed(self) -> int:
+        """Return the number of complete steps of a run that has failed."""
         self._total = int(self._session.run(self._fused.total))
         return self._total - self._total_before
 
-    def kept(self, consumer, fetches):
-        """Give a caller's values of the last complete step, without running any."""
+    def kept(self, consumer: object, fetches: Any) -> Any:
+        """Return a caller's values of the last complete step, without running a step.
+
+        Args:
+            consumer: Who asks.
+            fetches: What it asks for.
+        """
         plan = self._plan(self._fused.kept, {consumer: fetches})
         return plan.results(plan.on_pool())[consumer]
 
-    def _lacking(self, wanted):
+    def _lacking(self, wanted: Mapping[Any, Any]) -> list[Any]:
+        """Return the consumers that ask for something that is not part of a step."""
         plans = {c: self._plan(self._fused.but_last, {c: f}) for c, f in wanted.items()}
         return [c for c, plan in plans.items() if plan.places_of(self._fused.extras)]
 
-    def _count(self, results):
+    def _count(self, results: Mapping[Any, Any]) -> int:
+        """Return how many steps a run had, and add them to the total."""
         ran = int(results[_RAN])
         self._total += ran
         return ran
 
-    def _request(self, wanted):
-        """Give the plans for `wanted`, and keep them among the last that were used."""
-        key: object
+    def _request(self, wanted: Mapping[Any, Any]) -> _RunRequest:
+        """Return the plans for `wanted`, from a cache of the last ones used."""
+        key: Hashable
         try:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
             request = self._known.get(key) or self._make_request(wanted)
         except CannotPlan:
             request = self._make_request(wanted)
-            # Found by no other: kept for its callables, which the next like it shares.
+            # No later request finds this entry. The cache keeps its callables alive,
+            # so that the next request that runs the same can share them.
             key = request.plan.on_pool
         self._known[key] = request
         self._known.move_to_end(key)
@@ -138,11 +169,16 @@ class Steps:
             self._known.popitem(last=False)
         return request
 
-    def _make_request(self, wanted):
+    def _make_request(self, wanted: Mapping[Any, Any]) -> _RunRequest:
+        """Compile the plans for `wanted`.
+
+        Raises:
+            ConfigError: If a hook asks for a value that the fused steps do not have.
+        """
         with contextlib.suppress(CannotPlan):
-            return _Request(plan=self._plan(self._fused.steps, wanted))
+            return _RunRequest(plan=self._plan(self._fused.steps, wanted))
         try:
-            return _Request(
+            return _RunRequest(
                 plan=self._plan(self._fused.last, wanted),
                 but_last=self._plan(self._fused.but_last, wanted),
                 is_cut=True,
@@ -153,5 +189,6 @@ class Steps:
                 "hook's `fused_fetches`, or take away its `steps_until_due`"
             ) from error
 
-    def _plan(self, substitute, wanted):
+    def _plan(self, substitute: Substitute, wanted: Mapping[Any, Any]) -> Plan:
+        """Compile one plan, which shares callables with the others of the session."""
         return Plan(self._session, wanted, self._flush, substitute, self._callables)

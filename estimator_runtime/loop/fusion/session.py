@@ -4,22 +4,23 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.client import session as session_lib
-from tensorflow.python.training import session_run_hook
 
+from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import body, cadence, randomness, writers
-from estimator_runtime.loop.hooked import CALLER, PlannedSession, differ
-from estimator_runtime.loop.part import CannotFuse, Part, parts
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, structure
-from estimator_runtime.loop.run_length import Announcement, Shortening
-from estimator_runtime.loop.steps import Steps
+from estimator_runtime.loop import hook_schedule
+from estimator_runtime.loop.fusion import random_ops, while_loop
+from estimator_runtime.loop.fusion.runner import Steps
+from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
+from estimator_runtime.loop.planned import CALLER, PlannedSession, differ
+from estimator_runtime.loop.run_length import Announcement, RunLength, Shortening
 
 tf1 = tf.compat.v1
 
@@ -29,40 +30,55 @@ _DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 class FusedSession(PlannedSession):
     """A planned session that runs up to `steps_per_run` steps in one call.
 
-    A run ends at the next step that some hook must see (see `cadence`), so hooks act
-    at the very steps at which they act with single steps; variables, losses and
-    random streams are equal to the bit. A stop request takes effect at the end of a
-    run. A step that cannot be fused is run singly, and the log says why; so is every
-    step once the caller has asked for anything else, such as another train op.
+    A run ends at the next step that some hook must see (see `hook_schedule`), so hooks
+    act at the same steps as with single steps. Variables, losses and random streams
+    are bit-identical to those of single steps. A stop request takes effect at the end
+    of a run.
+
+    A step that cannot be fused is run singly, and the log says why. Every step is run
+    singly once the caller has asked for anything else, such as another train op.
 
     Args:
-        sess: `tf.compat.v1.Session` that runs the steps.
+        sess: The session that runs the steps.
         hooks: Hooks of the session.
-        run_length: `RunLength`, the most steps in one call, of this session and of
-            those that are made in its place.
-        clock: Gives seconds.
+        run_length: The most steps in one call. This session shares it with those that
+            replace it.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, sess, hooks, run_length, clock=time.perf_counter):
+    def __init__(
+        self,
+        sess: tf.compat.v1.Session,
+        hooks: Sequence[tf.compat.v1.train.SessionRunHook],
+        run_length: RunLength,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
         self._shortening = Shortening(hooks, run_length.asked_for)
         self._announcement = Announcement(hooks, run_length)
         self._clock = clock
-        self._step_key: object = None  # of the fetches that make a step
-        self._before: dict = {}  # requests before the first step, by key
-        self._steps: Any = None  # None if the step cannot be fused
-        self._randomness: Any = None  # that of the steps
+        self._step_key: object = None  # of the fetches that make up a step
+        # Requests before the first step, by key.
+        self._before: dict[object, object] = {}
+        self._steps: Steps | None = None  # None if the step cannot be fused
+        self._randomness: Any = None  # the `Randomness` of the steps
         self._end_of_data: Exception | None = None
         self._thread = threading.get_ident()  # of the first call
         self._is_shared = False  # by threads
         self._building = threading.RLock()
-        # Held by a run of steps. A thread's own step waits for its end: together they
-        # would go past the step at which a hook must act.
+        # A run of steps holds this lock. A step of another thread waits for the end of
+        # the run: together they would go past the step at which a hook must act.
         self._running = threading.RLock()
 
-    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-        """Run up to `run_length` steps with the hooks; give the last one's values."""
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: config_pb2.RunOptions | None = None,
+        run_metadata: config_pb2.RunMetadata | None = None,
+    ) -> Any:
+        """Run up to `run_length` steps with the hooks; return the last one's values."""
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
@@ -74,7 +90,7 @@ class FusedSession(PlannedSession):
                 self._step_key = key or object()
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
-                    self._lull.forbid()  # runs of steps take its place
+                    self._lull.forbid()  # runs of several steps replace idle hooks
         if self._steps is None or self._sess._closed:
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
@@ -91,44 +107,57 @@ class FusedSession(PlannedSession):
             raise error
         with self._running:
             if not self._is_shared:
-                # Calls that take turns show in the second one, before several steps
-                # are run.
+                # A program whose calls take turns shows it in the second call, so the
+                # first one runs a single step.
                 is_single = is_first or self._run_length.is_single
                 return self._run_steps(self._steps, fetches, is_single)
         self._randomness.tell(fetches, _key(fetches))
         return super().run(fetches)
 
-    def _share(self, fetches):
-        """Take note that several threads run steps; wait for a run to end, for one."""
+    def _share(self, fetches: object) -> None:
+        """Record that several threads run steps.
+
+        If `fetches` are a step, wait for the end of a run that is under way.
+        """
         self._is_shared = True
         self._run_length.run_singly("is run by several threads")
-        if self._is_step(fetches):  # else a run of steps may wait for it
+        if self._is_step(fetches):  # a run of steps may itself wait for anything else
             with self._running:
                 pass
 
-    def forget_end_of_data(self):
-        """Forget an end that no call was told of yet; a further step shows it again."""
+    def forget_end_of_data(self) -> None:
+        """Forget an end of data that no call has raised yet.
+
+        If the data has really ended, the next step finds that out again.
+        """
         self._end_of_data = None
 
-    def _starts_data(self, fetches):
-        ops = randomness.ops_of(self._sess.graph, fetches).values()
+    def _starts_data(self, fetches: object) -> bool:
+        """Return whether a call initializes an iterator."""
+        ops = random_ops.ops_of(self._sess.graph, fetches).values()
         return any(op.type in _DATA_STARTERS for op in ops)
 
     def _trains(self, fetches: object, key: object) -> bool:
-        """Return whether a call trains; what comes before the first that does is noted.
+        """Return whether a call trains, and record each call that comes before.
 
-        A call that only looks, such as for the global step, says nothing of the steps.
+        A call that only reads, such as the global step, tells nothing about the steps.
         """
         if key in self._before:
             return False
-        ops = randomness.ops_of(self._sess.graph, fetches).values()
-        if len(self._before) == MAX_PLANS or writers.any_trains(self._sess.graph, ops):
+        ops = random_ops.ops_of(self._sess.graph, fetches).values()
+        if len(self._before) == MAX_PLANS or graph_ops.any_trains(
+            self._sess.graph, ops
+        ):
             return True
-        self._before[key or object()] = fetches  # on whose identity the key relies
+        self._before[key or object()] = fetches  # the key relies on their identity
         return False
 
-    def _build(self, fetches, key):
-        """Build the loop of the step that the first call asks for, if it can be."""
+    def _build(self, fetches: object, key: object) -> Steps | None:
+        """Build the loop for the step that the first call asks for.
+
+        Returns:
+            The fused steps; None if the step cannot be fused, which the log explains.
+        """
         if self._run_length.is_single:
             return None
         try:
@@ -136,7 +165,7 @@ class FusedSession(PlannedSession):
                 raise CannotFuse("is fed, or has run options, by the caller")
             if self._planner.obstacle:
                 raise CannotFuse(self._planner.obstacle)
-            every = cadence.every_step_hooks(self._hooks)
+            every = hook_schedule.every_step_hooks(self._hooks)
             if every:
                 raise CannotFuse(f"must be seen by {', '.join(every)}")
             _check_distinct(self._hooks)
@@ -147,36 +176,55 @@ class FusedSession(PlannedSession):
             self._run_length.run_singly(reason)
             return None
 
-    def _fuse(self, fetches):
-        targets, tensors = parts(fetches)
+    def _fuse(self, fetches: object) -> Steps:
+        """Add the loop of the step to the graph.
+
+        Raises:
+            CannotFuse: If the step, or what hooks ask for, cannot be in a loop.
+        """
+        targets, tensors = subgraphs(fetches)
         graph = self._sess.graph
-        watched = [cadence.watched_loss(hook) for hook in self._hooks]
+        watched = [hook_schedule.watched_loss(hook) for hook in self._hooks]
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
-        step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
-        randomness.check_end(graph, self._hooks)
-        asked = session_lib._FetchHandler(graph, cadence.fetches(self._hooks), {})
+        step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
+        random_ops.check_end(graph, self._hooks)
+        asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         extras = [*asked.fetches(), *asked.targets()]
-        fused = body.fuse(
+        fused = while_loop.fuse(
             graph, targets, tensors, extras, self._global_step.variable, loss
         )
-        self._randomness = randomness.Randomness(graph, step, self._run_length)
+        self._randomness = random_ops.Randomness(graph, step, self._run_length)
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
             raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
         return Steps(self._sess, fused, self._global_step, loss, self._flush)
 
-    def _run_steps(self, steps, fetches, is_single):
-        # Asked each time: hooks and the program may have trained steps in between.
+    def _run_steps(self, steps: Steps, fetches: Any, is_single: bool) -> Any:
+        """Run steps up to the next one that a hook must see, with the hooks.
+
+        Args:
+            steps: The fused steps of this session.
+            fetches: What the caller asks for.
+            is_single: Whether to run one step only.
+
+        Returns:
+            The caller's values of the last step.
+
+        Raises:
+            ConfigError: If a hook feeds something, or asks for a value that the fused
+                steps do not have.
+        """
+        # Read at each run: hooks and the program may have trained steps in between.
         start = steps.trained()
-        due = cadence.until_each_due(self._hooks, start, steps.loss)
+        due = hook_schedule.until_each_due(self._hooks, start, steps.loss)
         count = 1 if is_single else self._up_to(due)
-        context = session_run_hook.SessionRunContext(
-            session_run_hook.SessionRunArgs(fetches), self._sess
+        context = internals.SessionRunContext(
+            internals.SessionRunArgs(fetches), self._sess
         )
         wanted = {CALLER: fetches, **steps.always}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        cadence.skip(self._hooks, count - 1)
+        hook_schedule.skip(self._hooks, count - 1)
         try:
             feeds = self._call_hook_before_run(context, wanted, None, options)
             if feeds:
@@ -185,7 +233,7 @@ class FusedSession(PlannedSession):
                     f"{next(iter(feeds))!r}; take away its `steps_until_due`"
                 )
         except BaseException:
-            cadence.skip(self._hooks, 1 - count)  # none has been run
+            hook_schedule.skip(self._hooks, 1 - count)  # no step has run
             raise
         began = self._clock()
         try:
@@ -193,26 +241,26 @@ class FusedSession(PlannedSession):
                 self._call, wanted, count, options, run_metadata
             )
         except BaseException as error:
-            # The global step does not tell: a step may count itself, and then fail.
+            # The global step is no proof: a step may increment it, and then fail.
             completed = min(steps.completed(), count - 1)
-            cadence.skip(self._hooks, completed - (count - 1))
+            hook_schedule.skip(self._hooks, completed - (count - 1))
             if not completed or not isinstance(error, tf.errors.OutOfRangeError):
                 raise
-            # The data ended inside the run. The steps before that have been trained,
-            # and none of them was one that a hook had to see; the next call ends.
+            # The data ended inside the run. The steps before that are trained, and no
+            # hook had to see any of them. The next call raises the error.
             self._end_of_data = error
             return steps.kept(CALLER, fetches)
         self._run_length.took(self._clock() - began, completed)
         unless = []
         if completed < count:
-            # The loss has become NaN: not the step that hooks have prepared for.
-            cadence.skip(self._hooks, completed - count)
+            # The loss has become NaN, at an earlier step than hooks have prepared for.
+            hook_schedule.skip(self._hooks, completed - count)
             again = {CALLER: fetches}
             self._call_hook_before_run(context, again, None, config_pb2.RunOptions())
             unless = [
                 hook
                 for hook in self._hooks
-                if not cadence.is_known(hook)
+                if not hook_schedule.is_known(hook)
                 and (hook in steps.lacking or differ(wanted, again, hook))
             ]
         self._shortening.end(completed, due)
@@ -221,13 +269,28 @@ class FusedSession(PlannedSession):
         self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
 
-    def _up_to(self, due):
-        """Give the length of a run, of the steps until each hook is due."""
+    def _up_to(self, due: Sequence[int | None]) -> int:
+        """Return the length of the next run.
+
+        Args:
+            due: The number of steps until each hook is due, or None.
+        """
         self._shortening.begin(due)
         known = [steps for steps in due if steps is not None]
         return self._run_length.up_to(min(known, default=None))
 
-    def _call(self, plan, count, is_rest=False):
+    def _call(self, plan: Plan, count: int, is_rest: bool = False) -> Sequence[Any]:
+        """Run a plan of `count` steps on the faster thread.
+
+        Args:
+            plan: What to run.
+            count: The number of steps.
+            is_rest: Whether this is the last step of a longer run, run on its own. Its
+                time then tells nothing about the two threads.
+
+        Returns:
+            The raw values of the plan.
+        """
         if is_rest:
             return self._threads.run_untimed(
                 plan.on_pool, plan.on_caller, np.int32(count)
@@ -237,9 +300,9 @@ class FusedSession(PlannedSession):
         )
 
 
-def _check_distinct(hooks):
-    """Refuse a hook that is given twice: it counts each step that it sees twice."""
-    seen: set = set()
+def _check_distinct(hooks: Sequence[tf.compat.v1.train.SessionRunHook]) -> None:
+    """Raise CannotFuse if a hook is listed twice: it counts each step twice."""
+    seen: set[int] = set()
     for hook in hooks:
         if id(hook) in seen:
             raise CannotFuse(f"is seen twice by one {type(hook).__name__}")
@@ -247,15 +310,15 @@ def _check_distinct(hooks):
 
 
 def _check_config(config: config_pb2.ConfigProto) -> None:
-    """Refuse a ConfigProto whose settings are for one step in a call."""
+    """Raise CannotFuse if a ConfigProto has settings that need one step per call."""
     if config.graph_options.optimizer_options.global_jit_level > 0:
         raise CannotFuse("is compiled by XLA (global_jit_level)")
     if _compiles_all(os.environ):
         raise CannotFuse("is compiled by XLA (TF_XLA_FLAGS)")
     if config.operation_timeout_in_ms:
         raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
-    # Then the names of ops in branches, by which their random generators are kept, are
-    # not the same in each.
+    # TensorFlow keeps random generators by the names of their ops. With this setting,
+    # the names of ops in branches change from one request to the next.
     if config.graph_options.place_pruned_graph:
         raise CannotFuse("is placed anew for each request (place_pruned_graph)")
 
@@ -263,19 +326,19 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
 def _compiles_all(environ: Mapping[str, str]) -> bool:
     """Return whether TF_XLA_FLAGS let XLA compile any part of a graph."""
     flags = environ.get("TF_XLA_FLAGS", "")
-    if flags and not flags.startswith("-"):  # the name of a file that has them
+    if flags and not flags.startswith("-"):  # the name of a file with the flags
         try:
             with open(flags) as file:
                 flags = file.read()
         except OSError:
-            return False  # TensorFlow ignores it
+            return False  # TensorFlow ignores such a file too
     levels = re.findall(r"--tf_xla_auto_jit=(\S*)", flags)  # the last one counts
     return bool(levels) and re.fullmatch(r"0|-\d+", levels[-1]) is None
 
 
-def _key(fetches):
-    """Give what tells requests of the caller apart."""
+def _key(fetches: object) -> Hashable:
+    """Return a key that is equal for equal requests of the caller."""
     try:
         return structure(fetches)
     except CannotPlan:
-        return object()  # equal to no other
+        return object()  # equal to no other key

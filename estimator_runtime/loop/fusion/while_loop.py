@@ -1,59 +1,71 @@
-"""K training steps as one op: the step's own subgraph as the body of a while loop.
+"""K training steps as one op: a while loop over the step's own subgraph.
 
-An unmodified graph is taken as it is. What the step reads and writes (variables,
-iterators, tables) is captured; everything else is imported into the loop's body, node
-by node, with the same seeds, so that the steps are the same as single ones, to the
-bit. What only hooks ask for, such as summaries, stays outside (see `beyond`).
+The program's graph is used as it is. The loop captures what the step reads and writes:
+variables, iterators and tables. Every other op of the step is imported into the body
+of the loop, node by node and with the same seeds, so the results are bit-identical to
+those of single steps. What only hooks ask for, such as summaries, stays outside the
+loop (see `extra_fetches`).
 """
 
+from __future__ import annotations
+
+import dataclasses
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import values as distributed
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import gen_resource_variable_ops, while_v2
 
-from estimator_runtime.loop import writers
-from estimator_runtime.loop.beyond import Beyond
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.fusion.extra_fetches import ExtraFetches
 from estimator_runtime.loop.global_step import adds_one, reads_of
-from estimator_runtime.loop.part import CannotFuse, Part
-from estimator_runtime.loop.substitute import FusedSteps, Substitute
+from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
+from estimator_runtime.loop.plan import CannotPlan
 
 tf1 = tf.compat.v1
-
-# Values of the caller's are kept in a variable at every step: small ones only.
+# Every step stores the values that the caller fetches in variables, so they must be
+# small.
 _MAX_KEPT_ELEMENTS = 1024
 _COLLECTION = ("estimator_runtime", "fused_steps")  # of (key, FusedSteps)
 
 
-def fuse(graph, targets, tensors, extras, global_step, loss):
-    """Add a loop of training steps to a graph that may be finalized already.
+def fuse(
+    graph: tf.Graph,
+    targets: Sequence[tf.Operation],
+    tensors: Sequence[tf.Tensor],
+    extras: Sequence[tf.Tensor | tf.Operation],
+    global_step: tf.Variable | None,
+    loss: tf.Tensor | None,
+) -> FusedSteps:
+    """Add a loop of training steps to a graph, which may already be finalized.
 
     Args:
         graph: The graph of the session.
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
         extras: Tensors and ops that hooks may ask for.
-        global_step: The global step's variable.
-        loss: The one of `tensors` at whose NaN the loop ends early, or None.
+        global_step: The global step's variable; None if the graph has none.
+        loss: The one of `tensors` whose NaN ends the loop early, or None.
 
     Returns:
-        `FusedSteps`.
+        The loop, and what to run and fetch in place of the step. Equal arguments for
+        an unchanged graph return the same loop.
 
     Raises:
-        CannotFuse: If the step has parts that cannot be in a loop.
+        CannotFuse: If parts of the step cannot run in a loop.
     """
-    step = Part(graph, [*targets, *(tensor.op for tensor in tensors)])
+    step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
     step.check_fusable()
-    if isinstance(global_step, distributed.DistributedVariable):
+    if isinstance(global_step, internals.DistributedVariable):
         raise CannotFuse("is one of several replicas")
     if global_step is None or not adds_one(step, global_step):
         raise CannotFuse("does not add 1 to the global step")
     step.check_alone()
     for tensor in tensors:
         _check_small(tensor)
-    # Another session of the graph, such as one that was lost, may have added it. A
-    # collection whose name is no str is in no MetaGraph.
+    # An earlier session of the graph, such as one that was lost, may have added the
+    # loop. A MetaGraph leaves out collections whose name is not a string.
     known = graph.get_collection_ref(_COLLECTION)
     key = _key(graph, targets, tensors, extras, reads_of(graph, global_step), loss)
     for each, fused in known:
@@ -64,20 +76,40 @@ def fuse(graph, targets, tensors, extras, global_step, loss):
     return fused
 
 
-def _key(graph, targets, tensors, extras, reads, loss):
-    """Give what tells the loops of a graph apart."""
+def _key(
+    graph: tf.Graph,
+    targets: Sequence[tf.Operation],
+    tensors: Sequence[tf.Tensor],
+    extras: Sequence[tf.Tensor | tf.Operation],
+    reads: Iterable[str],
+    loss: tf.Tensor | None,
+) -> tuple[object, ...]:
+    """Return a key that identifies a loop among those of a graph."""
     wanted = [*targets, *tensors, *extras]
-    # With the ops themselves: a program may change some between two sessions.
-    used = Part(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
-    nodes = hashlib.sha256()  # and not the nodes: they may hold large constants
+    # The key covers the ops themselves, because a program may change some of them
+    # between two sessions.
+    used = Subgraph(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
+    # A digest, because the nodes themselves may hold large constants.
+    nodes = hashlib.sha256()
     for op in used.ops.values():
         nodes.update(op.node_def.SerializeToString(deterministic=True))
     names = [[each.name for each in group] for group in (targets, tensors, extras)]
     return names, list(reads), loss is not None and loss.name, nodes.digest()
 
 
-def _add(step, targets, tensors, extras, global_step, loss):
-    """Add the loop, outside of whatever the program has around its call."""
+def _add(
+    step: Subgraph,
+    targets: Sequence[tf.Operation],
+    tensors: Sequence[tf.Tensor],
+    extras: Sequence[tf.Tensor | tf.Operation],
+    global_step: tf.Variable,
+    loss: tf.Tensor | None,
+) -> FusedSteps:
+    """Add the loop to the graph, outside any scope that the program has entered.
+
+    Raises:
+        CannotFuse: If TensorFlow cannot build the loop.
+    """
     graph = step.graph
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
@@ -85,7 +117,7 @@ def _add(step, targets, tensors, extras, global_step, loss):
         with (
             graph.as_default(),
             tf.name_scope("fused_steps"),
-            # Whatever the program has around its call of the session.
+            # Leave any scope in which the program calls its session.
             graph.control_dependencies(None),
             graph.colocate_with(None, ignore_existing=True),
             graph.device(None),
@@ -100,9 +132,17 @@ def _add(step, targets, tensors, extras, global_step, loss):
             graph.finalize()
 
 
-def _fuse(step, targets, tensors, extras, global_step, loss):
+def _fuse(
+    step: Subgraph,
+    targets: Sequence[tf.Operation],
+    tensors: Sequence[tf.Tensor],
+    extras: Sequence[tf.Tensor | tf.Operation],
+    global_step: tf.Variable,
+    loss: tf.Tensor | None,
+) -> FusedSteps:
+    """Build the loop and its substitutes in the default graph."""
     reads = reads_of(step.graph, global_step)
-    beyond = Beyond(step, [each for each in extras if each.name not in reads])
+    beyond = ExtraFetches(step, [each for each in extras if each.name not in reads])
     alone = tf1.placeholder(tf.int32, [], name="alone")
     before = beyond.read()
     with tf.control_dependencies(list(before.values())):
@@ -112,9 +152,9 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
     kept = {t.name: _Kept(t.dtype, t.shape) for t in tensors}
     total = _Kept(tf.int64, [])
     left, ran, done = _loop(step, targets, carried, count, loss, kept, total)
-    extras = {**before, **beyond.compute({**before, **left}, done)}
+    extra_values = {**before, **beyond.compute({**before, **left}, done)}
     with tf.control_dependencies([done]):
-        # The value that a step's fetches see: from before its increment.
+        # The value that a step's fetches see: the one before its increment.
         trained_before = global_step.read_value() - 1
     of_step = {
         **left,
@@ -122,7 +162,7 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
         **dict.fromkeys(step.ops, done),
         ran.name: ran,
     }
-    values = {**extras, **of_step}
+    values = {**extra_values, **of_step}
     zero = tf.zeros([])
     nothing = tf.no_op()
     return FusedSteps(
@@ -138,7 +178,7 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
             values={
                 **{
                     name: zero if isinstance(extra, tf.Tensor) else nothing
-                    for name, extra in extras.items()
+                    for name, extra in extra_values.items()
                 },
                 **of_step,
             },
@@ -151,7 +191,7 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
                 **{name: each.read() for name, each in kept.items()},
             },
         ),
-        extras=frozenset(extras),
+        extras=frozenset(extra_values),
         ran=ran,
         total=total.read(),
         reset=total.keep(tf.zeros([], tf.int64)),
@@ -159,65 +199,86 @@ def _fuse(step, targets, tensors, extras, global_step, loss):
 
 
 class _Kept:
-    """A variable that the loop writes, and that is there also when a run has failed."""
+    """A variable that the loop writes, and that survives a failed run.
 
-    def __init__(self, dtype, shape):
+    Args:
+        dtype: Type of its value.
+        shape: Shape of its value.
+    """
+
+    def __init__(self, dtype: tf.DType, shape: tf.TensorShape | Sequence[int]) -> None:
         self._dtype = dtype
         with tf1.device("/cpu:0"):
-            self._handle = gen_resource_variable_ops.var_handle_op(
+            self._handle = tf.raw_ops.VarHandleOp(
                 dtype=dtype,
                 shape=shape,
-                shared_name=ops.get_default_graph().unique_name("fused_steps_kept"),
+                shared_name=tf.compat.v1.get_default_graph().unique_name(
+                    "fused_steps_kept"
+                ),
             )
 
-    def keep(self, value):
-        return gen_resource_variable_ops.assign_variable_op(self._here(), value)
+    def keep(self, value: tf.Tensor) -> tf.Operation:
+        """Add an op that assigns `value` to the variable, and return the op."""
+        return tf.raw_ops.AssignVariableOp(resource=self._here(), value=value)
 
-    def add(self, value):
-        return gen_resource_variable_ops.assign_add_variable_op(self._here(), value)
+    def add(self, value: tf.Tensor) -> tf.Operation:
+        """Add an op that adds `value` to the variable, and return the op."""
+        return tf.raw_ops.AssignAddVariableOp(resource=self._here(), value=value)
 
-    def read(self):
-        return gen_resource_variable_ops.read_variable_op(self._handle, self._dtype)
+    def read(self) -> tf.Tensor:
+        """Return a new tensor that reads the variable, for use outside the loop."""
+        return tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self._dtype)
 
-    def _here(self):
-        graph = ops.get_default_graph()
+    def _here(self) -> tf.Tensor:
+        """Return the handle, captured if the default graph is the loop's body."""
+        graph = tf.compat.v1.get_default_graph()
         is_outside = graph is self._handle.graph
         return self._handle if is_outside else graph.capture(self._handle)
 
 
-def _check_small(tensor):
+def _check_small(tensor: tf.Tensor) -> None:
+    """Raise CannotFuse if a tensor is too large to be stored at every step."""
     elements = tensor.shape.num_elements()
     if elements is None or elements > _MAX_KEPT_ELEMENTS:
         raise CannotFuse(f"is asked for {tensor.name!r}, which is not small")
 
 
-def _loop(step, targets, carried, count, loss, kept, total):
-    """Build the loop.
+def _loop(
+    step: Subgraph,
+    targets: Sequence[tf.Operation],
+    carried: Mapping[str, tf.Tensor],
+    count: tf.Tensor,
+    loss: tf.Tensor | None,
+    kept: Mapping[str, _Kept],
+    total: _Kept,
+) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Operation]:
+    """Build the loop in the default graph.
 
     Args:
-        step: `Part` of the graph that is the step.
+        step: The part of the graph that is the step.
         targets: Ops that make up a step.
         carried: Tensors of the step whose last values are wanted, by name.
         count: The number of steps to run.
-        loss: The one of `carried` at whose NaN the loop ends, or None.
-        kept: What keeps the values of some of `carried`, by name.
-        total: What counts the complete steps of all runs.
+        loss: The one of `carried` whose NaN ends the loop early, or None.
+        kept: The variables that store the values of some of `carried`, by name.
+        total: The variable that counts the complete steps of all runs.
 
     Returns:
-        The last values of `carried` by name, the steps run, and the loop's op.
+        The last values of `carried` by name, the number of steps run, and the op that
+        ends the loop.
     """
     graph_def = step.graph_def()
     names = list(carried)
 
-    def condition(i, *values):
+    def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
         more = i < count
         if loss is None:
             return more
         is_nan = tf.reduce_any(tf.math.is_nan(values[names.index(loss.name)]))
         return tf.logical_and(more, tf.logical_not(is_nan))
 
-    def body(i, *_):
-        inner = ops.get_default_graph()
+    def body(i: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor]:
+        inner = tf.compat.v1.get_default_graph()
         found = tf.graph_util.import_graph_def(
             graph_def,
             input_map={n: inner.capture(t) for n, t in step.handles.items()},
@@ -226,19 +287,20 @@ def _loop(step, targets, carried, count, loss, kept, total):
         )
         values, done = found[: len(names)], found[len(names) :]
         for name, value in zip(names, values, strict=True):
-            value.set_shape(carried[name].shape)  # where the program has set it
+            # An import loses the shapes that the program has set by hand.
+            value.set_shape(carried[name].shape)
         with tf.control_dependencies(done):
             keep = [each.keep(values[names.index(n)]) for n, each in kept.items()]
         with tf.control_dependencies([*done, *keep]):
             values = [tf.identity(value) for value in values]
-        # Not before all else of the step is done: it may fail.
+        # Count the step only when everything else in it is done, because it may fail.
         with tf.control_dependencies([*done, *keep, *values]):
             counted = total.add(tf.ones([], tf.int64))
         with tf.control_dependencies([counted]):
             return [i + 1, *values]
 
     initial = [tf.zeros([d or 0 for d in _dims(t)], t.dtype) for t in carried.values()]
-    results = while_v2.while_loop(
+    results = internals.while_loop(
         condition,
         body,
         [tf.constant(0), *initial],
@@ -248,9 +310,84 @@ def _loop(step, targets, carried, count, loss, kept, total):
     loop = results[0].op
     while loop.type == "Identity":
         loop = loop.inputs[0].op
-    writers.mark(loop)
+    graph_ops.mark(loop)
     return dict(zip(names, results[1:], strict=True)), results[0], results[0].op
 
 
-def _dims(tensor):
+def _dims(tensor: tf.Tensor) -> list[int | None]:
+    """Return a tensor's dimensions, None for an unknown one; [] for an unknown rank."""
     return tensor.shape.as_list() if tensor.shape.rank is not None else []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Substitute:
+    """What to run and fetch in place of the ops and tensors of a step.
+
+    Attributes:
+        feeds: Names of the placeholders to feed.
+        target: The op that always runs, whatever is asked for.
+        values: Maps the name of a tensor to the tensor that has its value, and the
+            name of an op to the op that replaces it.
+    """
+
+    feeds: tuple[str, ...]
+    target: tf.Operation
+    values: dict[str, Any]
+
+    def names_of(self, tensors: Sequence[tf.Tensor]) -> list[str]:
+        """Return the names to fetch for `tensors`.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return [each.name for each in self._all(tensors)]
+
+    def targets_of(self, operations: Sequence[tf.Operation]) -> list[str]:
+        """Return the names of the ops to run for `operations`, sorted.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return sorted({each.name for each in (self.target, *self._all(operations))})
+
+    def _all(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[Any]:
+        """Return the substitutes of `wanted`, in the same order."""
+        unknown = [each.name for each in wanted if each.name not in self.values]
+        if unknown:
+            raise CannotPlan(", ".join(unknown))
+        return [self.values[each.name] for each in wanted]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FusedSteps:
+    """A loop of steps, in the graph of the step.
+
+    The substitutes return the values of the last step that ran. `steps`, `last` and
+    `but_last` take one feed, the number of steps to run.
+
+    Attributes:
+        steps: Substitute for a run of any length. It lacks the values that need
+            variables from before the last step.
+        last: Substitute for a run of one step. It has every value, and reads those
+            variables before the first step.
+        but_last: Substitute for the steps before the last one. It has zeros in place
+            of the extras, which may have side effects and so run with the last step
+            only.
+        kept: Substitute for what the caller fetches. It runs no step, and returns the
+            values of the last complete step, even after a run has failed.
+        extras: Names of the tensors and ops that are not part of the step.
+        ran: The tensor with the number of steps run. Fetch it through `steps`, `last`
+            or `but_last`.
+        total: The tensor with the number of complete steps of all runs. Fetch it from
+            the session itself.
+        reset: The op that sets `total` to 0. Run it before any step.
+    """
+
+    steps: Substitute
+    last: Substitute
+    but_last: Substitute
+    kept: Substitute
+    extras: frozenset[str]
+    ran: tf.Tensor
+    total: tf.Tensor
+    reset: tf.Operation

@@ -1,22 +1,23 @@
-"""Which stateful ops may be copied, because their state is not in the kernel.
+"""Stateful ops that may be copied, because their state is not in the kernel.
 
 A loop of steps has copies of the step's ops, under other names. TensorFlow marks an op
-as stateful without saying where the state is: in a resource whose handle the op takes,
-and its copy too, or in the kernel, which the copy has anew. So only ops that are known
-to be of the first kind, or to keep nothing at all, are copied. Those that draw random
-numbers keep a generator in the kernel; `randomness` looks after them.
+as stateful without saying where its state is. It may be in a resource: then the copy
+takes the same handle and shares the state. Or it may be in the kernel: then the copy
+has a new state. So only ops that are known to keep their state in a resource, or to
+keep none, are copied. Ops that draw random numbers are an exception: they keep a
+generator in the kernel, and `random_ops` handles them.
 """
 
 from collections.abc import Iterable
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
-from estimator_runtime.loop import kernels
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.graph import ops
 
-# Types of stateful ops of TensorFlow, by where their state is.
+# Types of TensorFlow's stateful ops, grouped by where their state is.
 COPYABLE = {
-    # Variables: the value is that of the handle.
+    # Variables: the value belongs to the handle.
     *"""
     AssignAddVariableOp AssignSubVariableOp AssignVariableOp ConsumeMutexLock
     DestroyResourceOp DisableCopyOnRead MutexLock ReadVariableOp
@@ -45,7 +46,7 @@ COPYABLE = {
     StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform
     StatefulUniformFullInt StatefulUniformInt StatelessRandomGetAlg
     """.split(),
-    # Generators in the kernel, from a seed: see `randomness`.
+    # Seeded generators in the kernel: see `random_ops`.
     *"""
     AllCandidateSampler CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2
     CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 FixedUnigramCandidateSampler
@@ -56,7 +57,7 @@ COPYABLE = {
     SampleDistortedBoundingBoxV2 ThreadUnsafeUnigramCandidateSampler
     TruncatedNormal UniformCandidateSampler
     """.split(),
-    # Tables, iterators, queues, readers, accumulators and arrays, each by its handle.
+    # Tables, iterators, queues, readers, accumulators and arrays: by handle.
     *"""
     InitializeTableFromDataset InitializeTableFromTextFileV2 InitializeTableV2
     IteratorGetDevice IteratorGetNext IteratorGetNextAsOptional
@@ -74,17 +75,17 @@ COPYABLE = {
     TensorArrayReadV3 TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3
     TensorArrayV3 TensorArrayWriteV3
     """.split(),
-    # Tables that are made anew at each step.
+    # Tables that each step creates for itself.
     *"""
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable
     AnonymousMutableHashTableOfTensors
     """.split(),
-    # Datasets that are read to their end in the step itself.
+    # Datasets that the step itself reads to the end.
     *"""
     DatasetToSingleElement RangeDataset ReduceDataset TensorDataset
     TensorSliceDataset
     """.split(),
-    # Boosted trees, by their handles.
+    # Boosted trees: by handle.
     *"""
     BoostedTreesCenterBias BoostedTreesExampleDebugOutputs
     BoostedTreesFlushQuantileSummaries BoostedTreesGetEnsembleStates
@@ -95,21 +96,21 @@ COPYABLE = {
     BoostedTreesUpdateEnsembleV2 IsBoostedTreesEnsembleInitialized
     IsBoostedTreesQuantileStreamResourceInitialized
     """.split(),
-    # Summaries, by their writer's handle.
+    # Summaries: by the handle of their writer.
     *"""
     CloseSummaryWriter CreateSummaryDbWriter CreateSummaryFileWriter
     FlushSummaryWriter ImportEvent WriteAudioSummary WriteGraphSummary
     WriteHistogramSummary WriteImageSummary WriteRawProtoSummary
     WriteScalarSummary WriteSummary
     """.split(),
-    # What reads or writes something outside, or the clock, and keeps nothing. Python
-    # functions are found by their token.
+    # Ops that use the clock or something outside the process, and keep nothing. Python
+    # functions are looked up by their token.
     *"""
     Assert CheckNumerics CheckNumericsV2 DeepCopy DeviceIndex EagerPyFunc Empty
     GuaranteeConst LoadAndRemapMatrix MergeV2Checkpoints Print PrintV2 PyFunc
     RestoreV2 SaveV2 Timestamp WriteFile
     """.split(),
-    # Calls: the functions are looked into.
+    # Calls: the ops of the functions are checked too.
     *"""
     Case If StatefulPartitionedCall While
     """.split(),
@@ -121,13 +122,13 @@ def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str 
 
     Args:
         graph: The graph of the ops.
-        operations: The ops; the functions that they call are looked into.
+        operations: The ops. The functions that they call are checked too.
 
     Returns:
-        Such as "'lookup' (CountingOp)"; None if all of them may be copied.
+        A description such as "'lookup' (CountingOp)"; None if all ops may be copied.
     """
     operations = list(operations)
-    functions = kernels.called_functions(graph, operations)
+    functions = ops.called_functions(graph, operations)
     for op in operations:
         if op.type not in functions and _may_keep_state(op.type):
             return f"{op.name!r} ({op.type})"
@@ -139,7 +140,8 @@ def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str 
 
 
 def _may_keep_state(kind: str) -> bool:
+    """Return whether ops of a type may keep state in their kernel."""
     if kind in COPYABLE:
         return False
-    definition = op_def_registry.get(kind)
+    definition = internals.op_definition(kind)
     return definition is None or definition.is_stateful

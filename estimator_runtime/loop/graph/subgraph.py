@@ -1,8 +1,13 @@
 """A part of a graph: a training step, or what hooks ask for beyond it."""
 
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
 import tensorflow as tf
 
-from estimator_runtime.loop import kernels, stateful_ops, writers
+from estimator_runtime.loop.graph import ops, stateful_ops
 
 tf1 = tf.compat.v1
 
@@ -23,18 +28,18 @@ _UNFUSABLE = {
 
 
 class CannotFuse(Exception):
-    """Why a step cannot be in a loop, as the end of "because the step ..."."""
+    """A step cannot be in a loop; the message completes "because the step ..."."""
 
 
-def parts(fetches):
-    """Take a step's fetches apart, into its ops and its tensors.
+def subgraphs(fetches: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
+    """Return the ops and the tensors among a step's fetches.
 
     Raises:
-        CannotFuse: If there is anything else among them.
+        CannotFuse: If the fetches contain anything else.
     """
     try:
         flat = tf.nest.flatten(fetches)
-    except TypeError as error:  # names that cannot be sorted, in a dict
+    except TypeError as error:  # a dict whose keys cannot be sorted
         raise CannotFuse(f"is asked for {fetches!r}, which has no order") from error
     flat = [f._as_graph_element() if isinstance(f, tf.Variable) else f for f in flat]
     other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
@@ -46,16 +51,29 @@ def parts(fetches):
     )
 
 
-class Part:
-    """The ops that some ops of a graph need, those that make resources left out.
+class Subgraph:
+    """Some ops of a graph and all ops that they need, except those of resources.
+
+    Ops that create a shared resource, such as a variable, stay outside the part.
+
+    Args:
+        graph: The graph.
+        roots: The ops that the part is for.
+        without: Names of ops that stay outside the part.
 
     Attributes:
+        graph: The graph.
         ops: The ops by name.
-        handles: Tensors of resources that they take, by name.
-        inputs: Other tensors that they take from outside, by name.
+        handles: Handles of resources that the ops take, by tensor name.
+        inputs: Other tensors that the ops take from outside the part, by name.
     """
 
-    def __init__(self, graph, roots, without=frozenset()):
+    def __init__(
+        self,
+        graph: tf.Graph,
+        roots: Iterable[tf.Operation],
+        without: Container[str] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.ops: dict[str, tf.Operation] = {}
         pending = list(roots)
@@ -71,33 +89,34 @@ class Part:
         self.handles = {n: t for n, t in outside.items() if _is_resource(t.op)}
         self.inputs = {n: t for n, t in outside.items() if n not in self.handles}
 
-    def _all_inputs(self):
+    def _all_inputs(self) -> Iterator[tf.Tensor]:
+        """Return an iterator over the inputs of the ops, some of them repeatedly."""
         return (tensor for op in self.ops.values() for tensor in op.inputs)
 
-    def waits_for(self, other):
-        """Tell whether some op has a control dependency on one of another part."""
+    def waits_for(self, other: Subgraph) -> bool:
+        """Return whether some op has a control dependency on an op of another part."""
         return any(
             before.name in other.ops
             for op in self.ops.values()
             for before in op.control_inputs
         )
 
-    def changed_handles(self):
-        """Give the names of the handles whose resources the ops may change."""
+    def changed_handles(self) -> set[str]:
+        """Return the names of the handles whose resources the ops may change."""
         return {
             name
             for name, handle in self.handles.items()
             if any(
-                op.name in self.ops and op.type not in writers.READERS
+                op.name in self.ops and op.type not in ops.READERS
                 for op in handle.consumers()
             )
         }
 
-    def check_fusable(self):
-        """Refuse ops that cannot be in a loop.
+    def check_fusable(self) -> None:
+        """Check that all ops can be in a loop.
 
         Raises:
-            CannotFuse: If there are any.
+            CannotFuse: If one cannot.
         """
         for op in self.ops.values():
             if op.type in _UNFUSABLE:
@@ -106,7 +125,7 @@ class Part:
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
             if _keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
-        functions = kernels.called_functions(self.graph, self.ops.values())
+        functions = ops.called_functions(self.graph, self.ops.values())
         for name, function in sorted(functions.items()):
             for node in function.node_def:
                 if node.op in _UNFUSABLE:
@@ -117,11 +136,11 @@ class Part:
         if found is not None:
             raise CannotFuse(f"has an op that may keep state of its own, {found}")
 
-    def check_movable(self):
-        """Refuse ops that cannot be run from a copy.
+    def check_movable(self) -> None:
+        """Check that copies of the ops can run in their place.
 
         Raises:
-            CannotFuse: If there are any.
+            CannotFuse: If the copy of one cannot.
         """
         for op in self.ops.values():
             if _has_reference(op):  # the copy would be another variable
@@ -135,12 +154,12 @@ class Part:
                 "hooks ask for"
             )
 
-    def check_alone(self):
-        """Refuse a step beside which the program has others, to be run in turns.
+    def check_alone(self) -> None:
+        """Check that the program has no other step, which would take turns with this.
 
         Raises:
-            CannotFuse: If the graph has ops that train beyond these: an optimizer's,
-                or what adds to a trainable variable or takes from it.
+            CannotFuse: If an op outside this part trains: one of an optimizer, or one
+                that adds to a trainable variable or subtracts from it.
         """
         variables = self.graph.get_collection(tf1.GraphKeys.TRAINABLE_VARIABLES)
         uses = [
@@ -149,13 +168,13 @@ class Part:
             for tensor in variable.op.outputs
             for op in tensor.consumers()
         ]
-        training = [*filter(writers.is_optimizer, self.graph.get_operations()), *uses]
+        training = [*filter(ops.is_optimizer, self.graph.get_operations()), *uses]
         for op in training:
-            if op.name not in self.ops and writers.may_train(op):
+            if op.name not in self.ops and ops.may_train(op):
                 raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
 
-    def graph_def(self):
-        """Give the ops as a GraphDef that can be imported anywhere."""
+    def graph_def(self) -> tf.compat.v1.GraphDef:
+        """Return the ops as a GraphDef that can be imported anywhere."""
         whole = self.graph.as_graph_def()
         part = tf1.GraphDef(versions=whole.versions, library=whole.library)
         for node in whole.node:
@@ -173,17 +192,20 @@ class Part:
         return part
 
 
-def _has_reference(op):
+def _has_reference(op: tf.Operation) -> bool:
+    """Return whether an op takes or returns a reference variable."""
     return any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs))
 
 
-def _is_resource(op):
-    """Tell whether an op gives a resource that all steps share, such as a variable."""
-    # A dense table is made of two of its keys.
+def _is_resource(op: tf.Operation) -> bool:
+    """Return whether an op makes a resource for all steps, such as a variable."""
+    # The inputs of a dense table are two of its keys: constants.
     return _keeps_resource(op) and all(t.op.type == "Const" for t in op.inputs)
 
 
-def _keeps_resource(op):
+def _keeps_resource(op: tf.Operation) -> bool:
+    """Return whether an op returns a handle to a resource that outlives the step."""
     gives = bool(op.outputs) and all(t.dtype == tf.resource for t in op.outputs)
-    # What makes a new one at each step (Anonymous..., a function) has no such name.
+    # Ops that make a new resource at each step (Anonymous..., a function) have no such
+    # attribute.
     return gives and "shared_name" in op.node_def.attr

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime.config import options
 from estimator_runtime.errors import ConfigError
 
 tf1 = tf.compat.v1

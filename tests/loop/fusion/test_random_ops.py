@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session, training_util
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime.config import options
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -15,7 +15,7 @@ TURNS = f"{START}takes turns with other calls of the session"
 
 def said(caplog):
     loggers = [
-        f"estimator_runtime.loop.{name}" for name in ("run_length", "randomness")
+        f"estimator_runtime.loop.{name}" for name in ("run_length", "fusion.random_ops")
     ]
     return [r.getMessage() for r in caplog.records if r.name in loggers]
 

@@ -10,7 +10,7 @@ from tensorflow.python.client import session as session_lib
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime.config import options
 from estimator_runtime.loop.plan import MAX_PLANS
 
 tf1 = tf.compat.v1

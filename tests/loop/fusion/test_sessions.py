@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
+from estimator_runtime.config import options
 
 tf1 = tf.compat.v1
 train = tf1.train

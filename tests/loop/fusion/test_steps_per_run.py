@@ -6,10 +6,11 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import fused, monitored
-from estimator_runtime.loop.fused import FusedSession
+from estimator_runtime.loop import session as loop_session
+from estimator_runtime.loop.fusion import session as fusion_session
+from estimator_runtime.loop.fusion.runner import Steps
+from estimator_runtime.loop.fusion.session import FusedSession
 from estimator_runtime.loop.run_length import RunLength
-from estimator_runtime.loop.steps import Steps
 
 er.install()
 
@@ -116,9 +117,9 @@ class Clock:
                 self.steps.append(completed)
                 return completed, outputs
 
-        monkeypatch.setattr(monitored, "FusedSession", Timed)
-        monkeypatch.setattr(monitored, "RunLength", RunLength)
-        monkeypatch.setattr(fused, "Steps", Counted)
+        monkeypatch.setattr(loop_session, "FusedSession", Timed)
+        monkeypatch.setattr(loop_session, "RunLength", RunLength)
+        monkeypatch.setattr(fusion_session, "Steps", Counted)
         return self
 
 

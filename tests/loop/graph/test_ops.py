@@ -5,8 +5,8 @@ import tensorflow as tf
 from tensorflow.python.framework import function
 from tensorflow.python.ops import data_flow_ops
 
-from estimator_runtime.loop import kernels
-from estimator_runtime.loop.monitored import LoopSession
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -73,7 +73,7 @@ NEEDING_THREADS = [
 @pytest.mark.parametrize("build", NEEDING_THREADS)
 def test_steps_that_call_python_or_wait_for_themselves_need_the_pool(build):
     build(tf.constant(1.0))
-    assert kernels.need_pool(tf1.get_default_graph())
+    assert ops.need_pool(tf1.get_default_graph())
 
 
 def only_in_a_dataset(x):
@@ -95,7 +95,7 @@ def queue(x):
 def test_other_steps_do_not(build):
     build(tf.constant(1.0))
     graph = tf1.get_default_graph()
-    assert (kernels.need_pool(graph), kernels.have_own_state(graph)) == (False, False)
+    assert (ops.need_pool(graph), ops.have_own_state(graph)) == (False, False)
 
 
 def test_python_code_finds_no_graph_of_the_program_around_it(monitored):
@@ -188,7 +188,7 @@ def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
         stock = numbers(session)
     with LoopSession() as session:
         assert numbers(session) == stock
-    assert kernels.have_own_state(graph) is own
+    assert ops.have_own_state(graph) is own
     assert len(set(stock)) > 40  # else it would say nothing about random numbers
 
 
@@ -225,5 +225,5 @@ def sample_candidates(x):
 def test_ops_that_draw_from_a_generator_of_their_own_are_found(build, types):
     graph = tf1.get_default_graph()
     build(tf.constant(0.0))
-    found = kernels.with_own_randomness(graph, graph.get_operations())
+    found = ops.with_own_randomness(graph, graph.get_operations())
     assert [graph.get_operation_by_name(name).type for name in found] == types

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
 
-from estimator_runtime.loop import stateful_ops
-from estimator_runtime.loop.part import CannotFuse, Part
+from estimator_runtime.loop.graph import stateful_ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 
 tf1 = tf.compat.v1
 # Of them, no copy takes the state along: it is in the kernel, or in the name.
@@ -96,7 +96,7 @@ def in_a_branch(x):
 
 @pytest.mark.parametrize("build", [sparse_map, in_a_function, in_a_branch])
 def test_an_op_that_keeps_state_is_named_wherever_it_is(build):
-    step = Part(tf1.get_default_graph(), [build(tf.constant(1.0)).op])
+    step = Subgraph(tf1.get_default_graph(), [build(tf.constant(1.0)).op])
     with pytest.raises(CannotFuse) as raised:
         step.check_fusable()
     reason = str(raised.value)

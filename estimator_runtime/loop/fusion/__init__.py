@@ -1,0 +1,1 @@
+"""Several training steps as one call of TensorFlow's session."""

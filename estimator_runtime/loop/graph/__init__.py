@@ -1,0 +1,1 @@
+"""Analysis of a step's graph: its ops, what they write, and which may be copied."""

@@ -1,0 +1,243 @@
+"""What single ops do: which ones change variables, and what their kernels require."""
+
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime.compat import internals
+
+# Python functions would see the default graph and session of the calling thread;
+# TensorFlow's threads have none. An op that waits for another kernel of its step must
+# not block the only thread that could run that kernel.
+_NEED_POOL = {
+    "PyFunc",
+    "PyFuncStateless",
+    "EagerPyFunc",
+    "Stage",
+    "StagePeek",
+    "Unstage",
+    "MapStage",
+    "MapPeek",
+    "MapUnstage",
+    "MapUnstageNoKey",
+    "OrderedMapStage",
+    "OrderedMapPeek",
+    "OrderedMapUnstage",
+    "OrderedMapUnstageNoKey",
+}
+# Stateful control flow, which TensorFlow may lower.
+_BRANCHING = {"Case", "For", "If", "While"}
+# Ops that take a resource and do not change it.
+READERS = (
+    "DisableCopyOnRead",
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VarIsInitializedOp",
+    "VariableShape",
+)
+# Prefixes of the types of ops that change a variable.
+_WRITERS = ("Assign", "Resource")
+_OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
+# Prefixes of the types of ops in an update that is written without an optimizer. Plain
+# assignments are not updates: they initialize, restore or copy a whole variable.
+_UPDATES = ("AssignAdd", "AssignSub", "Scatter", "ResourceScatter")
+# The attribute that marks a loop of steps, and the ops that are computed after it. They
+# are copies of the step and of what hooks ask for, not further writers.
+_LOOP = "_estimator_runtime_loop"
+
+
+def need_pool(graph: tf.Graph) -> bool:
+    """Return whether steps of `graph` must not run on the calling thread."""
+    functions = called_functions(graph)
+    types = {op.type for op in graph.get_operations()}
+    types.update(node.op for f in functions.values() for node in f.node_def)
+    return not _NEED_POOL.isdisjoint(types)
+
+
+def have_own_state(graph: tf.Graph) -> bool:
+    """Return whether kernels of `graph` keep state that other requests do not see.
+
+    The requests of a session share its kernels, and so the random generators in them.
+    TensorFlow instantiates two things again for each request: functions that are not
+    inlined, and the branches of control flow that is not lowered. Control flow that
+    TensorFlow's Python API builds is lowered.
+    """
+    functions = called_functions(graph).values()
+    if any(f.attr["_noinline"].b for f in functions):
+        return True
+    branching = [op.node_def for op in graph.get_operations() if op.type in _BRANCHING]
+    for function in functions:
+        branching.extend(node for node in function.node_def if node.op in _BRANCHING)
+    return any(
+        _is_seeded(inner.op)
+        for node in branching
+        if not node.attr["_lower_using_switch_merge"].b
+        for function in _reached(graph._functions, _called_by(node)).values()
+        for inner in function.node_def
+    )
+
+
+def with_own_randomness(
+    graph: tf.Graph, operations: Iterable[tf.Operation]
+) -> list[str]:
+    """Return the names of the ops whose kernel has its own random generator, sorted.
+
+    A copy of such an op, with the same seeds, starts its sequence again. Ops that keep
+    their state in a variable, and stateless ops, have no generator in their kernel.
+    """
+    return sorted(op.name for op in operations if _draws(graph, op))
+
+
+def _draws(graph: tf.Graph, op: tf.Operation) -> bool:
+    """Return whether an op, or a function that it calls, has its own generator."""
+    functions = called_functions(graph, [op])
+    return _is_seeded(op.type) or any(
+        _is_seeded(node.op) for f in functions.values() for node in f.node_def
+    )
+
+
+@functools.cache
+def _is_seeded(kind: str) -> bool:
+    """Return whether TensorFlow seeds ops of a type, by the graph's seed and theirs."""
+    definition = internals.op_definition(kind)  # None for a function
+    return (
+        definition is not None
+        and definition.is_stateful
+        and any(attribute.name == "seed2" for attribute in definition.attr)
+    )
+
+
+def called_functions(
+    graph: tf.Graph, operations: Collection[tf.Operation] | None = None
+) -> dict[str, Any]:
+    """Return the functions that a step of `graph` may call.
+
+    The functions of datasets are left out: they run on threads of their own, and their
+    kernels belong to the iterator.
+
+    Args:
+        graph: The graph.
+        operations: The ops of the step; None for all ops of the graph.
+
+    Returns:
+        Name to FunctionDef.
+    """
+    operations = graph.get_operations() if operations is None else operations
+    library = graph._functions
+    pending = {op.type for op in operations if op.type in library}
+    calling = {}  # type of op to whether its attributes name functions
+    for op in operations:
+        if op.type not in calling:
+            calling[op.type] = any("func" in attr.type for attr in op.op_def.attr)
+        if calling[op.type]:
+            pending.update(_called_by(op.node_def))
+    return _reached(library, pending)
+
+
+def _reached(library: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the named functions and all that they call, name to FunctionDef."""
+    found: dict[str, Any] = {}
+    pending = set(names)
+    while pending:
+        name = pending.pop()
+        if name in library and name not in found:
+            found[name] = library[name].cached_definition
+            for node in found[name].node_def:
+                pending.update({node.op}, _called_by(node))
+    return found
+
+
+def _called_by(node: tf.compat.v1.NodeDef) -> Iterator[str]:
+    """Yield the names of the functions in a node's attributes."""
+    if "Dataset" in node.op:
+        return
+    for attr in node.attr.values():
+        if attr.HasField("func"):
+            yield attr.func.name
+        for function in attr.list.func:
+            yield function.name
+
+
+def mark(op: tf.Operation) -> None:
+    """Mark an op as a loop of steps, or as computed after one."""
+    op._set_attr(_LOOP, tf.compat.v1.AttrValue(b=True))
+
+
+def may_write(op: tf.Operation) -> bool:
+    """Return whether an op that takes a variable may change it, or call what does."""
+    if _only_reads(op):
+        return False
+    called = _called(op)
+    # This does not check which of its arguments a function changes.
+    return called is None or any(kind.startswith(_WRITERS) for kind in called)
+
+
+def is_optimizer(op: tf.Operation) -> bool:
+    """Return whether an op is an optimizer's, which trains whatever it takes."""
+    return op.type.startswith(_OPTIMIZERS)
+
+
+def may_train(op: tf.Operation) -> bool:
+    """Return whether an op that takes a trainable variable may train it."""
+    if _only_reads(op):
+        return False
+    called = _called(op)
+    kinds = {op.type} if called is None else called
+    return any(kind.startswith((*_OPTIMIZERS, *_UPDATES)) for kind in kinds)
+
+
+def any_trains(graph: tf.Graph, operations: Iterable[tf.Operation]) -> bool:
+    """Return whether some op trains.
+
+    An op trains if it is an optimizer's, or if it may change a trainable variable or
+    the global step.
+    """
+    names = tf.compat.v1.GraphKeys
+    handles = {
+        tensor.name
+        for key in (names.TRAINABLE_VARIABLES, names.GLOBAL_STEP)
+        for variable in graph.get_collection(key)
+        for replica in _replicas(variable)
+        for tensor in replica.op.outputs
+    }
+    return any(
+        is_optimizer(op)
+        or (may_write(op) and any(tensor.name in handles for tensor in op.inputs))
+        for op in operations
+    )
+
+
+def restores(op: tf.Operation) -> bool:
+    """Return whether an op assigns a value that is read from a checkpoint."""
+    if not op.type.startswith("Assign"):
+        return False
+    source = op.inputs[1].op
+    while source.type == "Identity":
+        source = source.inputs[0].op
+    return source.type == "RestoreV2"
+
+
+def _only_reads(op: tf.Operation) -> bool:
+    """Return whether an op is a known reader, or marked with `mark`."""
+    return op.type in READERS or _LOOP in op.node_def.attr
+
+
+def _called(op: tf.Operation) -> set[str] | None:
+    """Return the types of ops in the functions that an op calls, readers left out.
+
+    Returns:
+        The types; None if the op calls no function.
+    """
+    functions = called_functions(op.graph, [op]).values()
+    if not functions:
+        return None
+    return {node.op for f in functions for node in f.node_def} - set(READERS)
+
+
+def _replicas(variable: Any) -> Iterable[Any]:
+    """Return the variables that a variable consists of, one for each replica."""
+    is_distributed = isinstance(variable, internals.DistributedVariable)
+    return variable.values if is_distributed else [variable]
