@@ -1,28 +1,83 @@
-"""What each task of a cluster does; the frozen package's way, but with an end."""
+"""Run the task of this process: train, serve variables or evaluate until the end.
+
+The classes here extend those of the frozen package. Unlike those, a ps and an evaluator
+end when the training has ended. A checkpoint that is being evaluated is locked, so that
+no other process deletes it. It is then exported, and kept if it is one of the best.
+"""
+
+from __future__ import annotations
 
 import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
+import numpy as np
 import tensorflow as tf
 
-from estimator_runtime import last_words, peers, reporting, waits
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.compat import frozen, seam
+from estimator_runtime.config import waits
+from estimator_runtime.config.options import TrainingOptions, best_mode_of
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import peers
+from estimator_runtime.distributed.finish_note import FinishNote, saved_step
+from estimator_runtime.distributed.liveness import JobLiveness
+from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
-from estimator_runtime.evaluator import Evaluator, numbers
-from estimator_runtime.finish import Finish, saved_step
-from estimator_runtime.presence import Presence
-from estimator_runtime.release import Release
-from estimator_runtime.role import TaskType
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.preemption import exit
 
 _logger = logging.getLogger(__name__)
-
 _POLL_SECS = 0.5
-# A shared folder may show the note that the training has ended, but neither the new
-# `checkpoint` file nor the listing yet: NFS asks anew after 60 s at the latest.
+# A shared folder may show the note that the training has ended before it shows the new
+# `checkpoint` file and listing: an NFS client refreshes its cache after at most 60 s.
 _LATE_SECS = 60.0
+
+
+class Evaluator(frozen.StockTrainingExecutor._Evaluator):
+    """Evaluates and exports the newest checkpoint, as TensorFlow's evaluator does.
+
+    The checkpoint cannot be deleted before it has been exported. If `keep_best` is set,
+    the checkpoint is kept if it is one of the best.
+
+    Args:
+        estimator: The Estimator that evaluates.
+        eval_spec: `tf.estimator.EvalSpec`.
+        max_training_steps: The global step at which the training ends, or None.
+    """
+
+    def __init__(
+        self,
+        estimator: tf.estimator.Estimator,
+        eval_spec: tf.estimator.EvalSpec,
+        max_training_steps: int | None,
+    ) -> None:
+        super().__init__(estimator, eval_spec, max_training_steps)
+        criterion = criterion_of(estimator.config)
+        self._best = (
+            None
+            if criterion is None
+            else BestCheckpoints(
+                estimator.model_dir, criterion, estimator.eval_dir(eval_spec.name)
+            )
+        )
+
+    def evaluate_and_export(self) -> tuple[Any, list[Any]]:
+        """Evaluate the newest checkpoint, if it is new, and export it.
+
+        Returns:
+            TensorFlow's `_EvalResult`, and the result of each exporter.
+        """
+        with locks.together():
+            result, exports = super().evaluate_and_export()
+            if result.metrics and self._best is not None:
+                self._best.offer(result.checkpoint_path, numbers(result.metrics))
+        return result, exports
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
@@ -31,18 +86,19 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
 
     _Evaluator = Evaluator
 
-    def run_ps(self):
+    def run_ps(self) -> NoReturn:
         """Serve variables until the training has ended and all trainers have left.
 
         Raises:
-            SystemExit: Then, with status 0, or 143 if SIGTERM has released it: what a
-                program does after its training was never done by a ps.
-            PeerTimeoutError: If no trainer is there for as long as a session may take
-                to be made (`session_creation_timeout_secs`).
+            SystemExit: When it is done, with status 0, or with 143 if SIGTERM released
+                it. A ps never returns to the program: with TensorFlow's own, the code
+                after the training has never run on a ps either.
+            PeerTimeoutError: If no trainer is there for longer than a session may take
+                to be created (`session_creation_timeout_secs`).
         """
         config = self._estimator.config
-        finish = Finish(self._estimator.model_dir)
-        release = Release()
+        finish = FinishNote(self._estimator.model_dir)
+        release = PsShutdown()
         server = self._start_std_server(config)
         cluster = config.cluster_spec.as_dict()
         serve_until_finished(finish, cluster, _patience(config), release)
@@ -50,7 +106,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         release.restore()
         sys.exit(release.exit_status)
 
-    def _start_std_server(self, config):
+    def _start_std_server(self, config: tf.estimator.RunConfig) -> tf.distribute.Server:
         try:
             return super()._start_std_server(config)
         except tf.errors.UnknownError as error:
@@ -61,7 +117,10 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 "using the port? Give this task one that is free"
             ) from error
 
-    def _start_distributed_training(self, saving_listeners=None):
+    def _start_distributed_training(
+        self,
+        saving_listeners: Sequence[tf.estimator.CheckpointSaverListener] | None = None,
+    ) -> None:
         config = self._estimator.config
         if not frozen.is_google_env():
             self._start_std_server(config)
@@ -80,18 +139,18 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             saving_listeners=saving_listeners,
         )
 
-    def _start_continuous_evaluation(self):
+    def _start_continuous_evaluation(self) -> None:
         """Evaluate each new checkpoint until the last one has been evaluated.
 
         Raises:
             PeerTimeoutError: If no trainer is there, and nothing is written to the
-                model directory, for as long as a session may take to be made
-                (`session_creation_timeout_secs`); not before the newest checkpoint has
-                been evaluated, which may be the last.
+                model directory, for longer than a session may take to be created
+                (`session_creation_timeout_secs`). It is raised only after the newest
+                checkpoint, which may be the last, has been evaluated.
         """
         frozen.assert_eval_spec(self._eval_spec)
-        finish = Finish(self._estimator.model_dir)
-        presence = presence_for(self._estimator)
+        finish = FinishNote(self._estimator.model_dir)
+        presence = job_liveness_for(self._estimator)
         absence = _pause(self._eval_spec.start_delay_secs, finish, presence)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
@@ -112,36 +171,39 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
             if self._is_last(result, last_step):
                 TRAINING_LOG.info("the last checkpoint has been evaluated")
                 return
-            # An evaluation takes its time: they, or the note, may be there by now.
+            # An evaluation takes time: the trainers, or the note, may be there by now.
             if absence and finish.step() is None and not presence.look():
                 raise absence
             elapsed = time.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
             absence = _pause(throttle, finish, presence)
 
-    def _is_last(self, result, last_step):
+    def _is_last(self, result: Any, last_step: int | None) -> bool:
         if last_step is not None:
-            return True  # this evaluation began when the last checkpoint was to be seen
+            # The last checkpoint was already visible when this evaluation began.
+            return True
         step = (result.metrics or {}).get(tf.compat.v1.GraphKeys.GLOBAL_STEP)
         max_steps = self._train_spec.max_steps
         return bool(step and max_steps and step >= max_steps)
 
 
-def presence_for(estimator, clock=time.monotonic):
-    """Give the `Presence` of those who train what an evaluator evaluates.
+def job_liveness_for(
+    estimator: tf.estimator.Estimator, clock: Callable[[], float] = time.monotonic
+) -> JobLiveness:
+    """Return the `JobLiveness` of the trainers whose checkpoints are evaluated.
 
     Args:
         estimator: The Estimator that evaluates.
-        clock: Gives the time in seconds.
+        clock: Returns the time in seconds.
     """
     who = "this evaluator"
     if reporting.is_on():
-        # The launcher knows who is there, also at addresses that they have only got
-        # with a restart, and ends this one if nobody trains any more.
-        return Presence(who, {}, None, clock=clock)
-    return Presence(
+        # The launcher knows which trainers are there, even at addresses that they got
+        # in a restart, and ends this evaluator when no trainer is left.
+        return JobLiveness(who, {}, None, clock=clock)
+    return JobLiveness(
         who,
-        # Under a strategy its RunConfig knows nobody.
+        # With a strategy, the RunConfig of an evaluator has no cluster.
         peers.this_task().cluster,
         _patience(estimator.config),
         work=lambda: _sizes(estimator.model_dir),
@@ -149,29 +211,34 @@ def presence_for(estimator, clock=time.monotonic):
     )
 
 
-def _patience(config):
-    """Give how long a task waits for those who train, in seconds; None for no limit."""
-    # The configs of a program's own tests may have anything there.
+def _patience(config: tf.estimator.RunConfig) -> float | None:
+    """Return how many seconds a task waits for trainers; None if there is no limit."""
+    # The configs of a program's own tests may have any value there.
     secs = config.session_creation_timeout_secs
     return secs if isinstance(secs, (int, float)) else None
 
 
-def serve_until_finished(finish, cluster, timeout_secs, release):
-    """Wait until the training has ended, or is stopped, and nobody is left who trained.
+def serve_until_finished(
+    finish: FinishNote,
+    cluster: Mapping[str, Sequence[str]],
+    timeout_secs: float | None,
+    release: PsShutdown,
+) -> None:
+    """Wait until the training has ended, or is stopped, and all trainers have left.
 
-    A launcher says when that is: the program may train again, and between two runs of
-    its chief nobody may be there.
+    Under a launcher, only the launcher says when that is. The program may train again,
+    and between two runs of its chief no trainer may be there.
 
     Args:
-        finish: The `Finish` of the training.
+        finish: The `FinishNote` of the training.
         cluster: Job name to addresses.
         timeout_secs: How long there may be no trainer at all; None for no limit.
-        release: The `Release` of this ps.
+        release: The `PsShutdown` of this ps.
 
     Raises:
-        PeerTimeoutError: If there is none for longer.
+        PeerTimeoutError: If there is no trainer for longer than `timeout_secs`.
     """
-    presence = Presence("this ps", cluster, timeout_secs)
+    presence = JobLiveness("this ps", cluster, timeout_secs)
     while True:
         is_noted = not release.is_by_launcher and finish.step() is not None
         is_over = release.number is not None or is_noted
@@ -190,23 +257,35 @@ def serve_until_finished(finish, cluster, timeout_secs, release):
         release.wait(_POLL_SECS)
 
 
-def leave_when_finished(finish, cluster, timeout_secs, release):
+def leave_when_finished(
+    finish: FinishNote,
+    cluster: Mapping[str, Sequence[str]],
+    timeout_secs: float | None,
+    release: PsShutdown,
+) -> NoReturn:
     """End this process when the training has ended; for a ps that TensorFlow runs.
 
-    TensorFlow's coordinator waits for its server in a call that never comes back.
+    TensorFlow's distribute coordinator waits for its server in a call that never
+    returns.
+
+    Args:
+        finish: As in `serve_until_finished`.
+        cluster: As in `serve_until_finished`.
+        timeout_secs: As in `serve_until_finished`.
+        release: As in `serve_until_finished`.
     """
     try:
         serve_until_finished(finish, cluster, timeout_secs, release)
         status = release.exit_status
     except PeerTimeoutError as error:
-        told = str(error)
-        last_words.say(lambda: _logger.error("%s", told))
+        message = str(error)
+        exit.say(lambda: _logger.error("%s", message))
         status = 1
-    last_words.end(status)
+    exit.end(status)
 
 
-def _wait_for_last(estimator, last_step):
-    """Wait until the folder shows the last checkpoint, or for longer than it may take.
+def _wait_for_last(estimator: tf.estimator.Estimator, last_step: int) -> None:
+    """Wait until the folder shows the last checkpoint, for at most `_LATE_SECS`.
 
     Args:
         estimator: The Estimator that evaluates.
@@ -227,24 +306,37 @@ def _wait_for_last(estimator, last_step):
         time.sleep(_POLL_SECS)
 
 
-def _shown_step(estimator):
+def _shown_step(estimator: tf.estimator.Estimator) -> int:
     path = estimator.latest_checkpoint()
     try:
         return saved_step(path) if path else 0
-    except (tf.errors.OpError, ValueError):  # some of its files are not shown
+    except (tf.errors.OpError, ValueError):  # some of its files are not visible yet
         return 0
 
 
-def _expect_the_end(evaluator, last_step, exporters):
-    """Let the evaluation that follows be the final one, also where it stopped early."""
+def _expect_the_end(
+    evaluator: Evaluator, last_step: int, exporters: Sequence[tf.estimator.Exporter]
+) -> None:
+    """Make the next evaluation the final one, even if the training stopped early."""
     evaluator._max_training_steps = last_step
     if exporters and not evaluator.is_final_export_triggered:
-        # Evaluated already, maybe, but not exported as the last one.
+        # It may have been evaluated already, but not exported as the last one.
         evaluator._previous_ckpt_path = None
 
 
-def _pause(secs, finish, presence):
-    """Wait, but not beyond the end of the training; give the error of giving it up."""
+def _pause(
+    secs: float, finish: FinishNote, presence: JobLiveness
+) -> PeerTimeoutError | None:
+    """Wait, but not beyond the end of the training.
+
+    Args:
+        secs: The seconds to wait.
+        finish: The `FinishNote` of the training.
+        presence: The `JobLiveness` of the trainers.
+
+    Returns:
+        The error to raise if the trainers have been absent for too long, else None.
+    """
     until = time.monotonic() + secs
     while time.monotonic() < until and finish.step() is None:
         try:
@@ -255,11 +347,32 @@ def _pause(secs, finish, presence):
     return None
 
 
-def _sizes(folder):
-    """Give the sizes of the files in a folder, by name; checkpoints and summaries."""
+def _sizes(folder: str | bytes | os.PathLike[str]) -> dict[str, int] | None:
+    """Return the size of each file in a folder (checkpoints, summaries), by name."""
     folder = tf.compat.as_str_any(folder)
     try:
         names = tf.io.gfile.listdir(folder)
         return {n: tf.io.gfile.stat(os.path.join(folder, n)).length for n in names}
-    except tf.errors.OpError:  # not there yet, or one was being removed
+    except tf.errors.OpError:  # no such folder yet, or a file was just being removed
         return None
+
+
+def criterion_of(config: tf.estimator.RunConfig) -> Criterion | None:
+    """Return the `Criterion` of a config, or None if it keeps no best checkpoints."""
+    own = TrainingOptions.of(config)
+    if not own.keep_best or own.best_metric is None:
+        return None
+    mode = best_mode_of(own.best_metric, own.best_mode)
+    return Criterion(keep=own.keep_best, metric=own.best_metric, mode=mode)
+
+
+def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are a single number, as floats by name.
+
+    The others are arrays, and serialized summaries, which go to TensorBoard unchanged.
+    """
+    return {
+        name: float(value)
+        for name, value in metrics.items()
+        if np.ndim(value) == 0 and not isinstance(value, (bytes, str))
+    }

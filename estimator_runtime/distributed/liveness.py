@@ -1,39 +1,47 @@
-"""Names the tasks that a training waits for and that do not answer; and gives them up.
+"""Checks that the other tasks of a job answer, and that the job itself is there.
 
-TensorFlow sees at once that a task has ended, because its machine says so. One that is
-stopped, or whose network is cut, says nothing, and a step that needs it never ends.
+TensorFlow sees at once that a task has ended, because the task's machine reports it. A
+task that is stopped, or cut off from the network, reports nothing, and a step that
+needs it never ends. Every wait here has a deadline, and its error names the task.
 """
 
 import dataclasses
 import logging
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
 
-from estimator_runtime import last_words, peers
-from estimator_runtime.peers import Answer
-from estimator_runtime.role import TaskType
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import peers
+from estimator_runtime.distributed.peers import Answer
+from estimator_runtime.errors import PeerTimeoutError
+from estimator_runtime.preemption import exit
 
 _logger = logging.getLogger(__name__)
-
 LOOK_EVERY_SECS = 3.0
-# A silence is named in the log after this time, and whenever it is twice as long.
+# A silence is logged after this time, and again whenever it is twice as long.
 _NAMED_AFTER_SECS = 5.0
 _LEADERS = (TaskType.CHIEF, TaskType.MASTER)
+_TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+_LOOK_EVERY_SECS = 5.0
+# An absence is logged after this time, and again whenever it is twice as long.
+_JOB_NAMED_AFTER_SECS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Concern:
-    """Another task, and what this one does without it.
+    """Another task that is watched, and what this task does without it.
 
     Attributes:
         name: Such as "ps 0 at host:2222".
         address: Its "host:port".
         missed_if: The answers with which it counts as missing.
         timeout_secs: How long it may be missing.
-        setting: What sets that; "" where this task can do without it for ever.
-        meanwhile: What that means for this task.
-        is_partner: Whether both take each step together: then neither can go on when
-            the other has ended, not even with one that was started in its place.
+        setting: The name of the setting of that timeout; "" if this task can do without
+            the other one for ever.
+        meanwhile: What its absence means for this task.
+        is_partner: Whether both take each step together. Then neither can go on when
+            the other has ended, even if a new one was started in its place.
     """
 
     name: str
@@ -45,15 +53,21 @@ class Concern:
     is_partner: bool = False
 
 
-def concerns(cluster, task_type, task_index, peer_timeout_secs, session_timeout_secs):
-    """Give the `Concern`s of a task that trains.
+def concerns(
+    cluster: Mapping[str, Sequence[str]],
+    task_type: str | None,
+    task_index: int,
+    peer_timeout_secs: float,
+    session_timeout_secs: float | None,
+) -> list[Concern]:
+    """Return the `Concern`s of a task that trains.
 
     Args:
         cluster: Job name to addresses.
-        task_type: That of this task.
+        task_type: The type of this task.
         task_index: Its index among the tasks of that type.
         peer_timeout_secs: How long a task that each step needs may be silent.
-        session_timeout_secs: How long the chief may be away, whatever the reason; None
+        session_timeout_secs: How long the chief may be missing, for any reason; None
             for no limit.
     """
     own = f"{task_type} {task_index}"
@@ -76,16 +90,19 @@ def concerns(cluster, task_type, task_index, peer_timeout_secs, session_timeout_
     ]
     if not servers:
         return found
+    has_limit = session_timeout_secs is not None
+    leader_timeout_secs = (
+        math.inf if session_timeout_secs is None else session_timeout_secs
+    )
     for name, address in others.items():
         if name.partition(" ")[0] in _LEADERS:
-            own_limit = session_timeout_secs is not None
             found.append(
                 Concern(
                     name=f"{name} at {address}",
                     address=address,
                     missed_if=frozenset([Answer.NONE, Answer.REFUSED]),
-                    timeout_secs=session_timeout_secs if own_limit else math.inf,
-                    setting="session_creation_timeout_secs" if own_limit else "",
+                    timeout_secs=leader_timeout_secs,
+                    setting="session_creation_timeout_secs" if has_limit else "",
                     meanwhile="nothing is saved without it",
                 )
             )
@@ -103,16 +120,21 @@ def concerns(cluster, task_type, task_index, peer_timeout_secs, session_timeout_
     return found
 
 
-class Silence:
-    """For how long each task has been missing, by this process's own count.
+class PeerLiveness:
+    """The time for which each task has been missing, as this process has counted it.
 
     Args:
-        concerns: The tasks to ask.
-        ask: Gives the `Answer` of an address.
-        clock: Gives the time in seconds.
+        concerns: The tasks to watch.
+        ask: Returns the `Answer` of an address.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, concerns, ask=peers.ask, clock=time.monotonic):
+    def __init__(
+        self,
+        concerns: Sequence[Concern],
+        ask: Callable[[str], Answer] = peers.ask,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ask, self._clock = ask, clock
         self._missing = dict.fromkeys(concerns, 0.0)
         self._named_at = dict.fromkeys(concerns, 0.0)
@@ -121,21 +143,21 @@ class Silence:
         self._looked_at = clock()
 
     @property
-    def misses_any(self):
-        """Whether some were missing at the last look."""
+    def misses_any(self) -> bool:
+        """Whether any task was missing at the last look."""
         return any(self._missing.values())
 
-    def look(self, step=None):
-        """Ask all, and log who has not answered for a while, and who does so again.
+    def look(self, step: int | None = None) -> str | None:
+        """Query all tasks, and log which have stopped answering or answer again.
 
         Args:
             step: The number of the step that is being taken, or None.
 
         Returns:
-            Why this task cannot go on; None if it can.
+            The reason why this task cannot go on; None if it can.
         """
         now = self._clock()
-        # While this process was stopped itself, nobody was asked.
+        # While this process itself was stopped, it asked no other task.
         elapsed = min(now - self._looked_at, LOOK_EVERY_SECS + peers.ANSWER_SECS)
         self._looked_at = now
         answers = peers.ask_all([each.address for each in self._missing], self._ask)
@@ -147,7 +169,8 @@ class Silence:
                 return problem
         return None
 
-    def _take(self, concern, answer, elapsed):
+    def _take(self, concern: Concern, answer: Answer, elapsed: float) -> str | None:
+        """Count the time for which a task is missing; return why to give up, if so."""
         if answer not in concern.missed_if:
             if self._named_at[concern]:
                 _warn("%s answers again", concern.name)
@@ -176,8 +199,10 @@ class Silence:
             )
         return None
 
-    def _take_partner(self, concern, answer, step):
-        """Give up a step that has gone on for a whole look after a partner's end."""
+    def _take_partner(
+        self, concern: Concern, answer: Answer, step: int | None
+    ) -> str | None:
+        """Return why to give up a step that still runs a look after a partner's end."""
         if step is not None and self._ended_in.get(concern) == step:
             return (
                 f"{concern.name} has ended, and {concern.meanwhile}; ending as well, "
@@ -191,6 +216,87 @@ class Silence:
         return None
 
 
-def _warn(text, *values):
-    """Log a warning; a log that nobody reads must not keep a task from giving up."""
-    last_words.say(lambda: _logger.warning(text, *values))
+def _warn(text: str, *values: object) -> None:
+    """Log a warning; a blocked log cannot keep a task from giving up."""
+    exit.say(lambda: _logger.warning(text, *values))
+
+
+class JobLiveness:
+    """The time since the last sign of the trainers, for a ps or an evaluator.
+
+    Args:
+        who: The task that waits for them, such as "this ps".
+        cluster: Job name to addresses.
+        timeout_secs: How long there may be no sign; None for no limit.
+        work: Returns a value that changes while they train, such as the sizes of their
+            files: a sign of trainers that cannot be reached from here. It is called
+            once at the start, and then whenever the time is over.
+        listening: Returns whether an address accepts connections.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        cluster: Mapping[str, Sequence[str]],
+        timeout_secs: float | None,
+        work: Callable[[], object] = lambda: None,
+        listening: Callable[[str], bool] = peers.is_listening,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._who, self._work = who, work
+        self._listening, self._clock = listening, clock
+        trainers = peers.tasks(cluster, _TRAINERS)
+        self._names = ", ".join(trainers) or "those who train"
+        # A task that is the only one of its cluster listens on no port.
+        is_one = sum(map(len, cluster.values())) == 1
+        self._addresses = [] if is_one else list(trainers.values())
+        self._timeout_secs = math.inf if timeout_secs is None else timeout_secs
+        self._look_every_secs = min(_LOOK_EVERY_SECS, self._timeout_secs / 2)
+        self._seen_at = self._absent_since = self._looked_at = clock()
+        self._named_after = _JOB_NAMED_AFTER_SECS
+        self._seen_work = work()
+
+    def look(self) -> bool:
+        """Return whether a trainer is there, now."""
+        self._looked_at = self._clock()
+        # The first one is usually the chief, and one is enough.
+        first, others = self._addresses[:1], self._addresses[1:]
+        is_there = any(map(self._listening, first)) or any(
+            peers.ask_all(others, self._listening)
+        )
+        if is_there:
+            self._seen_at = self._absent_since = self._clock()
+            self._named_after = _JOB_NAMED_AFTER_SECS
+        return is_there
+
+    def check(self) -> None:
+        """Look, if the last look was some seconds ago.
+
+        Raises:
+            PeerTimeoutError: If there has been no sign of the training for too long.
+        """
+        now = self._clock()
+        if now - self._looked_at < self._look_every_secs or self.look():
+            return
+        if now - self._seen_at >= self._timeout_secs:
+            before, self._seen_work = self._seen_work, self._work()
+            if self._seen_work == before:
+                raise PeerTimeoutError(
+                    f"there has been no sign of {self._names} for "
+                    f"{self._timeout_secs:g} s (session_creation_timeout_secs), and "
+                    f"none of the training's end; {self._who} gives up"
+                )
+            self._seen_at = now
+        absent_secs = now - self._absent_since
+        if self._addresses and absent_secs >= self._named_after:
+            self._named_after = 2 * absent_secs
+            left = self._timeout_secs - (now - self._seen_at)
+            then = f" and gives up in {left:.0f} s" if left < math.inf else ""
+            _logger.warning(
+                "none of %s has been there for %.0f s; %s waits for them%s",
+                self._names,
+                absent_secs,
+                self._who,
+                then,
+            )

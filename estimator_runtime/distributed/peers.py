@@ -1,4 +1,4 @@
-"""Whether the other tasks of a cluster are there; every wait for them has an end."""
+"""Connections to the other tasks of a cluster; every wait for them has a deadline."""
 
 import dataclasses
 import enum
@@ -6,28 +6,31 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.role import read_task
+from estimator_runtime.config.tf_config import parse
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.role import read_task
-from estimator_runtime.tf_config import parse
 
 _logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 _POLL_SECS = 0.2
 _CONNECT_SECS = 1.0
 # How long a server may take to answer `ask`.
 ANSWER_SECS = 2.0
 _MAX_QUESTIONS_AT_ONCE = 32
-# A wait is named in the log after the first of these, and again after each second one.
+# A wait is logged after the first of these times, and then each time the second passes.
 _NAMED_AFTER_SECS = 10.0
 _NAMED_EVERY_SECS = 60.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
-    """What TF_CONFIG says of this task.
+class TaskConfig:
+    """The cluster and the role of this task, as TF_CONFIG has them.
 
     Attributes:
         cluster: Task type to addresses; empty without a cluster.
@@ -40,29 +43,33 @@ class Task:
     task_index: int
 
 
-def this_task(environ=os.environ):
-    """Give TF_CONFIG as it is, in a process where a RunConfig has checked it.
+def this_task(environ: Mapping[str, str] = os.environ) -> TaskConfig:
+    """Return what TF_CONFIG has, in a process where a RunConfig has checked it.
 
-    That of `tf.contrib.learn` takes an empty text, a task that is null in part, and one
-    that is alone or not listed, which are mistakes for that of `tf.estimator`.
+    The RunConfig of `tf.contrib.learn` accepts an empty text, a task that is null in
+    part, and a task that is alone or not listed in its cluster. All of these are errors
+    for the RunConfig of `tf.estimator`.
 
     Args:
         environ: The environment; that of this process by default.
 
     Raises:
-        ConfigError: If it is no JSON object, or its cluster or task has the wrong form.
+        ConfigError: If it is not a JSON object, or its cluster or task has the wrong
+            form.
     """
     document = parse(environ.get("TF_CONFIG") or "{}")
     task = read_task(document.get("task", {}))
-    return Task(
+    return TaskConfig(
         cluster=Cluster(document.get("cluster", {})),
         task_type=task.get("type"),
         task_index=task.get("index") or 0,
     )
 
 
-def tasks(cluster, task_types):
-    """Give name to address of the tasks of these types, such as {"ps 0": "h:2222"}."""
+def tasks(
+    cluster: Mapping[str, Sequence[str]], task_types: Iterable[str]
+) -> dict[str, str]:
+    """Return the tasks of these types, name to address: {"ps 0": "host:2222"}."""
     return {
         f"{task_type} {index}": address
         for task_type in task_types
@@ -70,8 +77,8 @@ def tasks(cluster, task_types):
     }
 
 
-def is_listening(address):
-    """Tell whether anybody accepts connections at "host:port"."""
+def is_listening(address: str) -> bool:
+    """Return whether a process accepts connections at "host:port"."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS):
@@ -81,12 +88,13 @@ def is_listening(address):
 
 
 class Answer(enum.Enum):
-    """What became of a question to a server.
+    """The outcome of asking a server whether it is alive.
 
     Attributes:
         GIVEN: It answers.
-        REFUSED: Nobody listens: it has ended, or not started. TensorFlow sees that too.
-        NONE: No answer: it is stopped, or cut off. TensorFlow waits, for ever.
+        REFUSED: No process listens: the server has ended, or not started. TensorFlow
+            notices that too.
+        NONE: No answer: it is stopped, or cut off. TensorFlow waits for ever.
     """
 
     GIVEN = enum.auto()
@@ -94,11 +102,11 @@ class Answer(enum.Enum):
     NONE = enum.auto()
 
 
-def ask(address):
-    """Give the `Answer` of TensorFlow's server at "host:port".
+def ask(address: str) -> Answer:
+    """Return the `Answer` of TensorFlow's server at "host:port".
 
-    The kernel accepts connections also for a process that is stopped. But gRPC's
-    servers speak first: whoever has connected gets their HTTP/2 settings.
+    To connect is not enough: the kernel accepts connections for a stopped process too.
+    But a gRPC server speaks first, and sends its HTTP/2 settings to each new client.
     """
     host, _, port = address.rpartition(":")
     until = time.monotonic() + ANSWER_SECS
@@ -112,30 +120,38 @@ def ask(address):
         return Answer.NONE
 
 
-def is_answering(address):
-    """Tell whether TensorFlow's server at "host:port" answers."""
+def is_answering(address: str) -> bool:
+    """Return whether TensorFlow's server at "host:port" answers."""
     return ask(address) is Answer.GIVEN
 
 
-def ask_all(addresses, question):
-    """Give the answers of all addresses to a `question`, asked at the same time."""
+def ask_all(
+    addresses: Sequence[str], question: Callable[[str], _Result]
+) -> list[_Result]:
+    """Return the results of `question` for all addresses, asked at the same time."""
     if len(addresses) < 2:
         return [question(address) for address in addresses]
     with ThreadPoolExecutor(min(len(addresses), _MAX_QUESTIONS_AT_ONCE)) as pool:
         return list(pool.map(question, addresses))
 
 
-def wait_for(peers, timeout_secs, answering=is_answering, clock=time.monotonic):
+def wait_for(
+    peers: Mapping[str, str],
+    timeout_secs: float,
+    answering: Callable[[str], bool] = is_answering,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """Wait until all `peers` answer.
 
     Args:
         peers: Name to address.
         timeout_secs: Seconds to wait at most.
-        answering: Tells whether an address answers.
-        clock: Gives the time in seconds.
+        answering: Returns whether an address answers.
+        clock: Returns the time in seconds.
 
     Raises:
-        PeerTimeoutError: If some do not within `timeout_secs`; it names them.
+        PeerTimeoutError: If some do not answer within `timeout_secs`; its message names
+            them.
     """
     start, named_at = clock(), _NAMED_AFTER_SECS
     missing = dict(peers)

@@ -1,9 +1,10 @@
-"""When a ps that is told to end does so: not before those who train have left it.
+"""Orderly shutdown of a ps: it ends only after the trainers that use it.
 
 SIGTERM may come to all processes of a job at once: the machine shuts down, or its
-scheduler stops the job. The trainers then save what the ps holds, so under our launcher
-it stays for as long as one of them listens. The launcher ends it by the same signal,
-when nobody does any more. Another scheduler says how long it may stay, by a variable.
+scheduler stops the job. The trainers then save the variables that the ps holds. So
+under our launcher the ps stays while any of them listens, and the launcher ends it with
+the same signal when none does any more. Under another scheduler, an environment
+variable sets how long the ps may stay.
 """
 
 import contextlib
@@ -13,29 +14,32 @@ import select
 import signal
 import threading
 import time
+from types import FrameType
 
-from estimator_runtime import reporting, waits
-from estimator_runtime.signals import DEFAULTS, STATUS_OF_SIGNALS
+from estimator_runtime import reporting
+from estimator_runtime.config import waits
+from estimator_runtime.preemption.signals import DEFAULTS, STATUS_OF_SIGNALS
 
 
-class Release:
-    """SIGTERM and SIGINT at a ps that may stay, where the program leaves them alone.
+class PsShutdown:
+    """Handlers of SIGTERM, SIGHUP and SIGINT for a ps that may stay after the signal.
 
-    Without a launcher and a grace, or outside of the main thread, they are not taken.
+    They are installed where the program has no handlers of its own. Without a launcher
+    and a grace period, or outside of the main thread, none are installed.
 
     Attributes:
-        number: The first of them that came, or None.
+        number: The number of the first signal that came, or None.
     """
 
-    def __init__(self):
-        """Take them from now on, until `restore`.
+    def __init__(self) -> None:
+        """Install the handlers, until `restore`.
 
         Raises:
-            ConfigError: If the grace is no number of seconds.
+            ConfigError: If the grace period is not a number of seconds.
         """
         self.number: int | None = None
         self._deadline = math.inf
-        # A launcher sees to the end itself.
+        # Under a launcher there is no deadline: it ends the ps itself.
         self._is_launched = reporting.is_on()
         self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
         self._taken: list[int] = []
@@ -45,22 +49,22 @@ class Release:
             self._take()
 
     @property
-    def exit_status(self):
-        """That of the ps, once it has been released."""
+    def exit_status(self) -> int:
+        """The exit status of the ps, once it has been released."""
         return 0 if self.number is None else STATUS_OF_SIGNALS + self.number
 
     @property
-    def is_by_launcher(self):
-        """Whether it comes from a launcher, which sends it when the job is done."""
+    def is_by_launcher(self) -> bool:
+        """Whether a launcher sends the signal, which it does when the job is done."""
         return self._is_launched and signal.SIGTERM in self._taken
 
     @property
-    def is_overdue(self):
-        """Whether the ps has to end, trainers or not."""
+    def is_overdue(self) -> bool:
+        """Whether the ps has to end even if trainers are left."""
         return time.monotonic() >= self._deadline
 
-    def wait(self, secs):
-        """Wait so long, or until a signal comes; in any thread."""
+    def wait(self, secs: float) -> None:
+        """Wait for some seconds, or until a signal comes; in any thread."""
         if self._reader == -1:
             time.sleep(secs)
         elif select.select([self._reader], [], [], secs)[0]:
@@ -68,8 +72,8 @@ class Release:
                 if number in self._taken:
                     self._handle(number, None)
 
-    def restore(self):
-        """Give the signals back, but for what the program has changed meanwhile."""
+    def restore(self) -> None:
+        """Restore the default handlers, except where the program has set its own."""
         for number in self._taken:
             with contextlib.suppress(ValueError):
                 if signal.getsignal(number) == self._handle:
@@ -82,13 +86,13 @@ class Release:
             os.close(self._writer)
             self._reader = self._writer = -1
 
-    def _take(self):
-        # TensorFlow's own ps waits in a call in which python calls no handler, but
-        # writes to this descriptor.
+    def _take(self) -> None:
+        # TensorFlow's own ps waits in a call during which Python runs no handler. But
+        # even then Python writes the signal to this descriptor.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        if before != -1:  # it is the program's
+        if before != -1:  # the program has a wakeup descriptor, which stays
             signal.set_wakeup_fd(before)
             os.close(self._reader)
             os.close(self._writer)
@@ -99,7 +103,7 @@ class Release:
                 self._taken.append(number)
         os.register_at_fork(after_in_child=self.restore)
 
-    def _handle(self, number, _frame):
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.number is None:
             self.number = number
             self._deadline = time.monotonic() + self._grace_secs

@@ -1,33 +1,46 @@
-"""train_and_evaluate: what each task of a training job does."""
+"""`train_and_evaluate`: run the role of this task in a training job."""
+
+from __future__ import annotations
 
 import logging
 import socket
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import executor, finish, peers, reporting, unfinished
-from estimator_runtime.checkpoint import files
-from estimator_runtime.cluster import Cluster
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.compat import seam
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import executor, finish_note, open_trainings, peers
+from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.release import Release
-from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
-def train_and_evaluate(estimator, train_spec, eval_spec):
+def train_and_evaluate(
+    estimator: tf.estimator.Estimator,
+    train_spec: tf.estimator.TrainSpec,
+    eval_spec: tf.estimator.EvalSpec,
+) -> tuple[dict[str, Any] | None, list[Any] | None] | None:
     """Train and evaluate `estimator`, in the role that TF_CONFIG gives this task.
 
-    Without a cluster this process trains and evaluates in turn. In a cluster a
-    chief (or master) and workers train, a ps serves variables, an evaluator
-    evaluates each new checkpoint. As `tf.estimator.train_and_evaluate`, but a
-    cluster that could only hang is refused first, and a host that is not known yet,
-    for which TensorFlow waits in silence, is named in the log. When the training has
-    ended, an evaluator ends after the last checkpoint and a ps after the last trainer.
+    Without a cluster, this process trains and evaluates in turn. In a cluster, a chief
+    (or master) and workers train, a ps serves variables, and an evaluator evaluates
+    each new checkpoint. This works like `tf.estimator.train_and_evaluate`, with three
+    differences:
+
+    * A cluster that could only hang is refused before the start.
+    * A host whose name does not resolve yet is logged. TensorFlow waits for it in
+      silence.
+    * When the training has ended, an evaluator ends after the last checkpoint, and a ps
+      after the last trainer.
 
     Args:
         estimator: `tf.estimator.Estimator`.
@@ -35,44 +48,48 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
         eval_spec: `tf.estimator.EvalSpec`.
 
     Returns:
-        The evaluation metrics and the export results of a local run, as a tuple,
-        (None, None) if nothing was left to train; None in a cluster.
+        The evaluation metrics and the export results of a local run, as a tuple, or
+        (None, None) if nothing was left to train. None in a cluster.
 
     Raises:
-        ConfigError: If a task's address can be reached by nobody: port 0, a host
-            name that cannot exist, or what is no address; or if this is a worker beside
-            a chief, with neither a ps nor a strategy.
+        ConfigError: If no task can reach the address of a task: port 0, a host name
+            that cannot exist, or text that is no address. Also if this is a worker
+            beside a chief, with neither a ps nor a strategy.
         TypeError: As TensorFlow's, for arguments of the wrong type.
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
     is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
     folder = tf.compat.as_str_any(estimator.model_dir) if is_estimator else ""
-    with unfinished.until_done(folder and reporting.absolute(folder)):
+    with open_trainings.until_done(folder and reporting.absolute(folder)):
         return _train_and_evaluate(estimator, train_spec, eval_spec)
 
 
-def _train_and_evaluate(estimator, train_spec, eval_spec):
+def _train_and_evaluate(
+    estimator: tf.estimator.Estimator,
+    train_spec: tf.estimator.TrainSpec,
+    eval_spec: tf.estimator.EvalSpec,
+) -> tuple[dict[str, Any] | None, list[Any] | None] | None:
     spec = getattr(getattr(estimator, "config", None), "cluster_spec", None)
-    # Anything else is for TensorFlow to refuse, in its own words.
+    # TensorFlow refuses anything else, with its own message.
     cluster = spec.as_dict() if isinstance(spec, tf.train.ClusterSpec) else {}
     check_reachable(cluster)
-    # Beside the training: a look-up may take its time, and the host may come up yet.
+    # In the background: a lookup may take long, and the host may still come up.
     threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
     task = peers.this_task()
-    # What is none is refused by TensorFlow as well.
+    # TensorFlow also refuses an object that is not an Estimator.
     is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
     if not task.cluster or not is_estimator:
         return stock_train_and_evaluate(estimator, train_spec, eval_spec)
     _check_shared(task, estimator.config)
-    finish.begin()
-    # A ps has no use for the folder: it may be one of its own.
+    finish_note.begin()
+    # A ps does not use the model directory, which may be a different one there.
     if task.task_type != TaskType.PS:
         folder = tf.compat.as_str_any(estimator.model_dir)
         reporting.send(model_dir=reporting.absolute(folder))
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
-        end = finish.Finish(estimator.model_dir)
+        end = finish_note.FinishNote(estimator.model_dir)
         timeout_secs = estimator.config.session_creation_timeout_secs
-        arguments = (end, dict(task.cluster), timeout_secs, Release())
+        arguments = (end, dict(task.cluster), timeout_secs, PsShutdown())
         threading.Thread(
             target=executor.leave_when_finished, args=arguments, daemon=True
         ).start()
@@ -82,8 +99,16 @@ def _train_and_evaluate(estimator, train_spec, eval_spec):
     return result
 
 
-def _check_shared(task, config):
-    """Refuse to be a worker that could only wait for variables that nobody shares."""
+def _check_shared(task: peers.TaskConfig, config: tf.estimator.RunConfig) -> None:
+    """Raise if this is a worker that could only wait for variables that no task shares.
+
+    Args:
+        task: The `TaskConfig` of this task.
+        config: The RunConfig of the Estimator.
+
+    Raises:
+        ConfigError: If the cluster has a chief, but neither a ps nor a strategy.
+    """
     chiefs = {TaskType.CHIEF, TaskType.MASTER}.intersection(task.cluster)
     if (
         task.task_type == TaskType.WORKER
@@ -100,36 +125,36 @@ def _check_shared(task, config):
         )
 
 
-def _leads(task):
-    """Tell whether a task is the one that saves checkpoints."""
+def _leads(task: peers.TaskConfig) -> bool:
+    """Return whether a task is the one that saves checkpoints."""
     if TaskType.CHIEF in task.cluster or TaskType.MASTER in task.cluster:
         return task.task_type in (TaskType.CHIEF, TaskType.MASTER)
     return (task.task_type, task.task_index) == (TaskType.WORKER, 0)
 
 
-def _finish(estimator):
-    """Let the other tasks, and the launcher, know that the training has ended."""
+def _finish(estimator: tf.estimator.Estimator) -> None:
+    """Notify the other tasks, and the launcher, that the training has ended."""
     path = estimator.latest_checkpoint()
-    if path is None:  # none is saved: there is nothing to evaluate, nor to hold against
-        finish.note(estimator.model_dir, 0)
+    if path is None:  # none was saved, so there is no step to evaluate or to verify
+        finish_note.note(estimator.model_dir, 0)
         return
-    # Read, not taken from the name: it has to be in a checkpoint that can be read.
-    finish.note(estimator.model_dir, finish.saved_step(path))
-    # The launcher has only the name.
+    # Read from the checkpoint, not from its name: it has to be a readable checkpoint.
+    finish_note.note(estimator.model_dir, finish_note.saved_step(path))
+    # From the name, because the launcher knows a checkpoint only by its name.
     reporting.send(trained=files.step_of(path))
 
 
-def check_reachable(cluster):
-    """Raise if an address is one that no task can ever connect to; look none up.
+def check_reachable(cluster: Mapping[str, Sequence[str]]) -> None:
+    """Raise if no task can ever connect to one of the addresses; resolve no names.
 
     Args:
         cluster: Job name to "host:port" addresses, as in `TFConfig.cluster`.
 
     Raises:
         ConfigError: If a cluster of several tasks has port 0, a host name that cannot
-            exist, or an address that is no "host:port" of its own.
+            exist, or an address that is not a "host:port" of its own.
     """
-    # With a strategy, the RunConfig has not looked at the addresses.
+    # With a strategy, the RunConfig has not checked the addresses.
     if len(list(_dialled(cluster))) > 1:
         Cluster(cluster).check_addresses()
     for where, _, port in _dialled(cluster):
@@ -140,7 +165,10 @@ def check_reachable(cluster):
             )
 
 
-def warn_of_unknown_hosts(cluster, resolve=socket.getaddrinfo):
+def warn_of_unknown_hosts(
+    cluster: Mapping[str, Sequence[str]],
+    resolve: Callable[[str, int], object] = socket.getaddrinfo,
+) -> None:
     """Log the hosts of a cluster whose names do not resolve here, now.
 
     They are not refused: on some platforms a name resolves only once its task runs,
@@ -148,7 +176,7 @@ def warn_of_unknown_hosts(cluster, resolve=socket.getaddrinfo):
 
     Args:
         cluster: Job name to "host:port" addresses.
-        resolve: Looks up (host, port); raises OSError if the name is unknown.
+        resolve: Resolves (host, port); raises OSError if the name is unknown.
     """
     for where, host, port in _dialled(cluster):
         try:
@@ -164,8 +192,8 @@ def warn_of_unknown_hosts(cluster, resolve=socket.getaddrinfo):
             )
 
 
-def _dialled(cluster):
-    """Give (where, host, port) of each task, if there are several: one dials nobody."""
+def _dialled(cluster: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:
+    """Yield (where, host, port) of each task to connect to; none for a single task."""
     if sum(map(len, cluster.values())) < 2:
         return
     for job, addresses in cluster.items():

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import executor, finish, reporting
+from estimator_runtime import reporting
+from estimator_runtime.distributed import executor, finish_note
+from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.release import Release
-from estimator_runtime.stalls import StepWatch
+from estimator_runtime.reporting import StepWatch
 
 er.install()
 
@@ -66,7 +67,7 @@ class EndsAfterTheFirst(training._ContinuousEvalListener):
     def after_eval(self, result):
         self._count += 1
         if self._count == 1:
-            finish.note(self._model_dir, 2)
+            finish_note.note(self._model_dir, 2)
         return True
 
 
@@ -74,7 +75,7 @@ class EndsAfterTheFirst(training._ContinuousEvalListener):
 def evaluate(tmp_path, monkeypatch):
     """Give a function that evaluates; it gives what was exported, and how often."""
     monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
-    finish.begin()
+    finish_note.begin()
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=1)
     tf.estimator.Estimator(model_fn, config=config).train(input_fn)
 
@@ -116,7 +117,7 @@ def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
 def evaluate_alone(tmp_path, monkeypatch, set_tf_config, free_addresses):
     """Give a function that evaluates step 2 of a training in which nobody is left."""
     monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
-    finish.begin()
+    finish_note.begin()
     tf.estimator.Estimator(model_fn, str(tmp_path)).train(input_fn)
     chief, worker = free_addresses(2)
     set_tf_config(
@@ -218,7 +219,7 @@ def launcher(monkeypatch):
     os.close(writer)
 
 
-class Told(Release):
+class Told(PsShutdown):
     """Is told to end when it has been waited for three times, which takes no time."""
 
     waits = 0
@@ -235,9 +236,9 @@ def serve_after_note(tmp_path, free_addresses):
     """Give a function that serves after a training; it gives how often it waited."""
 
     def serve():
-        finish.begin()
-        end, release = finish.Finish(str(tmp_path)), Told()
-        finish.note(str(tmp_path), 2)
+        finish_note.begin()
+        end, release = finish_note.FinishNote(str(tmp_path)), Told()
+        finish_note.note(str(tmp_path), 2)
         chief, ps = free_addresses(2)
         cluster = {"chief": [chief], "ps": [ps]}
         try:
@@ -284,7 +285,7 @@ def wait_for_training(tmp_path, set_tf_config, free_addresses):
 
     def wait():
         times = itertools.count(0, 100)
-        presence = executor.presence_for(estimator, clock=lambda: next(times))
+        presence = executor.job_liveness_for(estimator, clock=lambda: next(times))
         for _ in range(50):
             presence.check()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from estimator_runtime.distributed.liveness import JobLiveness
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.presence import Presence
 
 _CLUSTER = {"chief": ["c:1"], "worker": ["w:1"], "ps": ["p:1"]}
 
@@ -14,7 +14,7 @@ class Training:
     def __init__(self, timeout_secs=60.0, cluster=_CLUSTER):
         self.now, self.there = 0.0, set()
         self.files = 0
-        self.presence = Presence(
+        self.presence = JobLiveness(
             "this ps",
             cluster,
             timeout_secs,

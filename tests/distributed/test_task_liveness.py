@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from estimator_runtime import peers
-from estimator_runtime.peers import Answer
-from estimator_runtime.silence import Silence, concerns
+from estimator_runtime.distributed import peers
+from estimator_runtime.distributed.liveness import PeerLiveness, concerns
+from estimator_runtime.distributed.peers import Answer
 
 _CLUSTER = {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"]}
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def _silence(found, answers, clock=None):
-    return Silence(
+    return PeerLiveness(
         found, ask=lambda a: answers.get(a, Answer.GIVEN), clock=clock or Clock()
     )
 

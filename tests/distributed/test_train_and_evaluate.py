@@ -8,8 +8,11 @@ from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
 from estimator_runtime.compat.frozen import stock_train_and_evaluate
+from estimator_runtime.distributed.train_and_evaluate import (
+    check_reachable,
+    warn_of_unknown_hosts,
+)
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.training import check_reachable, warn_of_unknown_hosts
 
 EXAMPLE = {
     "chief": ["host0:2222"],
