@@ -1,14 +1,17 @@
-"""What the arguments of a training session may be, checked before anything is made."""
+"""Checks of the arguments of a training session, made before the session exists."""
 
 import logging
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
 
 import tensorflow as tf
 
-from estimator_runtime import settings
-from estimator_runtime.checkpoint import files
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.training_log import TRAINING_LOG
+from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.session import run_config_values
 
 _logger = logging.getLogger(__name__)
 _INTERVAL_UNITS = {
@@ -27,77 +30,48 @@ _SUMMARY_INTERVALS = (
 )
 
 
-def is_on(interval):
-    """Tell whether an interval, of steps or seconds, is not turned off."""
+def is_on(interval: Any) -> TypeGuard[float]:
+    """Return whether an interval, in steps or seconds, is enabled."""
     return bool(interval) and interval > 0
 
 
-def check_intervals(arguments):
-    """Refuse what cannot be compared with a number, such as "600".
+def check_intervals(arguments: Mapping[str, Any]) -> None:
+    """Raise if an interval is not a number, such as "600".
 
     Args:
-        arguments: Of MonitoredTrainingSession, by name.
+        arguments: Arguments of MonitoredTrainingSession, by name.
 
     Raises:
         ConfigTypeError: If there is such an interval.
     """
     for name, unit in _INTERVAL_UNITS.items():
         if arguments[name] is not None:
-            settings.check_number(
+            run_config_values.check_number(
                 f"MonitoredTrainingSession: {name}",
-                settings.plain(arguments[name]),
+                run_config_values.plain(arguments[name]),
                 f"it should be a number of {unit}, or None",
             )
 
 
-def check_model_dir(argument: str, folder: str | bytes) -> None:
-    """Raise if TensorFlow cannot reload what it saves in this folder.
+def check_folders(
+    arguments: Mapping[str, Any],
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook],
+) -> None:
+    """Raise if the chief cannot use a folder that it has to write to.
+
+    Call this before the model is initialized. A folder that the chief only restores
+    from, or writes nothing to, is not checked.
 
     Args:
-        argument: What the folder was given as, for the message.
-        folder: Its path; it need not exist.
-
-    Raises:
-        ConfigError: If the path is not UTF-8, or has characters of a pattern.
-    """
-    path = os.fsdecode(folder)
-    _check_utf8(argument, path)
-    found = files.PATTERN.search(path)
-    if found and "://" not in path:
-        raise ConfigError(
-            f"{argument} {path!r} has {found[0]!r} in it, which TensorFlow reads as "
-            "part of a pattern: it would not find its checkpoints again, or would "
-            "delete those in folders that match; give a folder whose path has none of "
-            "* ? [ \\"
-        )
-
-
-def _check_utf8(argument: str, path: str) -> None:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(
-            f"{argument} {path!r} is not UTF-8, and TensorFlow takes no other path; "
-            "give a folder whose path is UTF-8"
-        ) from None
-
-
-def check_folders(arguments, hooks):
-    """Raise if the chief cannot use a folder that it is to write to.
-
-    This is called before the model is initialized. A folder that the chief only
-    restores from, or writes nothing to, is left alone.
-
-    Args:
-        arguments: Of MonitoredTrainingSession, by name.
-        hooks: All hooks that the program gives it.
+        arguments: Arguments of MonitoredTrainingSession, by name.
+        hooks: All hooks that the program passes to it.
 
     Raises:
         ConfigError: If there is such a folder.
     """
     folder, summary_dir = arguments["checkpoint_dir"], arguments["summary_dir"]
 
-    def any_is_on(names):
+    def any_is_on(names: Iterable[str]) -> bool:
         return any(is_on(arguments[name]) for name in names)
 
     saves = any_is_on(_CHECKPOINT_INTERVALS) or any(
@@ -105,25 +79,25 @@ def check_folders(arguments, hooks):
     )
     writes_summaries = any_is_on(_SUMMARY_INTERVALS)
     if folder and (saves or (writes_summaries and not summary_dir)):
-        _check_utf8(_CHECKPOINT_DIR, os.fsdecode(folder))
+        files.check_utf8(_CHECKPOINT_DIR, os.fsdecode(folder))
         if saves:
-            check_model_dir(_CHECKPOINT_DIR, folder)
+            files.check_model_dir(_CHECKPOINT_DIR, folder)
         _check_writable(_CHECKPOINT_DIR, os.fsdecode(folder))
     if summary_dir and writes_summaries:
-        _check_utf8("summary_dir", os.fsdecode(summary_dir))
+        files.check_utf8("summary_dir", os.fsdecode(summary_dir))
         _check_writable("summary_dir", os.fsdecode(summary_dir))
 
 
-def _saves_to(folder, hook):
+def _saves_to(folder: str | bytes, hook: tf.compat.v1.train.SessionRunHook) -> bool:
     if not isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
         return False
-    # One of the program's own may be made without TensorFlow's constructor.
+    # A subclass in the program may not call TensorFlow's constructor.
     saved_to = getattr(hook, "_checkpoint_dir", None) or ""
     return os.fsdecode(saved_to) == os.fsdecode(folder)
 
 
-def _check_writable(argument, folder):
-    if "://" in folder:  # remote storage: TensorFlow's file system will tell
+def _check_writable(argument: str, folder: str) -> None:
+    if "://" in folder:  # remote storage: TensorFlow's file system reports errors
         return
     try:
         os.makedirs(folder, exist_ok=True)
@@ -140,12 +114,14 @@ def _check_writable(argument, folder):
         )
 
 
-def say_what_has_no_effect(chosen, checkpoint_dir):
-    """Log which options have no effect in TensorFlow's own session.
+def say_what_has_no_effect(
+    chosen: TrainingOptions, checkpoint_dir: str | bytes | None
+) -> None:
+    """Log the options that have no effect in TensorFlow's own session.
 
     Args:
         chosen: `TrainingOptions` of the session.
-        checkpoint_dir: Where it saves, or None.
+        checkpoint_dir: Folder that the session saves to, or None.
     """
     if chosen.steps_per_run != 1:
         _logger.warning(

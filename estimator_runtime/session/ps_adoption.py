@@ -1,47 +1,52 @@
-"""Identifies the training that owns the variables on the parameter servers.
+"""Decide whether a restarted chief may adopt the variables on the parameter servers.
 
-Once its variables are complete, a chief leaves a note with every ps: its address and
-the model directory. A chief that comes back adopts the variables only if each ps still
-has that note. It is removed before anything is restored or initialized, and a ps that
-has restarted has none: values of two different steps are never adopted together.
+Once its variables are complete, a chief writes a note to every ps: its address and the
+model directory. A restarted chief adopts the variables only if each ps still has that
+note. The note is removed before anything is restored or initialized, and a restarted ps
+has none: values of two different steps are never adopted together.
 """
 
 import contextlib
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import peers
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import peers
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
-from estimator_runtime.role import TaskType
 
 _logger = logging.getLogger(__name__)
 _OWNER = "estimator_runtime_owner"
 _FIRST_TASK = "/job:ps/task:0"
 # A ps that is alive answers in milliseconds.
 _DISOWN_TIMEOUT_SECS = 30
+_FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
 
-class Owner:
-    """A note on each ps that says whose variables they hold; in no checkpoint.
+class AdoptionNote:
+    """A note on each ps that names the training whose variables it holds.
 
-    It must be made before the graph is final.
+    The note is in no checkpoint. Create this object before the graph is finalized.
 
     Args:
         checkpoint_dir: The model directory.
-        cluster: Job name to addresses, with a ps.
+        cluster: Job name to addresses, with at least one ps.
     """
 
-    def __init__(self, checkpoint_dir, cluster):
+    def __init__(
+        self, checkpoint_dir: Any, cluster: Mapping[str, Sequence[str]]
+    ) -> None:
         chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
         address = next(iter(chief.values()), "")
         self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
         servers = list(peers.tasks(cluster, (TaskType.PS,)).values())
         self._server = servers[0]
-        self._sign, self._are_there = [], []
+        self._sign: list[tf.Operation] = []
+        self._are_there: list[tf.Tensor] = []
         for index in range(len(servers)):
             with (
                 tf.compat.v1.get_default_graph().control_dependencies(None),
@@ -54,15 +59,17 @@ class Owner:
                 )
                 self._are_there.append(tf.raw_ops.VarIsInitializedOp(resource=note))
 
-    def check(self, config, timeout_secs):
-        """Tell whether the variables, if there are any, are of this training.
+    def check(
+        self, config: tf.compat.v1.ConfigProto | None, timeout_secs: float
+    ) -> bool:
+        """Return whether the first ps has the note of this training.
 
         Args:
             config: The ConfigProto of the training's session, or None.
             timeout_secs: How long the ps may take to answer.
 
         Raises:
-            ConfigError: If they are of another, whose chief is there.
+            ConfigError: If it has the note of another training, whose chief is alive.
             tf.errors.DeadlineExceededError: If the ps does not answer in time.
         """
         with _at_first_ps(self._server, config, timeout_secs) as (session, note):
@@ -82,16 +89,17 @@ class Owner:
         return False
 
     def sign(self, session: tf.compat.v1.Session) -> None:
-        """Leave the note with each ps.
+        """Write the note to each ps.
 
         Args:
             session: The session in which all variables were initialized or restored. It
-                cannot sign for a ps that has restarted since: TensorFlow refuses.
+                cannot write to a ps that has restarted since: TensorFlow raises an
+                error.
         """
         session.run(self._sign)
 
     def is_signed(self, session: tf.compat.v1.Session) -> bool:
-        """Return whether each ps that `session` works with has a note."""
+        """Return whether each ps that `session` uses has a note."""
         return all(session.run(self._are_there))
 
 
@@ -103,13 +111,13 @@ def revoke(
     """Remove the note of the first ps, so that no chief adopts any variables.
 
     Args:
-        cluster: Job name to addresses, with a ps that answers.
+        cluster: Job name to addresses, with at least one ps, which answers.
         config: The ConfigProto of the training's session, or None.
         timeout_secs: How long the ps may take to answer.
 
     Raises:
-        tf.errors.OpError: If the ps does not confirm it, such as a
-            DeadlineExceededError: the note may still be there.
+        tf.errors.OpError: If the ps does not confirm the removal, such as a
+            DeadlineExceededError. The note may still be there.
     """
     address = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
     with _at_first_ps(address, config, timeout_secs) as (session, note):
@@ -118,8 +126,12 @@ def revoke(
         )
 
 
-def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
-    """Revoke the note because the parameter servers hold no good values.
+def disown(
+    cluster: Mapping[str, Sequence[str]],
+    config: tf.compat.v1.ConfigProto | None,
+    timeout_secs: float = _DISOWN_TIMEOUT_SECS,
+) -> None:
+    """Revoke the note because the values on the parameter servers are unusable.
 
     A failure is logged, not raised: the caller is about to raise another error.
 
@@ -146,20 +158,26 @@ def disown(cluster, config, timeout_secs=_DISOWN_TIMEOUT_SECS):
 
 
 @contextlib.contextmanager
-def _at_first_ps(address, config, timeout_secs):
-    """Give a session of the first ps itself, and the handle of the note there.
+def _at_first_ps(
+    address: str, config: tf.compat.v1.ConfigProto | None, timeout_secs: float
+) -> Iterator[tuple[tf.compat.v1.Session, tf.Tensor]]:
+    """Open a session whose target is the first ps itself.
 
-    Not one of this task's server: a ps ends the sessions of a task that comes back (see
-    SessionMgr in TensorFlow's distributed_runtime), and knows it by its name, which the
-    chief of another training has too. That one's step would fail, or hang.
+    The target is not this task's own server, because a ps ends the sessions of a task
+    that restarts (see SessionMgr in TensorFlow's distributed_runtime). The ps
+    identifies a task by its name, and the chief of another training has the same name:
+    a step of that training would fail or hang.
 
     Args:
-        address: Of the first ps.
+        address: Address of the first ps.
         config: The ConfigProto of the training's session, or None.
         timeout_secs: How long a call may take.
+
+    Yields:
+        The session, and the handle of the note.
     """
     own_config = brief(config, timeout_secs)
-    # No session begins before all tasks have answered that it may see.
+    # A session starts only when every task that its filters admit has answered.
     own_config.device_filters[:] = [_FIRST_TASK]
     with tf.Graph().as_default(), tf.device(f"{_FIRST_TASK}/device:CPU:0"):
         note = _note()
@@ -167,16 +185,18 @@ def _at_first_ps(address, config, timeout_secs):
             yield session, note
 
 
-def _note():
+def _note() -> tf.Tensor:
     return tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
 
 
-def brief(config, timeout_secs):
-    """Give the ConfigProto of a session in which no call takes longer.
+def brief(
+    config: tf.compat.v1.ConfigProto | None, timeout_secs: float
+) -> tf.compat.v1.ConfigProto:
+    """Return a copy of `config` with a time limit for each call of the session.
 
     Args:
         config: The ConfigProto of the training's session, or None.
-        timeout_secs: The limit of a call; infinity for none.
+        timeout_secs: The limit of a call; infinity for no limit.
     """
     limited = tf.compat.v1.ConfigProto()
     if config is not None:
@@ -184,3 +204,68 @@ def brief(config, timeout_secs):
     if timeout_secs < math.inf:
         limited.operation_timeout_in_ms = int(timeout_secs * 1000)
     return limited
+
+
+class NanSearch:
+    """A search for NaN in variables that runs on the servers that hold them.
+
+    Only the results are transferred, not the values.
+
+    Args:
+        variables: The trainable variables; a NaN in any other may be intended.
+
+    Attributes:
+        graph: The graph of the search. The program's own graph may be finalized, and
+            needs these operations at no other time.
+    """
+
+    def __init__(self, variables: Iterable[tf.Variable]) -> None:
+        self.graph = tf.Graph()
+        self._suspicions: dict[str, tf.Tensor] = {}
+        self._proofs: dict[str, tf.Tensor] = {}
+        with self.graph.as_default():
+            for variable in variables:
+                if variable.dtype.base_dtype in _FLOATS:
+                    self._add(variable)
+
+    def _add(self, variable: tf.Variable) -> None:
+        name = variable.op.name
+        with tf.device(variable.device):
+            value = _read(variable)
+            # A sum needs no memory, and is NaN if any value is. But it is also NaN if
+            # there are infinities of both signs. The proof needs a byte for each value.
+            self._suspicions[name] = tf.math.is_nan(tf.reduce_sum(value))
+            self._proofs[name] = tf.reduce_any(tf.math.is_nan(value))
+
+    def first(self, session: tf.compat.v1.Session) -> str | None:
+        """Return the name of the first variable that has a NaN, or None.
+
+        Args:
+            session: A session of `graph` on the servers that hold the variables, where
+                all of them are initialized.
+        """
+        if not self._suspicions:
+            return None  # an empty graph cannot be run
+        suspicions = session.run(self._suspicions)
+        suspects = {name: self._proofs[name] for name in suspicions if suspicions[name]}
+        proofs = session.run(suspects) if suspects else {}
+        return next((name for name, is_proven in proofs.items() if is_proven), None)
+
+
+def _read(variable: tf.Variable) -> tf.Tensor:
+    """Return the value of a variable of another graph.
+
+    A server identifies a variable by its name.
+    """
+    operation = variable.op
+    versions = operation.graph.graph_def_versions
+    definition = tf.compat.v1.GraphDef(node=[operation.node_def], versions=versions)
+    (node,) = definition.node
+    del node.input[:]
+    node.attr.pop("_class", None)  # refers to other nodes of its graph
+    (held,) = tf.graph_util.import_graph_def(
+        definition, return_elements=[operation.outputs[0].name], name=""
+    )
+    if held.dtype != tf.resource:
+        return held
+    return tf.raw_ops.ReadVariableOp(resource=held, dtype=variable.dtype.base_dtype)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import abc
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import session_arguments, settings
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat import seam, strategies
+from estimator_runtime.compat import seam
+from estimator_runtime.compat.estimator import strategies
 from estimator_runtime.compat.frozen import StockRunConfig
-from estimator_runtime.options import CHECKS
-from estimator_runtime.own_options import OwnOptions
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.config.options import OPTIONS, OwnOptions
+from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.session import run_config_values, session_kwargs
 
 _USE_DEFAULT: Any = object()
 
@@ -82,9 +82,9 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             docs/checkpoints.md says; False waits for each, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
             ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
-        checkpoint_overhead: The part of the wall time that checkpoints may take, such
-            as 0.01, in place of an interval: it follows what they cost, from 10 seconds
-            to half an hour. None takes, if no interval is given, the command's
+        checkpoint_overhead: The fraction of the wall time that checkpoints may take,
+            such as 0.01, in place of an interval: it follows what they cost, from 10
+            seconds to half an hour. None takes, if no interval is given, the command's
             `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
         keep_best: How many of the checkpoints that `train_and_evaluate` evaluates to
             keep in the folder `best` of the model directory. None takes the command's
@@ -162,16 +162,16 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             "session_creation_timeout_secs": session_creation_timeout_secs,
             "checkpoint_save_graph_def": checkpoint_save_graph_def,
         }
-        # The frozen constructor has its own mark for "not given".
+        # The frozen constructor has its own default object for "not given".
         if save_checkpoints_steps is not _USE_DEFAULT:
             arguments["save_checkpoints_steps"] = save_checkpoints_steps
         if save_checkpoints_secs is not _USE_DEFAULT:
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
-        arguments = settings.unwrapped(arguments)
-        settings.check(arguments)
+        arguments = run_config_values.unwrapped(arguments)
+        run_config_values.check(arguments)
         arguments.update(interval.of_run_config(arguments, checkpoint_overhead))
         # With a strategy for training, TensorFlow's coordinator reads the task, and a
-        # cluster of workers without a chief is right.
+        # cluster of workers without a chief is valid.
         inside = getattr(experimental_distribute, "train_distribute", None)
         coordinated = bool(train_distribute or inside)
         tf_config = TFConfig.from_environ(
@@ -180,9 +180,9 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             chief_required=not coordinated,
             task_required=not coordinated,
         )
-        folder = settings.resolve_model_dir(model_dir, tf_config.model_dir)
+        folder = run_config_values.resolve_model_dir(model_dir, tf_config.model_dir)
         arguments["model_dir"] = folder
-        with settings.errors_of_frozen_class():
+        with run_config_values.errors_of_frozen_class():
             super().__init__(**arguments)
         self._set_options(
             {
@@ -195,16 +195,16 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "progress": progress,
             }
         )
-        # Not the properties: a subclass may answer them from what it has not set yet.
+        # Not the properties: those of a subclass may read attributes not yet set.
         strategies.adapt(self._train_distribute, self._eval_distribute)
 
     @property
-    def checkpoint_overhead(self):
-        """The part of the wall time that checkpoints may take, or None."""
+    def checkpoint_overhead(self) -> float | None:
+        """The fraction of the wall time that checkpoints may take, or None."""
         return getattr(self.save_checkpoints_secs, "overhead", None)
 
-    def replace(self, **kwargs):
-        """Give a copy with some properties changed.
+    def replace(self, **kwargs: Any) -> RunConfig:
+        """Return a copy with some properties changed.
 
         Args:
             **kwargs: New values by name, of the arguments of the constructor.
@@ -217,8 +217,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             ConfigError: (a ValueError) If a name cannot be replaced, a value cannot
                 be used, or both checkpoint intervals are set.
         """
-        kwargs = settings.unwrapped(kwargs)
-        settings.check(kwargs)
+        kwargs = run_config_values.unwrapped(kwargs)
+        run_config_values.check(kwargs)
         if "checkpoint_overhead" in kwargs:
             overhead = kwargs.pop("checkpoint_overhead")
             if overhead is not None:
@@ -230,11 +230,11 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
         else:
             interval.name_unused(kwargs)
-        options = {name: kwargs.pop(name) for name in CHECKS if name in kwargs}
+        options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
         # Not super(): the frozen Estimator calls this with configs of other classes.
-        with settings.errors_of_frozen_class():
+        with run_config_values.errors_of_frozen_class():
             changed = StockRunConfig.replace(self, **kwargs)
         coordinated = getattr(changed, "_distribute_coordinator_mode", None)
         if kwargs.get("session_config") is not None and not coordinated:
@@ -245,28 +245,31 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         return changed
 
     @classmethod
-    def __subclasshook__(cls, other):
-        # Estimator insists on an instance of the class under this name. Instances
-        # made before this class took the name, and of TPU's RunConfig, are as good.
+    def __subclasshook__(cls, other: type) -> bool:
+        # Estimator requires an instance of the class with this name. Instances that
+        # were made before this class took the name, and instances of TPU's RunConfig,
+        # work as well.
         if cls is RunConfig and issubclass(other, StockRunConfig):
             return True
         return NotImplemented
 
-    training_session_kwargs = session_arguments.training_session_kwargs
+    training_session_kwargs = session_kwargs.training_session_kwargs
 
-    def _init_distributed_setting_from_environment_var(self, tf_config):
-        # A job without tasks is absent: the frozen class fails on it in other tasks.
+    def _init_distributed_setting_from_environment_var(
+        self, tf_config: Mapping[str, Any]
+    ) -> None:
+        # A job without tasks is left out: the frozen class fails on it in other tasks.
         jobs = tf_config.get("cluster") or {}
         cluster = {job: tasks for job, tasks in jobs.items() if tasks}
         super()._init_distributed_setting_from_environment_var(
             {**tf_config, "cluster": cluster}
         )
 
-    def _maybe_overwrite_session_config_for_distributed_training(self):
-        """Give the session config of a cluster task its device filters.
+    def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
+        """Add device filters to the session config of a task in a cluster.
 
-        The frozen class makes a config with filters when there is none, and leaves
-        one of the user's without: its session then waits for every other worker.
+        The frozen class creates a config with filters only if there is no config. With
+        a config of the user's, which has none, the session waits for all other workers.
         """
         mine = self.session_config
         super()._maybe_overwrite_session_config_for_distributed_training()

@@ -1,31 +1,40 @@
-"""What the values of a RunConfig may be, checked before anything is made of them."""
+"""Checks of the values of a RunConfig, made before any of them is used."""
 
 import contextlib
 import dataclasses
 import numbers
 import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Number:
-    """A numeric setting: its unit, and the least value (itself allowed or not)."""
+    """A rule for a numeric setting.
+
+    Attributes:
+        unit: What the number counts, for messages.
+        least: The least value.
+        inclusive: Whether the least value itself is allowed.
+    """
 
     unit: str
     least: int
     inclusive: bool
 
-    def check(self, name, value):
-        # TensorFlow's words for the same mistake: programs match on them.
+    def check(self, name: str, value: Any) -> None:
+        """Raise a ConfigError if `value` breaks this rule."""
+        # TensorFlow's wording for the same mistake, which programs match on.
         rule = f"{name} should be {'>=' if self.inclusive else '>'} {self.least}"
         remedy = f"{rule}; give a number of {self.unit}, or None"
         check_number(f"RunConfig: {name}", value, remedy)
         if not self._holds(value):
             raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
 
-    def _holds(self, value):
-        # Of the value as it is: an int may be too large for a float. False for NaN.
+    def _holds(self, value: Any) -> bool:
+        # Without conversion: an int may be too large for a float. False for NaN.
         return value >= self.least if self.inclusive else value > self.least
 
 
@@ -39,7 +48,7 @@ _NUMBERS = {
     "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
-# Any object will do that acts as one; a text or a number does in no program.
+# Any object that acts as one is accepted; a string or a number never does.
 _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",
@@ -47,36 +56,39 @@ _OBJECTS = {
 _PLAIN = (str, bytes, numbers.Number)
 
 
-def unwrapped(settings):
-    """Give settings with numbers in place of numpy's arrays of one, as `load` has."""
+def unwrapped(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with numbers in place of one-element arrays.
+
+    `numpy.load` returns such arrays.
+    """
     return {
         name: plain(value) if name in _NUMBERS else value
         for name, value in settings.items()
     }
 
 
-def plain(value):
-    """Give the number in an array of one, and anything else as it is."""
+def plain(value: Any) -> Any:
+    """Return the number in a one-element array, and any other value unchanged."""
     if isinstance(value, numbers.Number) or getattr(value, "size", None) != 1:
         return value
     number = value.item()
     return number if isinstance(number, numbers.Number) else value
 
 
-def check(settings):
-    """Check settings given by name; None and unknown names are left alone.
+def check(settings: Mapping[str, Any]) -> None:
+    """Check settings given by name; None and unknown names are ignored.
 
-    The rules are the frozen RunConfig's (`_validate_properties`); what it lets
-    through by accident, such as a model_dir that is a number, is refused too.
+    The rules are those of the frozen RunConfig (`_validate_properties`). Values that it
+    accepts by accident, such as a model_dir that is a number, are rejected too.
 
     Args:
-        settings: RunConfig argument name to the value given.
+        settings: RunConfig argument name to its value.
 
     Raises:
         ConfigError: (a ValueError) If a value is out of range, or both checkpoint
             intervals are set.
         ConfigTypeError: (a ValueError and a TypeError) If a value has a type with
-            which its rule makes no sense.
+            which its rule cannot be evaluated.
     """
     for name, value in settings.items():
         if value is None:
@@ -98,14 +110,14 @@ def check(settings):
     )
 
 
-def check_number(source, value, rule):
-    """Check that a value is a number, of whatever size or kind.
+def check_number(source: str, value: Any, rule: str) -> None:
+    """Raise if a value is not a real number, of any size or kind.
 
     Args:
-        source: Who takes the value, and its name there, such as
-            "RunConfig: keep_checkpoint_max".
+        source: The class or function that takes the value, and the name of the
+            argument, such as "RunConfig: keep_checkpoint_max".
         value: The value.
-        rule: What would do; for the message.
+        rule: What is accepted, for the message.
 
     Raises:
         ConfigTypeError: (a ValueError and a TypeError) If it is not.
@@ -114,12 +126,12 @@ def check_number(source, value, rule):
         raise ConfigTypeError(f"{source} is {_shown(value)}, but {rule}")
 
 
-def resolve_model_dir(given, in_tf_config):
-    """Choose between RunConfig's model_dir and TF_CONFIG's.
+def resolve_model_dir(given: Any, in_tf_config: str | None) -> str | bytes | None:
+    """Return the model_dir of RunConfig, or else that of TF_CONFIG.
 
     Args:
-        given: RunConfig's, as str, bytes, os.PathLike or None.
-        in_tf_config: TF_CONFIG's, as str or None.
+        given: RunConfig's model_dir, as str, bytes, os.PathLike or None.
+        in_tf_config: TF_CONFIG's model_dir, or None.
 
     Returns:
         The folder, or None if neither names one.
@@ -141,15 +153,18 @@ def resolve_model_dir(given, in_tf_config):
 
 
 @contextlib.contextmanager
-def errors_of_frozen_class():
-    """Turn what only the frozen class checks into the error of all other checks."""
+def errors_of_frozen_class() -> Iterator[None]:
+    """Convert a ValueError of the frozen class into a ConfigError.
+
+    The frozen class has checks that this module does not repeat.
+    """
     try:
         yield
     except ValueError as error:
         raise ConfigError(f"RunConfig: {' '.join(str(error).split())}") from error
 
 
-def _check_model_dir(value):
+def _check_model_dir(value: Any) -> None:
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise ConfigTypeError(
             f"RunConfig: model_dir is {_shown(value)}; give a path as str or "
@@ -161,8 +176,8 @@ def _check_model_dir(value):
         )
 
 
-def _check_session_config(value):
-    # Known by its name, as this module does without TensorFlow.
+def _check_session_config(value: Any) -> None:
+    # Recognized by its name, because this module does not import TensorFlow.
     descriptor = getattr(value, "DESCRIPTOR", None)
     if getattr(descriptor, "full_name", None) != "tensorflow.ConfigProto":
         raise ConfigError(
@@ -171,7 +186,7 @@ def _check_session_config(value):
         )
 
 
-def _check_protocol(value):
+def _check_protocol(value: Any) -> None:
     if value not in ("grpc", "grpc+verbs"):
         raise ConfigError(
             f"RunConfig: protocol is {_shown(value)}, but protocol should be grpc or "
@@ -179,7 +194,7 @@ def _check_protocol(value):
         )
 
 
-def _check_one_interval(steps, secs):
+def _check_one_interval(steps: Any, secs: Any) -> None:
     if steps is not None and secs is not None:
         raise ConfigError(
             f"RunConfig: save_checkpoints_steps is {steps!r} and "
@@ -188,15 +203,15 @@ def _check_one_interval(steps, secs):
         )
 
 
-def _check_object(name, value):
-    # TensorFlow takes what is false for None.
+def _check_object(name: str, value: Any) -> None:
+    # TensorFlow treats a false value as None.
     if value and isinstance(value, _PLAIN):
         raise ConfigTypeError(
             f"RunConfig: {name} is {_shown(value)}; give {_OBJECTS[name]}, or None"
         )
 
 
-def _check_integer(name, value):
+def _check_integer(name: str, value: Any) -> None:
     if not isinstance(value, int):
         raise ConfigError(
             f"RunConfig: {name} is {_shown(value)}, but {name} must be "
@@ -205,6 +220,6 @@ def _check_integer(name, value):
         )
 
 
-def _shown(value):
-    text = " ".join(repr(value).split())  # a proto's has several lines
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())  # the repr of a proto has several lines
     return f"{text} ({type(value).__name__})"

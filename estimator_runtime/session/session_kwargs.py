@@ -1,14 +1,22 @@
-"""What a RunConfig says, as the arguments of a training session."""
+"""The arguments of a training session that correspond to a RunConfig."""
+
+from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
-# Not its names: asking for one imports the frozen package, and so `run_config`, which
-# needs this module.
+# Import the module, not its names: a name imports the frozen package, and so
+# `run_config`, which imports this module.
 from estimator_runtime.compat import frozen
 
 
-def training_session_kwargs(config, scaffold=None, hooks=None, chief_only_hooks=None):
-    """The arguments of `MonitoredTrainingSession` that a RunConfig stands for.
+def training_session_kwargs(
+    config: Any,
+    scaffold: tf.compat.v1.train.Scaffold | None = None,
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+    chief_only_hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of `MonitoredTrainingSession` that a RunConfig stands for.
 
     With them a training loop of your own checkpoints, logs and writes summaries
     as an Estimator with this config does:
@@ -55,7 +63,9 @@ def training_session_kwargs(config, scaffold=None, hooks=None, chief_only_hooks=
     }
 
 
-def _with_saver(config, scaffold):
+def _with_saver(
+    config: Any, scaffold: tf.compat.v1.train.Scaffold | None
+) -> tf.compat.v1.train.Scaffold | None:
     given = scaffold is not None and scaffold.saver is not None
     if given or tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS):
         return scaffold
@@ -67,7 +77,7 @@ def _with_saver(config, scaffold):
         sharded=True,
         max_to_keep=config.keep_checkpoint_max,
         keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-        defer_build=True,  # the session builds it, when all variables exist
+        defer_build=True,  # the session builds it once all variables exist
         save_relative_paths=True,
     )
     return tf.compat.v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)

@@ -11,12 +11,12 @@ from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.training import basic_session_run_hooks, monitored_session
 
 import estimator_runtime as er
-from estimator_runtime import options
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.restore import VerifiedSessionCreator
+from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
+from estimator_runtime.config import options
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.hooks.agreed_stop import AgreedStopHook
-from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook
+from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
+from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 
 train = tf.compat.v1.train
 STOCK = monitored_session.MonitoredTrainingSession
@@ -94,7 +94,9 @@ def made_by(function, arguments, folder):
                 "hooks": [
                     described(hook)
                     for hook in session._hooks
-                    if not isinstance(hook, AgreedStopHook)  # which TensorFlow lacks
+                    if not isinstance(
+                        hook, CoordinatedStopHook
+                    )  # which TensorFlow lacks
                 ],
                 "creator": described(creator._session_creator),
                 "stop_grace_period_secs": creator._stop_grace_period_secs,

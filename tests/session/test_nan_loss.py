@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint import nan_values
+from estimator_runtime.checkpoint.restore import nan_scan
 
 er.install()
 tf1 = tf.compat.v1
-_PROGRAM = Path(__file__).parent / "launch" / "programs" / "train.py"
+_PROGRAM = Path(__file__).parents[1] / "launch" / "programs" / "train.py"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ class WithoutNotes:
 
 
 def test_where_errors_have_no_notes_the_checkpoint_is_logged(tmp_path, caplog):
-    nan_values.add_note(WithoutNotes(), str(tmp_path))
+    nan_scan.add_note(WithoutNotes(), str(tmp_path))
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("WARNING", f"a loss was NaN: looking for NaN in what {tmp_path} has saved"),
         ("ERROR", "no checkpoint was saved"),

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from estimator_runtime import settings
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.session import run_config_values
 
 NUMBERS = {
     "save_summary_steps": "should be >= 0; give a number of steps, or None",
@@ -23,14 +23,12 @@ NUMBERS = {
 def refusal(**values):
     """Return the class and the text of the error for these settings."""
     with pytest.raises(ConfigError) as caught:
-        settings.check(values)
+        run_config_values.check(values)
     return type(caught.value), str(caught.value)
 
 
 def test_settings_are_checked_without_tensorflow():
-    program = (
-        "import sys, estimator_runtime.settings; print('tensorflow' in sys.modules)"
-    )
+    program = "import sys, estimator_runtime.session.run_config_values; print('tensorflow' in sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
@@ -43,7 +41,7 @@ def test_numbers_in_arrays_are_unwrapped_and_all_else_is_left():
         **{"log_step_count_steps": np.int64(5), "keep_checkpoint_max": np.arange(2)},
         **{"model_dir": np.array("folder"), "train_distribute": np.array(None)},
     }
-    found = settings.unwrapped(given)
+    found = run_config_values.unwrapped(given)
     steps, secs = found.pop("save_summary_steps"), found.pop("save_checkpoints_secs")
     assert (steps, type(steps), secs, type(secs)) == (5, int, 1.5, float)
     assert all(value is given[name] for name, value in found.items())
@@ -54,7 +52,7 @@ def test_numbers_in_arrays_are_unwrapped_and_all_else_is_left():
     "value", [None, 1, 0.5, math.inf, 10**400, np.int64(3), np.float32(2.5), True]
 )
 def test_a_number_in_range_passes(name, value):
-    settings.check({name: value})
+    run_config_values.check({name: value})
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -70,7 +68,7 @@ def test_a_negative_number_is_refused_with_its_unit(name):
 )
 def test_zero_passes_where_it_means_none_or_all(name, zero_passes):
     if zero_passes:
-        settings.check({name: 0})
+        run_config_values.check({name: 0})
     else:
         assert refusal(**{name: 0}) == (
             ConfigError,
@@ -113,7 +111,7 @@ def test_what_is_no_number_is_refused_with_its_type(name, value, shown):
     "name", ["tf_random_seed", "experimental_max_worker_delay_secs"]
 )
 def test_an_integer_passes_whatever_its_size(name, value):
-    settings.check({name: value})
+    run_config_values.check({name: value})
 
 
 @pytest.mark.parametrize(
@@ -139,9 +137,9 @@ def test_a_fraction_is_no_integer(name, rule):
 )
 def test_a_plain_value_is_no_strategy(name, remedy):
     for nothing in (None, "", False):  # as TensorFlow has it
-        settings.check({name: nothing})
+        run_config_values.check({name: nothing})
     for anything in (print, ("a", "named tuple, as DistributeConfig")):
-        settings.check({name: anything})
+        run_config_values.check({name: anything})
     assert refusal(**{name: "mirrored"}) == (
         ConfigTypeError,
         f"RunConfig: {name} is 'mirrored' (str); give {remedy}, or None",
@@ -150,7 +148,7 @@ def test_a_plain_value_is_no_strategy(name, remedy):
 
 @pytest.mark.parametrize("model_dir", ["model", b"model", pathlib.Path("model")])
 def test_a_path_of_any_kind_is_a_model_dir(model_dir):
-    settings.check({"model_dir": model_dir})
+    run_config_values.check({"model_dir": model_dir})
 
 
 def test_a_model_dir_that_is_no_path_is_refused():
@@ -178,7 +176,7 @@ def test_a_session_config_that_is_no_proto_is_refused():
 
 @pytest.mark.parametrize("protocol", [None, "grpc", "grpc+verbs"])
 def test_tensorflows_protocols_pass(protocol):
-    settings.check({"protocol": protocol})
+    run_config_values.check({"protocol": protocol})
 
 
 def test_another_protocol_is_refused():
@@ -191,7 +189,9 @@ def test_another_protocol_is_refused():
 
 @pytest.mark.parametrize(("steps", "secs"), [(5, None), (None, 60), (None, None)])
 def test_one_checkpoint_interval_or_none_passes(steps, secs):
-    settings.check({"save_checkpoints_steps": steps, "save_checkpoints_secs": secs})
+    run_config_values.check(
+        {"save_checkpoints_steps": steps, "save_checkpoints_secs": secs}
+    )
 
 
 def test_two_checkpoint_intervals_are_refused_even_if_one_is_zero():
@@ -204,11 +204,14 @@ def test_two_checkpoint_intervals_are_refused_even_if_one_is_zero():
 
 
 def test_unknown_names_are_left_alone():
-    settings.check({"device_fn": "anything", "of_a_subclass": -1})
+    run_config_values.check({"device_fn": "anything", "of_a_subclass": -1})
 
 
 def test_an_error_of_the_frozen_class_keeps_its_words_on_one_line():
-    with pytest.raises(ConfigError) as caught, settings.errors_of_frozen_class():
+    with (
+        pytest.raises(ConfigError) as caught,
+        run_config_values.errors_of_frozen_class(),
+    ):
         raise ValueError("not\n  allowed.\n")
     assert str(caught.value) == "RunConfig: not allowed."
     assert str(caught.value.__cause__) == "not\n  allowed.\n"

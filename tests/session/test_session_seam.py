@@ -8,8 +8,8 @@ from tensorflow.python.training import monitored_session
 from tensorflow.python.training import training as tensorflows_training
 
 import estimator_runtime as er
-from estimator_runtime import session as session_module
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.session import monitored_training_session as session_module
 
 train = tf.compat.v1.train
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long("a cluster is killed and started again at each point")
+
 _PATIENCE_SECS = 150.0
 _PROGRAM = Path(__file__).parent / "torn_restore.py"
 

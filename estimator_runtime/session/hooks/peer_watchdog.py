@@ -1,28 +1,41 @@
-"""Ends a training that waits for a task which does not answer."""
+"""A watchdog that ends a training when a task that it needs does not answer."""
+
+from __future__ import annotations
 
 import logging
 import threading
 import time
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import last_words, peers, reporting, waits
+from estimator_runtime import reporting
+from estimator_runtime.config import waits
+from estimator_runtime.distributed import peers
+from estimator_runtime.distributed.finish_note import FinishNote
+from estimator_runtime.distributed.liveness import (
+    LOOK_EVERY_SECS,
+    Concern,
+    PeerLiveness,
+)
+from estimator_runtime.distributed.liveness import concerns as concerns_of
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.finish import Finish
-from estimator_runtime.silence import LOOK_EVERY_SECS, Silence
-from estimator_runtime.silence import concerns as concerns_of
+from estimator_runtime.preemption import exit
 
 _logger = logging.getLogger(__name__)
 
 
-def hooks_of(master, max_wait_secs, checkpoint_dir):
-    """Give the hooks of a training that look after other tasks.
+def hooks_of(
+    master: str, max_wait_secs: float | None, checkpoint_dir: Any
+) -> list[SilentPeersHook]:
+    """Return the hooks of a training that watch other tasks.
 
     Args:
-        master: The server that it trains on; "" is none, and looks after nobody.
-        max_wait_secs: How long the chief may be away; None for no limit.
-        checkpoint_dir: Where the end of the training is noted, or None.
+        master: Session target; "" watches no task.
+        max_wait_secs: How long the chief may be missing; None for no limit.
+        checkpoint_dir: Folder in which the end of the training is noted, or None.
     """
     if not master:
         return []
@@ -36,38 +49,42 @@ def hooks_of(master, max_wait_secs, checkpoint_dir):
     )
     if not concerns:
         return []
-    finish = Finish(checkpoint_dir) if checkpoint_dir else None
+    finish = FinishNote(checkpoint_dir) if checkpoint_dir else None
     if any(concern.is_partner for concern in concerns):
         return [SilentPartnersHook(concerns, finish)]
     return [SilentPeersHook(concerns, finish)]
 
 
 class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
-    """Asks, on a thread of its own, whether the tasks that a step may need are there.
+    """Checks on a separate thread whether the tasks that a step may need are alive.
 
-    For as long as a session is open, and the training goes on: whoever makes a session
-    has deadlines of its own. When a task has been missing for too long, this process
-    ends with status 1, because a step that hangs in TensorFlow can be ended in no other
-    way; what was saved before is what is left.
+    It checks only while a session is open and the training continues, because session
+    creators have their own deadlines. When a task has been missing for too long, this
+    process ends with status 1: there is no other way to end a step that hangs in
+    TensorFlow. The last checkpoint is what remains.
 
     Args:
-        concerns: The `silence.Concern`s of this task.
-        finish: The `Finish` of the training; None where nobody takes note of its end.
+        concerns: The `liveness.Concern`s of this task.
+        finish: The `FinishNote` of the training; None if its end is not noted anywhere.
     """
 
-    def __init__(self, concerns, finish=None):
+    def __init__(
+        self, concerns: Sequence[Concern], finish: FinishNote | None = None
+    ) -> None:
         self._concerns, self._finish = concerns, finish
         self._is_over = False
-        # The number of the step that is being taken; None between two, or if unknown.
+        # The number of the step that is running; None between two steps, or if unknown.
         self._step: int | None = None
         self._training: weakref.ref | None = None
 
-    def belong_to(self, training):
-        """Ask no more when this MonitoredSession has been closed, for any reason."""
+    def belong_to(self, training: tf.compat.v1.train.MonitoredSession) -> None:
+        """Stop checking once this MonitoredSession is closed, for any reason."""
         self._training = weakref.ref(training)
 
-    def after_create_session(self, session, coord):
-        """Ask from here on."""
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Start checking."""
         threading.Thread(
             target=self._watch,
             args=(coord,),
@@ -75,74 +92,83 @@ class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
             daemon=True,
         ).start()
 
-    def steps_until_due(self, global_step):
-        """Let any step do; see `loop.cadence`."""
+    def steps_until_due(self, global_step: int) -> None:
+        """Return None: this hook has to see no step; see `loop.hook_schedule`."""
 
-    def end(self, session):
-        """Ask no more: what is saved now needs its time, and others have left."""
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Stop checking: the last save takes time, and other tasks have ended."""
         self._is_over = True
 
-    def _watch(self, coord):
-        silence = Silence(self._concerns)
+    def _watch(self, coord: tf.train.Coordinator) -> None:
+        silence = PeerLiveness(self._concerns)
         while not self._wait_for_end(coord):
-            # Only then, because that is a look into the model directory.
+            # Only then, because this reads a file in the model directory.
             if silence.misses_any and self._has_finished():
                 return
             problem = silence.look(self._step)
             if problem and not self._has_ended(coord) and not self._has_finished():
                 _give_up(problem)
 
-    def _wait_for_end(self, coord):
-        """Wait until the next look; tell whether there is none."""
+    def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
+        """Wait for the next check; return whether the training has ended instead."""
         return coord.wait_for_stop(LOOK_EVERY_SECS) or self._is_over
 
-    def _has_ended(self, coord):
+    def _has_ended(self, coord: tf.train.Coordinator) -> bool:
         return coord.should_stop() or self._is_over
 
-    def _has_finished(self):
+    def _has_finished(self) -> bool:
         return self._finish is not None and self._finish.step() is not None
 
 
 class SilentPartnersHook(SilentPeersHook):
-    """The same where all trainers take each step together, and none without the others.
+    """A SilentPeersHook for trainers that run each step together.
 
-    TensorFlow then notices no end of another one either, or makes session after session
-    that wait for it: so these are watched until the training is closed.
+    TensorFlow then does not notice that another trainer has ended, or creates session
+    after session, each of which waits for it. So this hook checks until the training is
+    closed, not only while a session is open.
     """
 
-    def __init__(self, concerns, finish=None):
+    def __init__(
+        self, concerns: Sequence[Concern], finish: FinishNote | None = None
+    ) -> None:
         super().__init__(concerns, finish)
         self._count = 0
         self._is_watching = False
 
-    def after_create_session(self, session, coord):
-        """Ask from the first session on."""
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Start checking, at the first session."""
         if not self._is_watching:
             self._is_watching = True
             super().after_create_session(session, coord)
 
-    def before_run(self, run_context):
-        """Note that a step begins, or begins again after it has failed."""
+    def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
+        """Record that a step starts, or starts again after a failure."""
         self._step = self._count
 
-    def after_run(self, run_context, run_values):
-        """Note that it has ended."""
+    def after_run(
+        self,
+        run_context: tf.compat.v1.train.SessionRunContext,
+        run_values: tf.compat.v1.train.SessionRunValues,
+    ) -> None:
+        """Record that the step has ended."""
         self._count += 1
         self._step = None
 
-    def _wait_for_end(self, coord):
+    def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
         time.sleep(LOOK_EVERY_SECS)
         return self._has_ended(coord)
 
-    def _has_ended(self, coord):
+    def _has_ended(self, coord: tf.train.Coordinator) -> bool:
         if self._is_over or self._training is None:
             return self._is_over
         training = self._training()
         return training is None or training._sess is None
 
 
-def _give_up(problem):
-    last_words.say(lambda: _logger.error("%s", problem))
+def _give_up(problem: str) -> None:
+    exit.say(lambda: _logger.error("%s", problem))
     reporting.send_error(PeerTimeoutError)
     reporting.close()
-    last_words.end(1)
+    exit.end(1)

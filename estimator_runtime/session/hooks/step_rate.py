@@ -1,29 +1,30 @@
-"""Steps per second, and examples per second where the graph tells the batch size."""
+"""Steps per second, and examples per second if the graph has a known batch size."""
 
 import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import Summary
 
-_logger = logging.getLogger("tensorflow")  # beside TensorFlow's own step rate
+_logger = logging.getLogger("tensorflow")  # as TensorFlow's own step rate
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
-# Not the names above: those are of all tasks, and a chart has all runs of one name.
+# Not the names above: those count all tasks, and one chart shows a name of all runs.
 _OWN_STEPS_PER_SEC = "task/steps_per_sec"
 _OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ReadingSession:
-    run: Callable
+    run: Callable[[Any], Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """What TensorFlow's hook needs of a run context: what reads the step."""
+    """The part of a run context that TensorFlow's hook reads the step with."""
 
     session: _ReadingSession
 
@@ -33,36 +34,48 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
     The batch size is the first dimension that all outputs of the input iterator share
     in the graph; where that is unknown (a `Dataset.batch` without `drop_remainder`),
-    there are no examples/sec. In a cluster it is this task's, taken for that of all.
+    there are no examples/sec. In a cluster it is the batch size of this task, and is
+    assumed to be that of all tasks.
 
     Args:
-        batches_per_step: Batches in one global step: with a SyncReplicasOptimizer as
-            many as it aggregates.
-        **kwargs: Those of TensorFlow's hook.
+        batches_per_step: Batches in one global step: with a SyncReplicasOptimizer, the
+            number that it aggregates.
+        **kwargs: Arguments of TensorFlow's hook.
+
+    Attributes:
+        scheduled_as: The class whose steps it sees; see `loop.hook_schedule`.
     """
 
-    def __init__(self, *, batches_per_step=1, **kwargs):
+    scheduled_as = tf.compat.v1.train.StepCounterHook
+
+    def __init__(self, *, batches_per_step: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._batches_per_step = batches_per_step
         self._step_before_last = None
 
-    def begin(self):
-        """Find the batch size; as TensorFlow's hook otherwise."""
+    def begin(self) -> None:
+        """Find the batch size; otherwise as TensorFlow's hook."""
         super().begin()
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
 
-    def after_create_session(self, session, coord):
-        """Make what reads the global step; as TensorFlow's hook otherwise."""
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Prepare the read of the global step; otherwise as TensorFlow's hook."""
         super().after_create_session(session, coord)
         read = session.make_callable(self._global_step_tensor)
         self._reading = _Reading(session=_ReadingSession(run=lambda fetches: read()))
 
-    def after_run(self, run_context, run_values):
-        """As TensorFlow's, but that the read of the global step is prepared once.
+    def after_run(
+        self,
+        run_context: tf.compat.v1.train.SessionRunContext,
+        run_values: tf.compat.v1.train.SessionRunValues,
+    ) -> None:
+        """Measure the rate as TensorFlow's hook does, with a prepared read of the step.
 
-        And a step is taken for one that does not increase it only when the one before
-        looked the same: two may see one value, the first after its own increase and
-        the second before.
+        TensorFlow warns about a step that does not increase the global step. This hook
+        warns only if the step before did not increase it either: two steps may see one
+        value, the first after its own increase and the second before.
         """
         step = run_values.results
         last_step = self._last_global_step  # type: ignore[has-type]
@@ -71,7 +84,9 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         self._step_before_last = last_step
         super().after_run(self._reading, run_values)
 
-    def _log_and_record(self, elapsed_steps, elapsed_time, global_step):
+    def _log_and_record(
+        self, elapsed_steps: int, elapsed_time: float, global_step: int
+    ) -> None:
         super()._log_and_record(elapsed_steps, elapsed_time, global_step)
         if self._batch_size is None:
             return
@@ -84,44 +99,55 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
 
 class TaskRateHook(tf.compat.v1.train.SessionRunHook):
-    """Logs and summarizes a task's own steps, where the chief has those of all tasks.
+    """Logs and summarizes the step rate of one task; the chief's covers all tasks.
 
-    A task that is not chief writes into a folder of its own in that of the summaries,
-    once that is there: where tasks share no file system it never is, and nothing is
-    made. A folder that cannot be written is named in the log, once.
+    A task that is not chief writes to its own subfolder of the summaries' folder, once
+    that folder exists. If the tasks share no file system it never does, and no folder
+    is created. A folder that cannot be written to is logged once.
 
     Args:
         every_n_steps: Steps of this task between two log lines.
         summary_dir: Folder of the training's summaries, or None for log lines only.
-        run: Name of the folder in it, such as "worker-0"; None for the chief, which
-            writes into `summary_dir` itself.
-        clock: Gives seconds.
+        run: Name of the subfolder, such as "worker-0"; None for the chief, which
+            writes to `summary_dir` itself.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
-        self, every_n_steps, summary_dir=None, run=None, clock=time.perf_counter
-    ):
+        self,
+        every_n_steps: float,
+        summary_dir: Any = None,
+        run: str | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._every_n_steps = every_n_steps
         self._summary_dir, self._is_chief = summary_dir, run is None
-        # Exactly the chief's: TensorFlow keeps one writer for each spelling of a path.
-        is_own = summary_dir is not None and run is not None
-        self._folder = os.path.join(summary_dir, run) if is_own else summary_dir
+        # Spelled as the chief's: TensorFlow has one writer for each spelling of a path.
+        self._folder = summary_dir
+        if summary_dir is not None and run is not None:
+            self._folder = os.path.join(summary_dir, run)
         self._clock = clock
         self._steps = 0
-        self._start = None
+        self._start: float | None = None
 
-    def begin(self):
+    def begin(self) -> None:
         """Find the batch size and the global step."""
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
         self._global_step = tf.compat.v1.train.get_global_step()
 
-    def after_create_session(self, session, coord):
-        """Make what reads the global step, at which the rates are shown."""
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Prepare the read of the global step, at which the rates are summarized."""
         self._read = self._global_step is not None and session.make_callable(
             self._global_step
         )
 
-    def after_run(self, run_context, run_values):
+    def after_run(
+        self,
+        run_context: tf.compat.v1.train.SessionRunContext,
+        run_values: tf.compat.v1.train.SessionRunValues,
+    ) -> None:
         """Count the step; the first one starts the clock."""
         if self._start is None:
             self._start = self._clock()
@@ -140,7 +166,7 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         if self._summary_dir is not None and self._read:
             self._summarize(scalars, int(self._read()))
 
-    def _summarize(self, scalars, step):
+    def _summarize(self, scalars: Mapping[str, float], step: int) -> None:
         if not tf.io.gfile.isdir(self._summary_dir):
             return  # not yet, or not on this machine
         values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
@@ -148,22 +174,22 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
             writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
             writer.add_summary(Summary(value=values), step)
             if not self._is_chief:
-                writer.flush()  # the chief's is flushed by those who save and summarize
-        # What its thread has met comes out here, of any type: by a full disk, or quota.
+                writer.flush()  # the chief's is flushed by its other hooks
+        # An error of the writer's thread is raised here, of any type: a full disk, say.
         except Exception as error:  # noqa: BLE001
             reason = str(error).partition("\n")[0]
             _logger.warning("no rates of this task in TensorBoard: %s", reason)
             self._summary_dir = None
 
 
-def batch_size(graph):
-    """Give how many examples a step of the graph trains on; None if that is unknown.
+def batch_size(graph: tf.Graph) -> int | None:
+    """Return how many examples a step of the graph trains on, or None if unknown.
 
-    It is the batch size that the input iterators are known to have, for each of the
-    replicas of the strategy in whose scope this is called.
+    It is the static batch size of the input iterators, times the number of replicas of
+    the strategy in whose scope this is called.
     """
     sizes = {
-        # Not `shape[0]`: with the shapes of TensorFlow 1 that cannot be in a set.
+        # Not `shape[0]`: with TensorFlow 1 shapes that is not hashable.
         output.shape.as_list()[0] if output.shape.rank else None
         for op in graph.get_operations()
         if op.type == "IteratorGetNext"

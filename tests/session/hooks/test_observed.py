@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.hooks.other_hooks import OtherHooks
+from estimator_runtime.session.hooks.observed import OtherHooks
 
 train = tf.compat.v1.train
 

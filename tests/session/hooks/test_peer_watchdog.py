@@ -36,11 +36,11 @@ _START = """
     import estimator_runtime as er
     er.install()
     import tensorflow as tf
-    from estimator_runtime import executor, finish
-    from estimator_runtime.hooks.silent_peers import SilentPeersHook
-    from estimator_runtime.peers import Answer
-    from estimator_runtime.release import Release
-    from estimator_runtime.silence import Concern
+    from estimator_runtime.distributed import executor, finish_note as finish
+    from estimator_runtime.session.hooks.peer_watchdog import SilentPeersHook
+    from estimator_runtime.distributed.peers import Answer
+    from estimator_runtime.distributed.ps_shutdown import PsShutdown
+    from estimator_runtime.distributed.liveness import Concern
 """
 _GIVES_UP = """
     ps = Concern(
@@ -57,10 +57,10 @@ _GIVES_UP = """
     os._exit(5)
 """
 _SERVES = """
-    end = finish.Finish(sys.argv[1])
+    end = finish.FinishNote(sys.argv[1])
     finish.note(sys.argv[1], 10)
     threading.Thread(
-        target=executor.leave_when_finished, args=(end, {}, 60, Release()), daemon=True
+        target=executor.leave_when_finished, args=(end, {}, 60, PsShutdown()), daemon=True
     ).start()
     threading.Event().wait(40)  # TensorFlow's server
     os._exit(5)

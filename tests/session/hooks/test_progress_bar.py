@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime import options
-from estimator_runtime.hooks.watched import WatchedHook
-from estimator_runtime.loop import cadence
-from estimator_runtime.loop.lull import Lull
+from estimator_runtime.config import options
+from estimator_runtime.loop import hook_schedule
+from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.session.hooks.progress_bar import WatchedHook
 
 er.install()
 
@@ -141,9 +141,9 @@ def test_no_step_has_to_be_seen_for_it():
         hooks = hooks_of(loss, 1000, None, Displays())
         for hook in hooks:
             hook.begin()
-        assert cadence.every_step_hooks(hooks) == []
-        assert cadence.until_each_due(hooks, 0)[-1] is None
-        assert Lull(hooks).is_possible
+        assert hook_schedule.every_step_hooks(hooks) == []
+        assert hook_schedule.until_each_due(hooks, 0)[-1] is None
+        assert IdleHooks(hooks).is_possible
 
 
 def test_a_session_has_one_where_progress_is_asked_for():

@@ -10,7 +10,11 @@ import tensorflow as tf
 from tensorflow.python.platform import tf_logging
 
 import estimator_runtime as er
-from estimator_runtime.hooks.step_rate import StepRateHook, TaskRateHook, batch_size
+from estimator_runtime.session.hooks.step_rate import (
+    StepRateHook,
+    TaskRateHook,
+    batch_size,
+)
 
 er.install()
 
@@ -179,7 +183,7 @@ import resource, sys
 import estimator_runtime as er
 er.install()
 import tensorflow as tf
-from estimator_runtime.hooks.step_rate import TaskRateHook
+from estimator_runtime.session.hooks.step_rate import TaskRateHook
 
 resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))
 with tf.Graph().as_default():

@@ -1,0 +1,1 @@
+"""RunConfig and MonitoredTrainingSession: which session creator, which hooks."""

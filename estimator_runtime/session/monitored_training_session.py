@@ -1,0 +1,213 @@
+"""The runtime's MonitoredTrainingSession, in which every Estimator trains."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint import interval
+from estimator_runtime.compat import internals, seam
+from estimator_runtime.config import options
+from estimator_runtime.distributed import restore_barrier
+from estimator_runtime.loop.session import LoopSession
+from estimator_runtime.output import tensorboard
+from estimator_runtime.session import arguments
+from estimator_runtime.session.creators import session_creator
+from estimator_runtime.session.default_hooks import default_hooks
+from estimator_runtime.session.hooks import peer_watchdog
+from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
+from estimator_runtime.session.hooks.progress_report import ProgressHook
+from estimator_runtime.session.session_settings import USE_DEFAULT, SessionSettings
+
+_SYNCHRONOUS_GRACE_SECS = 1
+_Hooks = Sequence[tf.compat.v1.train.SessionRunHook]
+
+
+@seam.replaces(
+    "tensorflow.python.training.training", internals.StockMonitoredTrainingSession
+)
+def MonitoredTrainingSession(
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: str | bytes | os.PathLike | None = None,
+    scaffold: tf.compat.v1.train.Scaffold | None = None,
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+    chief_only_hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_summaries_steps: int | None = USE_DEFAULT,
+    save_summaries_secs: float | None = USE_DEFAULT,
+    config: tf.compat.v1.ConfigProto | None = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float | None = 7200,
+    save_checkpoint_steps: int | None = USE_DEFAULT,
+    summary_dir: str | bytes | os.PathLike | None = None,
+    save_graph_def: bool = True,
+) -> tf.compat.v1.train.MonitoredSession:
+    """Return a session that initializes or restores a model and trains it.
+
+    The signature, the defaults and their meaning are those of
+    `tf.compat.v1.train.MonitoredTrainingSession`, but training continues while a
+    checkpoint is written. The session uses the default graph: build the model and call
+    this function inside `with tf.Graph().as_default()`, with eager execution on or off.
+
+    Args:
+        master: Session target: "" for this process, or "grpc://host:port".
+        is_chief: Whether this task initializes or restores the variables, saves
+            checkpoints and writes summaries. The other tasks wait for it.
+        checkpoint_dir: Folder to restore from and save to, as str or `os.PathLike`;
+            None for neither.
+        scaffold: `tf.compat.v1.train.Scaffold`, or None for a default one.
+        hooks: Hooks that run in every task.
+        chief_only_hooks: Hooks that run in the chief, before the others.
+        save_checkpoint_secs: Seconds between checkpoints; 600 if neither interval
+            is given. None or 0 disables it.
+        save_summaries_steps: Steps between summaries; 100 if neither interval is
+            given. None or 0 disables it.
+        save_summaries_secs: Seconds between summaries; off by default.
+        config: `tf.compat.v1.ConfigProto` of the session.
+        stop_grace_period_secs: Seconds that threads have to stop at close.
+        log_step_count_steps: Steps between steps/sec log lines; None or 0 for none.
+            A task that is not chief logs the rate of its own steps.
+        max_wait_secs: Longest wait for other tasks, in seconds: for a ps, and in a
+            task that is not chief also for the chief. None for no limit.
+        save_checkpoint_steps: Steps between checkpoints; off by default.
+        summary_dir: Folder for summaries; None for `checkpoint_dir`.
+        save_graph_def: Whether the graph is written next to the checkpoints.
+
+    Returns:
+        A `tf.compat.v1.train.MonitoredSession`.
+
+    Raises:
+        CheckpointError: If the checkpoints of the folder cannot be used, or belong to
+            another model. `run` and the end of the session raise it if a checkpoint
+            cannot be written.
+        ConfigError: If the chief cannot write to a folder that it has to write to.
+        ConfigTypeError: If an interval is not a number.
+        RuntimeError: If it is called in eager mode, outside of any graph.
+        ValueError: If both intervals of checkpoints, or of summaries, are given.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "MonitoredTrainingSession trains a graph, and eager execution is on here; "
+            "build the model and the session inside `with tf.Graph().as_default():`"
+        )
+    settings = SessionSettings.of(
+        master=master,
+        is_chief=is_chief,
+        scaffold=scaffold,
+        checkpoint_dir=checkpoint_dir,
+        summary_dir=summary_dir,
+        save_checkpoint_secs=save_checkpoint_secs,
+        save_checkpoint_steps=save_checkpoint_steps,
+        save_summaries_secs=save_summaries_secs,
+        save_summaries_steps=save_summaries_steps,
+        log_step_count_steps=log_step_count_steps,
+        save_graph_def=save_graph_def,
+        max_wait_secs=max_wait_secs,
+    )
+    # Either may be an iterator, which yields its hooks only once.
+    hooks, chief_only_hooks = list(hooks or ()), list(chief_only_hooks or ())
+    if is_chief:
+        arguments.check_folders(settings.of_strategy(), [*hooks, *chief_only_hooks])
+        tensorboard.show(settings.summary_folder)
+    batches_per_step = _batches_per_step(hooks)
+    if batches_per_step is not None:
+        reporting.send(synchronous=True)
+        # A thread of the chief waits for the next gradients, and so never ends.
+        stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
+    hooks += _reports(settings, [*chief_only_hooks, *hooks])
+    # First: their `end` has to run before that of the hooks that save.
+    guards = peer_watchdog.hooks_of(master, max_wait_secs, settings.checkpoint_dir)
+    strategy = internals.current_worker_context()
+    if strategy:
+        return _session_of_strategy(
+            strategy,
+            settings,
+            guards=guards,
+            hooks=hooks,
+            chief_only_hooks=chief_only_hooks,
+            config=config,
+            stop_grace_period_secs=stop_grace_period_secs,
+        )
+    creator = session_creator(settings, config)
+    all_hooks = default_hooks(
+        settings,
+        creator,
+        first=guards,
+        chief_only=chief_only_hooks,
+        program=hooks,
+        batches_per_step=batches_per_step or 1,
+    )
+    return LoopSession(
+        session_creator=creator,
+        hooks=all_hooks,
+        stop_grace_period_secs=stop_grace_period_secs,
+    )
+
+
+def _batches_per_step(hooks: _Hooks) -> int | None:
+    """Return how many batches a SyncReplicasOptimizer aggregates, or None."""
+    synchronous = internals.SyncReplicasOptimizerHook
+    found = [each for each in hooks if isinstance(each, synchronous)]
+    return found[-1]._sync_optimizer._replicas_to_aggregate if found else None
+
+
+def _reports(settings: SessionSettings, hooks: _Hooks) -> list[ProgressHook]:
+    """Return the hook that reports to the launcher, if there is a launcher.
+
+    Args:
+        settings: The settings of the session.
+        hooks: The hooks that it reads from, which have to be called before it.
+    """
+    folder = ""
+    if settings.checkpoint_dir:
+        folder = reporting.absolute(os.fsdecode(settings.checkpoint_dir))
+    if settings.is_chief and folder:
+        # For programs without train_and_evaluate, which reports it earlier.
+        reporting.send(checkpoint_dir=folder)
+    return [ProgressHook(hooks, folder)] if reporting.is_on() else []
+
+
+def _session_of_strategy(
+    strategy: Any,
+    settings: SessionSettings,
+    *,
+    guards: Sequence[Any],
+    hooks: list[Any],
+    chief_only_hooks: list[Any],
+    config: tf.compat.v1.ConfigProto | None,
+    stop_grace_period_secs: float,
+) -> tf.compat.v1.train.MonitoredSession:
+    """Return TensorFlow's session for a task of a multi-worker strategy.
+
+    Args:
+        strategy: The worker context of TensorFlow's coordinator. The context decides
+            which task saves and logs; the arguments do not.
+        settings: The settings of the session.
+        guards: Hooks that watch the other tasks.
+        hooks: Hooks that run in every task.
+        chief_only_hooks: Hooks that run in the chief.
+        config: `tf.compat.v1.ConfigProto`, or None.
+        stop_grace_period_secs: Seconds that threads have to stop at close.
+    """
+    folder = settings.checkpoint_dir
+    arguments.say_what_has_no_effect(options.current(), folder)
+    interval.fix([*hooks, *chief_only_hooks])
+    common = settings.of_strategy()
+    common["save_checkpoint_secs"] = interval.fixed(settings.save_checkpoint_secs)
+    restore_barrier.check(strategy, folder)
+    session = internals.session_with_worker_context(
+        strategy,
+        hooks=[*guards, *hooks, CoordinatedStopHook(strategy)],
+        chief_only_hooks=chief_only_hooks,
+        config=config,
+        stop_grace_period_secs=stop_grace_period_secs,
+        max_wait_secs=settings.max_wait_secs,
+        **common,
+    )
+    for guard in guards:
+        guard.belong_to(session)
+    return session
