@@ -1,5 +1,5 @@
-"""Interfaces older than `tf.estimator`, which left TensorFlow together with tf.contrib.
+"""Interfaces older than `tf.estimator`, removed from TensorFlow with tf.contrib.
 
-They are here so that programs written against them still run; nothing new is added
-to them, and each names its successor.
+They exist so that programs written against them still run. They get no new features,
+and each names its successor.
 """

@@ -1,4 +1,4 @@
-"""`tf.contrib.learn`'s ClusterConfig: a task and its cluster, without a training."""
+"""`tf.contrib.learn`'s ClusterConfig: a task and its cluster, without training."""
 
 import os
 from operator import attrgetter
@@ -10,10 +10,10 @@ from estimator_runtime.errors import ConfigTypeError
 
 
 class ClusterConfig:
-    """What TF_CONFIG says of this task and its cluster, by the rules of 1.15.
+    """The content of TF_CONFIG for this task, by the rules of TensorFlow 1.15.
 
-    No job and no task has to be there. The chief is worker 0; where the environment
-    is "cloud", master 0; without a task type, task 0.
+    TF_CONFIG need not contain any job or task. The chief is worker 0; if the
+    environment is "cloud", master 0; without a task type, task 0.
 
     Args:
         master: Session target, such as "grpc://host:port". None takes the task's own
@@ -26,30 +26,36 @@ class ClusterConfig:
     """
 
     cluster_spec = property(attrgetter("_cluster_spec"), doc="A tf.train.ClusterSpec.")
-    environment = property(attrgetter("_environment"), doc='Platform, or "local".')
-    evaluation_master = property(attrgetter("_evaluation_master"), doc="Or ''.")
-    is_chief = property(attrgetter("_is_chief"), doc="Whether this task leads.")
-    master = property(attrgetter("_master"), doc="Session target, '' for local.")
-    num_ps_replicas = property(attrgetter("_num_ps_replicas"), doc="Count of ps.")
+    environment = property(attrgetter("_environment"), doc='Platform kind, or "local".')
+    evaluation_master = property(
+        attrgetter("_evaluation_master"), doc="Session target for evaluation, or ''."
+    )
+    is_chief = property(attrgetter("_is_chief"), doc="Whether this is the chief.")
+    master = property(attrgetter("_master"), doc="Session target; '' if local.")
+    num_ps_replicas = property(attrgetter("_num_ps_replicas"), doc="Number of ps.")
     num_worker_replicas = property(
-        attrgetter("_num_worker_replicas"), doc="Count of workers and masters."
+        attrgetter("_num_worker_replicas"), doc="Number of workers and masters."
     )
     task_id = property(attrgetter("_task_id"), doc="Index of this task, or 0.")
     task_type = property(attrgetter("_task_type"), doc="Type of this task, or None.")
 
-    def __init__(self, master=None, evaluation_master=None):
+    def __init__(
+        self, master: str | None = None, evaluation_master: str | None = None
+    ) -> None:
         self._take(Place.from_environ(os.environ), master, evaluation_master)
 
     @staticmethod
-    def get_task_id():
-        """Read TF_CONFIG's `task.index`, 0 if it has none.
+    def get_task_id() -> int:
+        """Return TF_CONFIG's `task.index`, or 0 if it has none.
 
         Raises:
             ConfigError: If TF_CONFIG cannot be used.
         """
         return Place.from_environ(os.environ).task_id
 
-    def _take(self, place, master, evaluation_master):
+    def _take(
+        self, place: Place, master: str | None, evaluation_master: str | None
+    ) -> None:
         for name, value in (
             ("master", master),
             ("evaluation_master", evaluation_master),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import numbers
 import os
 import warnings
+from collections.abc import Iterable
 from operator import attrgetter
+from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import run_config, settings
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat.frozen import default_session_config
 from estimator_runtime.contrib.cluster_config import ClusterConfig
 from estimator_runtime.contrib.fingerprint import describe
 from estimator_runtime.contrib.place import Environment, Place, TaskType
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.session import run_config, run_config_values
 
 __all__ = ["ClusterConfig", "Environment", "RunConfig", "TaskType"]
 
@@ -24,7 +26,7 @@ _DEPRECATED = (
     "estimator_runtime.RunConfig (tf.estimator.RunConfig), with a session_config "
     "in place of num_cores, log_device_placement and gpu_memory_fraction"
 )
-# What a run may change without becoming another run.
+# Properties in which two configs may differ and still stand for the same run.
 _NOT_IN_UID = (
     "tf_random_seed",
     "save_summary_steps",
@@ -38,15 +40,16 @@ _NOT_IN_UID = (
 
 
 class RunConfig(ClusterConfig, run_config.RunConfig):
-    """Deprecated: configuration of an Estimator, as `tf.contrib.learn` had it.
+    """Deprecated: the configuration of an Estimator in `tf.contrib.learn`.
 
     Every Estimator accepts it. `replace()`, `device_fn`, `train_distribute` and
-    whatever else is not described here is that of `estimator_runtime.RunConfig`.
+    everything else that is not described here come from `estimator_runtime.RunConfig`.
 
-    Unlike in TensorFlow 1.15, values that no Estimator would take are refused here
-    and not later; `service` and `global_id_in_cluster` (None for a task that is not
-    listed in its cluster) have values; and `tf_config` reaches the sessions of an
-    Estimator (see `session_config` below), where 1.15 gave it to servers only.
+    It differs from TensorFlow 1.15 in three ways. Values that no Estimator accepts are
+    rejected here and not later. `service` and `global_id_in_cluster` have values; the
+    latter is None for a task that is not listed in its cluster. And `tf_config` applies
+    to the sessions of an Estimator (see `session_config` below), where 1.15 applied it
+    to servers only.
 
     Args:
         master: See `ClusterConfig`.
@@ -105,9 +108,9 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         model_dir: str | os.PathLike | None = None,
         session_config: tf.compat.v1.ConfigProto | None = None,
         session_creation_timeout_secs: float | None = 7200,
-    ):
-        # Once per construction, at the caller's line: Python shows it once per line
-        # and to developers only, whom it is for. `replace` constructs nothing.
+    ) -> None:
+        # One warning per construction, at the caller's line. Python shows it once per
+        # line, and by default to developers only. `replace` constructs nothing.
         warnings.warn(_DEPRECATED, DeprecationWarning, stacklevel=2)
         place = Place.from_environ(os.environ)
         self._take(place, master, evaluation_master)
@@ -138,28 +141,33 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             "device_fn": None,
             "checkpoint_save_graph_def": True,
         }.items():
-            # One at a time: 1.15 has configs with both checkpoint intervals.
-            one = settings.unwrapped({name: value})
-            settings.check(one)
+            # One at a time, because in 1.15 a config may have both intervals.
+            one = run_config_values.unwrapped({name: value})
+            run_config_values.check(one)
             setattr(self, f"_{name}", one[name])
-        self._model_dir = settings.resolve_model_dir(model_dir, place.model_dir)
+        self._model_dir = run_config_values.resolve_model_dir(
+            model_dir, place.model_dir
+        )
 
-    def training_session_kwargs(self, *args, **kwargs):
+    # docs/run_config.md shows the parameters of the next two methods as `str` writes
+    # them, with their annotations, so they have none.
+    def training_session_kwargs(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As `estimator_runtime.RunConfig`'s, with `tf_config` where it applies."""
         arguments = super().training_session_kwargs(*args, **kwargs)
         if self.session_config is None:
             arguments["config"] = self._usual_session_config()
         return arguments
 
-    def uid(self, whitelist=None):
-        """Give text that is equal for equal configs, in this and any other process.
+    def uid(self, whitelist: Iterable[str] | None = None) -> str:
+        """Return text that is equal for equal configs, in this and any other process.
 
         Args:
-            whitelist: Names of properties to leave out, which may differ then. None
-                leaves out seed, session_config, and how often to save, keep and log.
+            whitelist: Names of the properties to leave out, so that they may differ.
+                None leaves out the seed, `session_config`, and the settings of how
+                often to save, keep and log.
 
         Returns:
-            One line, "name=value, ...", of what is not left out. Its form may change
+            One line, "name=value, ...", with all other properties. Its form may change
             with the version of this package.
         """
         left_out = {f"_{name}" for name in _NOT_IN_UID if whitelist is None}
@@ -169,29 +177,33 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         }
         return ", ".join(f"{name}={describe(value)}" for name, value in state.items())
 
-    def _maybe_overwrite_session_config_for_distributed_training(self):
-        """Add `tf_config` to the session config of a config that had none.
+    def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
+        """Add `tf_config` to TensorFlow's usual session config; change no other.
 
-        The frozen class calls for this override to complete a session config, ours
-        calls it from `replace()`: the way in which an Estimator gives its copy of
-        the config TensorFlow's usual session config. Any other is left alone.
+        The frozen class calls this hook to complete a session config. Our class calls
+        it from `replace()`, by which an Estimator sets the usual session config in its
+        copy of a config that has none.
         """
         if self._session_config == default_session_config():
             self._session_config = self._usual_session_config()
 
-    def _usual_session_config(self):
-        """Give a new session config: TensorFlow's usual one and `tf_config`."""
+    def _usual_session_config(self) -> tf.compat.v1.ConfigProto:
+        """Return a new copy of TensorFlow's usual session config plus `tf_config`."""
         filtered = None
         if self.num_ps_replicas:
-            # Without parameter servers, tasks have only each other to talk to.
+            # Without parameter servers the tasks talk to each other, so no filters.
             filtered = self._get_default_session_config_distributed()
         usual = filtered or default_session_config()
         usual.MergeFrom(self.tf_config)
         return usual
 
 
-def _session_options(num_cores, log_device_placement, gpu_memory_fraction):
-    """Make a ConfigProto of the three; None is as good as not given."""
+def _session_options(
+    num_cores: int | None,
+    log_device_placement: bool | None,
+    gpu_memory_fraction: float | None,
+) -> tf.compat.v1.ConfigProto:
+    """Return a ConfigProto of the three arguments; None counts as not given."""
     whole = numbers.Integral
     _check("num_cores", num_cores, whole, "a number of threads, or 0")
     _check("log_device_placement", log_device_placement, whole, "a bool")
@@ -207,12 +219,12 @@ def _session_options(num_cores, log_device_placement, gpu_memory_fraction):
     )
 
 
-def _check(name, value, kind, remedy):
+def _check(name: str, value: Any, kind: type[Any], remedy: str) -> None:
     if value is None:
         return
     refused = f"RunConfig: {name} is {value!r} ({type(value).__name__})"
     if not isinstance(value, kind):
         raise ConfigTypeError(f"{refused}; give {remedy}")
-    # What an int32 field holds; fewer than 0 threads would abort the process.
+    # The range of an int32 field; a negative number of threads aborts the process.
     if not 0 <= value < 2**31:
         raise ConfigError(f"{refused}, which is out of range; give {remedy}")

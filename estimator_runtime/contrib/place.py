@@ -1,20 +1,24 @@
-"""Where TF_CONFIG puts a task, by the rules of `tf.contrib.learn` in TensorFlow 1.15.
+"""The place of a task in its cluster, by `tf.contrib.learn`'s rules for TF_CONFIG.
 
-They are looser than `tf.estimator`'s: a cluster needs no chief, a task needs neither
-type nor index, and may stand alone, without a cluster. Cluster and settings are
-checked by `TFConfig`, the task here.
+These are the rules of TensorFlow 1.15, which are looser than those of `tf.estimator`. A
+cluster needs no chief. A task needs neither type nor index, and no cluster either.
+`TFConfig` checks the cluster and the settings, and this module checks the task.
 """
 
-import dataclasses
+from __future__ import annotations
 
-from estimator_runtime.cluster import Cluster, shown
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, cast
+
+from estimator_runtime.config.cluster_spec import Cluster, shown
+from estimator_runtime.config.role import check_index, check_index_in_job, read_task
+from estimator_runtime.config.tf_config import SETTINGS, TFConfig, parse
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.role import check_index, check_index_in_job, read_task
-from estimator_runtime.tf_config import SETTINGS, TFConfig, parse
 
 
 class Environment:
-    """Kinds of platform: the values of TF_CONFIG's `environment`."""
+    """Platform kinds: the values of TF_CONFIG's `environment`."""
 
     CLOUD = "cloud"
     GOOGLE = "google"
@@ -22,7 +26,7 @@ class Environment:
 
 
 class TaskType:
-    """The task types that have a meaning here; a cluster may name others."""
+    """The task types with a special meaning here; a cluster may name others."""
 
     MASTER = "master"
     PS = "ps"
@@ -37,7 +41,7 @@ class Place:
         cluster: Task type to addresses; empty without a cluster.
         task_type: Type of this task, or None.
         task_id: Index of this task, 0 or more; 0 if TF_CONFIG has none.
-        environment: Kind of platform.
+        environment: Platform kind.
         service: What the platform says about itself, or None.
         model_dir: TF_CONFIG's folder of checkpoints and summaries, or None.
     """
@@ -46,16 +50,16 @@ class Place:
     task_type: str | None
     task_id: int
     environment: str
-    service: dict | None
+    service: dict[str, Any] | None
     model_dir: str | None
 
     @classmethod
-    def from_environ(cls, environ):
-        """Read and check TF_CONFIG, except for `check_task`.
+    def from_environ(cls, environ: Mapping[str, str]) -> Place:
+        """Read and check TF_CONFIG, except for what `check_task` checks.
 
         Args:
-            environ: The environment, such as `os.environ`. No TF_CONFIG, or an empty
-                one, is a run without a cluster.
+            environ: The environment, such as `os.environ`. A missing or empty TF_CONFIG
+                stands for a run without a cluster.
 
         Raises:
             ConfigError: (a ValueError) If it cannot be used.
@@ -63,7 +67,7 @@ class Place:
                 raises TypeError.
         """
         document = parse(environ.get("TF_CONFIG") or "{}")
-        # Without the task, which TFConfig would hold against its cluster.
+        # Without the task, which TFConfig would check against the cluster.
         tf_config = TFConfig(
             cluster=Cluster(document.get("cluster", {})),
             **{name: document.get(name) for name in SETTINGS},
@@ -79,14 +83,15 @@ class Place:
             model_dir=tf_config.model_dir,
         )
 
-    def check_task(self):
-        """Refuse a task that its cluster does not have.
+    def check_task(self) -> None:
+        """Check that the cluster has this task.
 
-        Right as well: no cluster, no task type, and an evaluator beside a single
-        task, as 1.15 had them.
+        As in TensorFlow 1.15, these are valid too: no cluster, no task type, and an
+        evaluator alongside a single task.
 
         Raises:
-            ConfigError: Naming the type or the index, and what would do.
+            ConfigError: If it has not. The message names the type or the index, and
+                what is valid.
         """
         if not self.cluster or self.task_type is None or self._is_listed():
             return
@@ -100,55 +105,59 @@ class Place:
             )
 
     @property
-    def address(self):
-        """Session target of this task: "" in a cluster of one, or without a type."""
+    def address(self) -> str:
+        """The session target of this task: "" in a cluster of one, or if not listed."""
         if self._is_alone() or not self._is_listed():
             return ""
         return f"grpc://{self._addresses[self.task_id]}"
 
     @property
-    def is_chief(self):
-        """Whether this task leads: worker 0, in the cloud master 0, or nameless 0."""
+    def is_chief(self) -> bool:
+        """Whether this task is the chief.
+
+        That is worker 0, or master 0 in the cloud, or task 0 without a type.
+        """
         cloud = self.environment == Environment.CLOUD
         chief = TaskType.MASTER if cloud else TaskType.WORKER
         return self.task_id == 0 and self.task_type in (None, chief)
 
     @property
-    def global_id(self):
-        """Number of this task among all tasks, chief first, ps last.
+    def global_id(self) -> int | None:
+        """The index of this task among all tasks, with the chief first and the ps last.
 
-        Without a cluster it is 0; for a task that its cluster does not list, None.
+        It is 0 without a cluster, and None if the cluster does not list the task.
         """
         if not self.cluster:
             return 0
         if not self._is_listed():
             return None
-        before = [job for job in self.cluster if _rank(job) < _rank(self.task_type)]
+        mine = _rank(cast(str, self.task_type))  # a task that is listed has a type
+        before = [job for job in self.cluster if _rank(job) < mine]
         return self.count(*before) + self.task_id
 
-    def count(self, *task_types):
-        """Count the tasks of some types."""
+    def count(self, *task_types: str) -> int:
+        """Return the number of tasks that have one of these types."""
         return sum(len(self.cluster.get(each, ())) for each in task_types)
 
     @property
-    def _addresses(self):
+    def _addresses(self) -> tuple[str, ...]:
         return self.cluster.get(self.task_type or "", ())
 
-    def _is_alone(self):
+    def _is_alone(self) -> bool:
         return self.count(*self.cluster) <= 1
 
-    def _is_listed(self):
+    def _is_listed(self) -> bool:
         return self.task_id < len(self._addresses)
 
 
-def _rank(job):
+def _rank(job: str) -> tuple[int, str]:
     return {"chief": 0, TaskType.MASTER: 0, TaskType.PS: 2}.get(job, 1), job
 
 
-def _type_and_index(task):
-    """Give type and index of TF_CONFIG's "task"; null is as good as absent."""
-    task = read_task(task)
-    task_type, index = task.get("type"), task.get("index")
+def _type_and_index(task: object) -> tuple[str | None, int]:
+    """Return the type and index of TF_CONFIG's "task"; null counts as absent."""
+    fields = read_task(task)
+    task_type, index = fields.get("type"), fields.get("index")
     if not isinstance(task_type, (str, type(None))) or task_type == "":
         raise ConfigError(
             f"TF_CONFIG: task.type is {shown(task_type)}, not the name of a job; "

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime import peers
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.contrib.learn import RunConfig
+from estimator_runtime.distributed import peers
 from estimator_runtime.errors import ConfigError
 
 estimator_runtime.install()
@@ -85,7 +85,7 @@ def test_a_task_without_an_index_is_the_first_of_its_type(set_tf_config):
     cluster = _PS_AND_WORKERS["cluster"]
     set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": None}})
     assert RunConfig().is_chief
-    assert peers.this_task() == peers.Task(
+    assert peers.this_task() == peers.TaskConfig(
         cluster=Cluster(cluster), task_type="worker", task_index=0
     )
 
@@ -160,8 +160,8 @@ _TASK = """
 import sys
 import tensorflow as tf
 import estimator_runtime
-from estimator_runtime import peers
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.distributed import peers
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.contrib.learn import RunConfig
 from estimator_runtime.errors import ConfigError
 

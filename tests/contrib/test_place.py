@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.contrib.place import Place
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
