@@ -1,7 +1,8 @@
-"""Starts the tasks of a training job, watches them, and says how it ended.
+"""Training jobs: start the tasks of a job, watch them, and return its outcome.
 
-This half needs no TensorFlow. It meets the tasks in TF_CONFIG, in the command line,
-in the model directory and in what they report (`estimator_runtime.reporting`).
+This package needs no TensorFlow. It shares with the tasks only TF_CONFIG, the command
+line, the model directory and the reports that they send
+(`estimator_runtime.reporting`).
 
     handle = get_backend("local").submit(
         Job(command=("train.py",), replicas={"chief": 1, "worker": 2, "ps": 1})
@@ -10,8 +11,7 @@ in the model directory and in what they report (`estimator_runtime.reporting`).
 """
 
 from estimator_runtime.launch.backend import Backend, JobHandle, get_backend
-from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job import Job, Resources
 from estimator_runtime.launch.outcome import Outcome
-from estimator_runtime.launch.resources import Resources
 
 __all__ = ["Backend", "Job", "JobHandle", "Outcome", "Resources", "get_backend"]

@@ -1,58 +1,68 @@
-"""Where jobs run: back ends by name."""
+"""Back ends, which run jobs, by their names."""
 
 import importlib
-from typing import Protocol
+from typing import Any, Protocol
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 
 _BACKENDS = {
-    "local": "estimator_runtime.launch.local:LocalBackend",
-    "ray": "estimator_runtime.launch.ray:RayBackend",
+    "local": "estimator_runtime.launch.local.backend:LocalBackend",
+    "ray": "estimator_runtime.launch.ray.backend:RayBackend",
 }
 
 
 class JobHandle(Protocol):
-    """A job that was submitted."""
+    """The handle of a job that has been submitted."""
 
     def wait(self, timeout_secs: float | None = None) -> Outcome:
-        """Wait for the end of the job; None waits as long as it takes.
+        """Wait for the end of the job, and return its outcome.
+
+        Args:
+            timeout_secs: How long to wait; None waits without a limit.
 
         Raises:
-            TimeoutError: If the job is still running then.
+            TimeoutError: If the job is still running after that time.
         """
 
-    def cancel(self) -> None:
-        """Let the tasks save a checkpoint and stop; returns at once."""
+    def cancel(
+        self, exit_status: int = 1, reason: str = "the job was cancelled"
+    ) -> None:
+        """Stop the job after a last checkpoint; return at once, without waiting.
+
+        Args:
+            exit_status: The exit status of the outcome.
+            reason: The reason that the outcome names.
+        """
 
     def state(self) -> str:
-        """Give "starting", "running", "stopping", "succeeded" or "failed"."""
+        """Return "starting", "running", "stopping", "succeeded" or "failed"."""
 
     def model_dir(self) -> str | None:
-        """Give the model directory, once a task has said which it is, or None."""
+        """Return the model directory, or None if no task has reported it yet."""
 
 
 class Backend(Protocol):
-    """A place that runs jobs."""
+    """A back end: runs jobs on this machine, on a cluster, or elsewhere."""
 
     def submit(self, job: Job) -> JobHandle:
-        """Start a job.
+        """Start a job, and return its handle.
 
         Raises:
-            ConfigError: If it cannot run here; nothing has been started then.
+            ConfigError: If the job cannot run here. Nothing has been started then.
         """
 
 
-def get_backend(name: str, **options) -> Backend:
-    """Give the back end called `name`.
+def get_backend(name: str, **options: Any) -> Backend:
+    """Return a new back end.
 
     Args:
         name: "local" or "ray".
-        **options: Those of its class.
+        **options: The keyword arguments of its class.
 
     Raises:
-        ConfigError: If there is none of that name.
+        ConfigError: If there is no back end of that name.
     """
     if name not in _BACKENDS:
         raise ConfigError(f"there is no back end {name!r}; use {', '.join(_BACKENDS)}")

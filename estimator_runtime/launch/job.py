@@ -1,48 +1,81 @@
-"""What to run: one program, as so many tasks of each type."""
+"""A job: one program, the number of tasks of each type, and their resources."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.waits import STOP_GRACE_VARIABLE, stop_grace_secs
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.resources import Resources
 from estimator_runtime.launch.task import Task
-from estimator_runtime.role import TaskType
-from estimator_runtime.waits import STOP_GRACE_VARIABLE, stop_grace_secs
 
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
+# The rounding error to allow for in a sum or a quotient of floats.
+_ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The resources of a task or node; the local back end does not limit tasks to them.
+
+    Attributes:
+        cpus: Number of cores; a fraction is allowed.
+        gpus: Number of GPUs; a fraction is allowed. With 0, the task sees no GPU.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ConfigError: If one is negative or not a finite number.
+        """
+        for name in ("cpus", "gpus"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and 0 <= value < math.inf):
+                raise ConfigError(
+                    f"Resources: {name} is {value!r}; give a number, 0 or more"
+                )
+
+    def __str__(self) -> str:
+        gpus = f" and {self.gpus:g} GPU" if self.gpus else ""
+        return f"{self.cpus:g} CPU{gpus}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training job, whichever back end runs it.
+    """A training job, independent of the back end that runs it.
 
-    It ends when the chief and the workers have ended well and the last step is in a
-    readable checkpoint; then the ps and the evaluator are released.
+    The training is complete when the chief and the workers have ended well and the last
+    step is in a readable checkpoint. Then every ps is stopped, and the job ends when
+    the evaluator has ended too.
 
     Attributes:
         command: The arguments of `estimator-runtime run` for every task, such as
             ("train.py", "--model_dir=/ckpt") or ("-m", "package.train").
-        replicas: Task type to the number of its tasks: chief (0 or 1), worker, ps,
-            evaluator (0 or 1).
-        resources: Task type to what each task of it takes, where the back end places
-            tasks by that; one CPU where there is no entry.
-        env: Variables of the tasks, beside those of this process.
-        max_restarts: How often one task, or under a multi-worker strategy the whole
-            gang, may be restarted.
-        refill_restarts_secs: After so many seconds of progress without a failure a
-            task, or the gang, has all its restarts again. Progress is steps that no run
-            had reached before.
-        heartbeat_timeout_secs: A task that sends no reports and uses no CPU for so
-            long is killed, and counts as failed; after a third of it, it is named in
-            the log.
-        grace_secs: From SIGTERM, at which a task may save a checkpoint, to SIGKILL;
-            what ESTIMATOR_RUNTIME_STOP_GRACE_SECS says by default, or 30.
-        evaluation_timeout_secs: How long the evaluator may take after the training;
-            None is as long as it gives signs of life.
-        log_dir: Folder for the whole log of each task; None takes "logs" in the
-            model directory.
+        replicas: Number of tasks by task type: chief (0 or 1), worker, ps, evaluator
+            (0 or 1).
+        resources: Resources of each task by task type, for back ends that place tasks
+            by them; one CPU for a type without an entry.
+        env: Environment variables of the tasks, in addition to those of this process.
+        max_restarts: How often one task may be restarted; under a multi-worker
+            strategy, how often the whole gang may be.
+        refill_restarts_secs: Seconds of progress without a failure after which a task,
+            or the gang, has all its restarts again. Only steps that no run has reached
+            before count as progress.
+        heartbeat_timeout_secs: Seconds without a report and without use of the CPU
+            after which a task is killed and counts as failed. After a third of that
+            time the log names the task.
+        grace_secs: Seconds from SIGTERM, when a task may save a checkpoint, to SIGKILL.
+            The default is ESTIMATOR_RUNTIME_STOP_GRACE_SECS if that is set, else 30.
+        evaluation_timeout_secs: Seconds that the evaluator may take after the training;
+            None for no limit as long as it gives signs of life.
+        log_dir: Folder for the whole log of each task; None for "logs" in the model
+            directory.
     """
 
     command: tuple[str, ...]
@@ -56,11 +89,11 @@ class Job:
     evaluation_timeout_secs: float | None = None
     log_dir: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Check the values.
 
         Raises:
-            ConfigError: If one cannot be used, or nobody would train.
+            ConfigError: If a value cannot be used, or no task would train.
         """
         if not self.command:
             raise ConfigError("Job: command is empty; name the script to run")
@@ -111,7 +144,7 @@ class Job:
             )
 
     @property
-    def tasks(self):
+    def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the order in which they are started."""
         order = (TaskType.PS, TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
         return tuple(
@@ -120,24 +153,25 @@ class Job:
             for index in range(self.replicas.get(task_type, 0))
         )
 
-    def resources_of(self, task):
-        """Give the `Resources` that a task takes."""
+    def resources_of(self, task: Task) -> Resources:
+        """Return the resources that a task takes."""
         return self.resources.get(task.type, Resources())
 
     @property
-    def trainers(self):
-        """The tasks that train; the first of them leads."""
+    def trainers(self) -> tuple[Task, ...]:
+        """The tasks that train; the first one is the leader."""
         return tuple(task for task in self.tasks if task.type in _TRAINERS)
 
     @property
-    def is_gang(self):
-        """Whether one failure fails all trainers.
+    def is_gang(self) -> bool:
+        """Whether the trainers form a gang, in which one failure fails all of them.
 
-        So it is where several train without a ps: their all-reduce needs every one.
+        That is the case for several trainers without a ps, because their all-reduce
+        needs every one of them.
         """
         return not self.replicas.get(TaskType.PS) and len(self.trainers) > 1
 
-    def _check_count(self, task_type, count):
+    def _check_count(self, task_type: str, count: int) -> None:
         if task_type not in _TYPES:
             raise ConfigError(
                 f"Job: replicas has the task type {task_type!r}; use {_TYPES}"
@@ -151,3 +185,67 @@ class Job:
             raise ConfigError(
                 f"Job: replicas[{task_type!r}] is {count}; there can be only one"
             )
+
+
+def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str | None:
+    """Return why a cluster can never place these tasks, or None if it might.
+
+    For tasks of one size the answer is exact. Tasks of several sizes may not fit
+    together even if the answer is None.
+
+    Args:
+        asked: The resources of each task.
+        nodes: All resources of each node, used or not, by its address.
+
+    Returns:
+        The resources that are asked for and those that exist, in one line; or None.
+    """
+    has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
+    for each in asked:
+        if not any(_fits(each, node) for node in nodes.values()):
+            return f"one task takes {each}, and no node has that: {has or 'none'}"
+    needed, total = _sum(asked), _sum(nodes.values())
+    if not _fits(needed, total):
+        return (
+            f"{len(asked)} tasks take {needed}, and the whole cluster has {total}: "
+            f"{has}"
+        )
+    for size in dict.fromkeys(asked):
+        # All of them have at least this size, so a node has room for no more of them
+        # than of this size.
+        many = [each for each in asked if _fits(size, each)]
+        slots = sum(_slots(size, node) for node in nodes.values())
+        if len(many) > slots:
+            least = "" if set(many) == {size} else "at least "
+            return (
+                f"{len(many)} tasks take {least}{size} each, and the whole cluster has "
+                f"room for {slots} of that size: {has}"
+            )
+    return None
+
+
+def _slots(size: Resources, node: Resources) -> float:
+    """Return how many tasks of a size fit on a node; infinity if they take nothing."""
+    most: list[int] = []
+    if size.cpus:
+        most.append(_floor(node.cpus / size.cpus))
+    if 0 < size.gpus <= 1:  # all of it on one and the same GPU
+        most.append(_floor(node.gpus) * _floor(1 / size.gpus))
+    elif size.gpus:
+        most.append(_floor(node.gpus / size.gpus))
+    return min(most, default=math.inf)
+
+
+def _floor(value: float) -> int:
+    return math.floor(value + _ROUNDING)
+
+
+def _fits(asked: Resources, there: Resources) -> bool:
+    return asked.cpus <= there.cpus + _ROUNDING and asked.gpus <= there.gpus + _ROUNDING
+
+
+def _sum(many: Iterable[Resources]) -> Resources:
+    many = list(many)
+    return Resources(
+        cpus=sum(each.cpus for each in many), gpus=sum(each.gpus for each in many)
+    )

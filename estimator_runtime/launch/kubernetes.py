@@ -1,32 +1,35 @@
-"""The Kubernetes back end: writes a job as manifests, and applies nothing.
+"""The Kubernetes back end: renders a job as manifests, and applies nothing.
 
-One Job for each task type, held together by a JobSet (jobset.x-k8s.io), which also
-makes the headless service through which the pods know each other by name. So every
-address is known before anything runs, and a task that comes back has the same one.
+The manifests have one Job for each task type and a JobSet (jobset.x-k8s.io) around
+them. The JobSet also creates the headless service that resolves the names of the pods.
+So every address is known before anything runs, and a restarted task keeps its address.
 """
 
 import json
 import re
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.config.waits import LOCAL_WAITS, PS_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch import yaml_text
+from estimator_runtime.launch.job import Job
 from estimator_runtime.reporting import ATTEMPT_VARIABLE, JOB_VARIABLE
-from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
-from estimator_runtime.waits import LOCAL_WAITS, PS_GRACE_VARIABLE
 
 _PORT = 2222
 _CLAIM_PATH = "/checkpoints"
-# A step and its checkpoint, at SIGTERM; a ps stays for as long as a trainer is there.
+# Seconds after SIGTERM for the last step and its checkpoint. A ps stays that long too,
+# as long as a trainer runs.
 _GRACE_SECS = 60
-# Of the user in the Dockerfile; a test compares them.
+# The group of the user in the Dockerfile; a test compares the two.
 _GROUP = 1000
 _INDEX = "TASK_INDEX"
-# What a pod knows of itself; text that is not there is empty.
+# Variables that Kubernetes sets from fields of the pod; a missing field is empty.
 _FIELDS = {
     _INDEX: "metadata.annotations['batch.kubernetes.io/job-completion-index']",
-    # From JobSet 0.9 on.
+    # These labels exist since JobSet 0.9.
     JOB_VARIABLE: "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
     ATTEMPT_VARIABLE: "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
 }
@@ -38,39 +41,44 @@ _NOTE = """\
 # The claim stays Pending where its storage class cannot give ReadWriteMany.
 """
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z")
-# With "-evaluator-0-0" behind it, a host name may have 63 characters.
+# With the suffix "-evaluator-0-0", a host name may have 63 characters.
 _MAX_NAME = 40
 _NAME_OF_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+# Text that YAML 1.1 and 1.2 both read unchanged without quotes.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
+# Characters that JSON allows as they are, and YAML reads as a line break or refuses.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 class KubernetesBackend:
-    """Renders jobs as a JobSet and a claim for the volume of its checkpoints.
+    """Renders a job as a JobSet and a claim for the volume of its checkpoints.
 
     Attributes:
-        image: The container image, which has this package and the program.
-        name: The name of all that is made.
+        image: The container image, with this package and the program.
+        name: The name of the JobSet; the names of all other objects begin with it.
         storage: Size of the volume, such as "10Gi", which is the default.
-        storage_class: That of the claim; None for the default of the cluster.
-        claim: An existing claim to use; None to make one.
-        fs_group: The group that may write to the volume, and that all pods are in;
-            by default that of the user in the Dockerfile.
+        storage_class: Storage class of the claim; None for the cluster's default.
+        claim: Name of an existing claim to use; None to create one.
+        fs_group: The group that may write to the volume and that all pods belong to;
+            by default the group of the user in the Dockerfile.
     """
 
     def __init__(
         self,
         *,
-        image,
-        name,
-        storage=None,
-        storage_class=None,
-        claim=None,
-        fs_group=None,
-    ):
-        """Check the options.
+        image: str,
+        name: str,
+        storage: str | None = None,
+        storage_class: str | None = None,
+        claim: str | None = None,
+        fs_group: int | None = None,
+    ) -> None:
+        """Check the options; see the attributes for their meaning.
 
         Raises:
-            ConfigError: If a name cannot be one in Kubernetes, the group is no number
-                of one, or an existing claim is described.
+            ConfigError: If a name is not valid in Kubernetes, the group number is
+                negative, or a size or class is given for an existing claim.
         """
         if not _NAME.match(name) or len(name) > _MAX_NAME:
             raise ConfigError(
@@ -94,11 +102,11 @@ class KubernetesBackend:
         self.image, self.name, self.claim = image, name, claim
         self.storage, self.storage_class = storage or "10Gi", storage_class
 
-    def render(self, job):
-        """Give the manifests of a `Job` as YAML, for `kubectl apply -f`.
+    def render(self, job: Job) -> str:
+        """Return the manifests of a job as YAML, for `kubectl apply -f`.
 
         Raises:
-            ConfigError: If a task takes a part of a GPU.
+            ConfigError: If a task takes a fraction of a GPU, or a text is not UTF-8.
         """
         for asked in job.resources.values():
             if asked.gpus != int(asked.gpus):
@@ -107,15 +115,15 @@ class KubernetesBackend:
                     "only; give a whole number with --gpus-per-worker"
                 )
         if self.claim is not None:
-            return yaml_text.documents([self._job_set(job)])
+            return documents([self._job_set(job)])
         note = _NOTE.format(name=self.name)
-        return note + yaml_text.documents([self._new_claim(), self._job_set(job)])
+        return note + documents([self._new_claim(), self._job_set(job)])
 
     @property
-    def _claim_name(self):
+    def _claim_name(self) -> str:
         return self.claim or f"{self.name}-checkpoints"
 
-    def _new_claim(self):
+    def _new_claim(self) -> dict[str, Any]:
         chosen = {"storageClassName": self.storage_class} if self.storage_class else {}
         return {
             "apiVersion": "v1",
@@ -123,13 +131,13 @@ class KubernetesBackend:
             "metadata": {"name": self._claim_name},
             "spec": {
                 **chosen,
-                # Trainers and the evaluator are on several nodes.
+                # Trainers and the evaluator may run on several nodes.
                 "accessModes": ["ReadWriteMany"],
                 "resources": {"requests": {"storage": self.storage}},
             },
         }
 
-    def _job_set(self, job):
+    def _job_set(self, job: Job) -> dict[str, Any]:
         types = list(dict.fromkeys(task.type for task in job.tasks))
         return {
             "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -137,10 +145,10 @@ class KubernetesBackend:
             "metadata": {"name": self.name},
             "spec": {
                 "network": {"enableDNSHostnames": True, "subdomain": self.name},
-                # A ps and an evaluator end by themselves, when they are done.
+                # A ps and an evaluator end without a signal, when the training is done.
                 "successPolicy": {"operator": "All"},
-                # Not before all pods are gone: new ones would meet old ones under the
-                # same names, which still save.
+                # Recreate the Jobs only when all pods are gone: old pods that still
+                # save would share their names with new ones.
                 "failurePolicy": {
                     "maxRestarts": job.max_restarts,
                     "restartStrategy": "BlockingRecreate",
@@ -149,10 +157,11 @@ class KubernetesBackend:
             },
         }
 
-    def _replicated_job(self, job, task_type):
+    def _replicated_job(self, job: Job, task_type: str) -> dict[str, Any]:
         count = job.replicas[task_type]
-        # Trainers without a ps only start together: the JobSet does that. Others come
-        # back alone, as often as they may, before the JobSet starts all anew.
+        # Trainers without a ps can only be restarted together, which the JobSet does.
+        # Other tasks are restarted alone until their restarts are used up. Then the
+        # JobSet restarts all of them.
         is_alone = not job.is_gang or task_type == TaskType.EVALUATOR
         restarts = job.max_restarts * count if is_alone else 0
         return {
@@ -163,23 +172,23 @@ class KubernetesBackend:
                     "completionMode": "Indexed",
                     "completions": count,
                     "parallelism": count,
-                    # Where containers are started again in their pods, the Job has
-                    # failed at the restart with this number, and not after it.
+                    # If containers are restarted within their pods, a Job fails at the
+                    # restart with this number, not after it.
                     "backoffLimit": restarts + 1 if restarts else 0,
-                    # Not beside a pod that is told to end and still saves.
+                    # Do not start a pod next to one that is ending and still saves.
                     "podReplacementPolicy": "Failed",
                     "template": {"spec": self._pod(job, task_type, restarts)},
                 }
             },
         }
 
-    def _pod(self, job, task_type, restarts):
+    def _pod(self, job: Job, task_type: str, restarts: int) -> dict[str, Any]:
         claim = self._claim_name
         return {
             "restartPolicy": "OnFailure" if restarts else "Never",
             "terminationGracePeriodSeconds": _GRACE_SECS,
-            # Else the task is process 1, which SIGTERM does not end: who has no handler
-            # for it, such as an evaluator, would take all of that time.
+            # Otherwise the task is process 1, which SIGTERM does not end by default. A
+            # task without a handler, such as an evaluator, would use up that time.
             "shareProcessNamespace": True,
             "securityContext": {
                 "fsGroup": self.fs_group,
@@ -191,14 +200,14 @@ class KubernetesBackend:
             ],
         }
 
-    def _container(self, job, task_type):
+    def _container(self, job: Job, task_type: str) -> dict[str, Any]:
         asked = job.resources.get(task_type)
-        amounts = {}
+        amounts: dict[str, str] = {}
         if asked is not None:
             amounts["cpu"] = f"{asked.cpus:g}"
             if asked.gpus:
                 amounts["nvidia.com/gpu"] = f"{asked.gpus:g}"
-        grace = {PS_GRACE_VARIABLE: str(_GRACE_SECS - 5)}  # and then it ends by itself
+        grace = {PS_GRACE_VARIABLE: str(_GRACE_SECS - 5)}  # so it ends before SIGKILL
         of_ps = grace if task_type == TaskType.PS else {}
         environ = {**LOCAL_WAITS, **of_ps, **job.env}
         return {
@@ -221,11 +230,11 @@ class KubernetesBackend:
             "volumeMounts": [{"name": "checkpoints", "mountPath": _CLAIM_PATH}],
         }
 
-    def _tf_config(self, job, task_type):
-        """Give TF_CONFIG with a reference that Kubernetes replaces by the index."""
+    def _tf_config(self, job: Job, task_type: str) -> str:
+        """Return a TF_CONFIG with a reference that Kubernetes replaces by the index."""
         jobs = {
             each: [
-                # Of the one Job of this type, the pod with this index.
+                # The pod with this index, of the only Job of this type.
                 f"{self.name}-{each}-0-{index}.{self.name}:{_PORT}"
                 for index in range(count)
             ]
@@ -240,6 +249,57 @@ class KubernetesBackend:
         return json.dumps(content).replace(f'"{_INDEX}"', f"$({_INDEX})")
 
 
-def _literal(text):
-    """Write what Kubernetes takes for this text: it replaces $(NAME), and $$ by $."""
+def _literal(text: str) -> str:
+    """Escape a text for Kubernetes, which replaces $(NAME) by a value and $$ by $."""
     return text.replace("$", "$$")
+
+
+def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
+    """Return several values as one YAML text, with `---` between them.
+
+    Args:
+        values: Mappings and lists, which JSON could also hold.
+
+    Raises:
+        ConfigError: If a text in them has bytes that are not UTF-8.
+    """
+    return "---\n".join("\n".join(_lines(value)) + "\n" for value in values)
+
+
+def _lines(value: dict[str, Any] | list[Any]) -> Iterator[str]:
+    """Yield the lines of a mapping or a list, without indentation."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _entry(f"{_scalar(key)}:", each)
+    else:
+        for each in value:
+            if isinstance(each, dict | list) and each:
+                first, *rest = _lines(each)
+                yield f"- {first}"
+                yield from (f"  {line}" for line in rest)
+            else:
+                yield f"- {_scalar(each)}"
+
+
+def _entry(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        yield key
+        yield from (f"  {line}" for line in _lines(value))
+    else:
+        yield f"{key} {_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    is_plain = isinstance(value, str) and _PLAIN.match(value)
+    if is_plain and value.lower() not in _WORDS:
+        return value
+    # JSON is YAML, except that JSON escapes some characters as two surrogates.
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{value!r} is not UTF-8, and a manifest can have no other text; rename "
+            "the file, or give another argument"
+        ) from error
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

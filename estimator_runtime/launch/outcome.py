@@ -1,11 +1,11 @@
-"""How a job ended."""
+"""The outcome of a job: its exit status, the reason, and the newest checkpoint."""
 
 import dataclasses
 
-from estimator_runtime.checkpoint import newest
-from estimator_runtime.launch.restarts import STOPPED
+from estimator_runtime.checkpoint.store import newest
+from estimator_runtime.launch.supervisor.restart_policy import STOPPED
 
-# The exit status where the training is done, and only its evaluation has failed.
+# The exit status of a job whose training is complete, but whose evaluation has failed.
 EVALUATION_FAILED = 3
 
 
@@ -14,18 +14,20 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        exit_status: 0 for success, 3 if all is trained but not evaluated, 130 after
-            Ctrl-C, 143 after SIGTERM or SIGHUP, else 1.
-        reason: One line: what happened, and to which task.
+        exit_status: 0 for success, 3 if the training is complete but the evaluation has
+            failed, 130 after Ctrl-C, 143 after SIGTERM or SIGHUP, else 1.
+        reason: One line that says what happened, and to which task.
         task: The first task that failed, as text, or None.
-        excerpt: Its last lines that say something: the Python traceback, if any.
-        log: Path of its log, or None.
-        is_log_whole: Whether that has all lines.
-        log_dir: Folder of all logs, if it is a temporary one that was kept, or None.
-        checkpoint: Path of the newest checkpoint that is whole, or None.
-        unknown: Why that cannot be told here, or None.
-        spoilt: Which are newer, but no good, and why, or None.
-        restarts: How many restarts there were.
+        excerpt: The last lines of that task that explain the failure: the Python
+            traceback, if there is one.
+        log: Path of the log of that task, or None.
+        is_log_whole: Whether that log has all lines.
+        log_dir: Folder of all logs if it is a temporary folder that was kept, else
+            None.
+        checkpoint: Path of the newest complete checkpoint, or None.
+        unknown: Why the checkpoint is not known here, or None.
+        spoilt: Which newer checkpoints are not good, and why, or None.
+        restarts: The number of restarts.
     """
 
     exit_status: int
@@ -40,8 +42,8 @@ class Outcome:
     spoilt: str | None = None
     restarts: int = 0
 
-    def __str__(self):
-        """Give the outcome as a user reads it, on several lines."""
+    def __str__(self) -> str:
+        """Return the outcome as a text of several lines for the user."""
         lines = [self.reason]
         lines += [f"  {line}" for line in self.excerpt]
         if self.log:
@@ -53,7 +55,7 @@ class Outcome:
             lines.append(self._checkpoint_line())
         return "\n".join(lines)
 
-    def _checkpoint_line(self):
+    def _checkpoint_line(self) -> str:
         text = newest.as_text(self.checkpoint, self.unknown, self.spoilt)
         if self.checkpoint and not self.spoilt and self.exit_status in STOPPED:
             return f"{text}; the same command goes on from there"

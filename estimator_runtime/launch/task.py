@@ -1,27 +1,28 @@
-"""A task, one run of it, what happens to it, and who starts it.
+"""Tasks, their runs, the events of a run, and the protocol that starts them.
 
-`Tasks` is all that a back end has to offer: the supervisor does the rest, the same for
-processes of this machine and for those of another.
+A back end only has to implement `Tasks`. The supervisor does the rest, in the same way
+for processes on this machine and on others. Events reach it through one queue.
 """
 
 import dataclasses
+import queue
 import signal
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 
-if TYPE_CHECKING:
-    from estimator_runtime.launch.events import Events
-
-
-# What asks a job to end: its launcher, and through it, in order, its tasks.
+# The signals that stop a job: the launcher handles them and stops its tasks in order.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Limit for the lines in the queue, in characters, and what an event adds to its line.
+_MAX_WAITING = 1 << 20
+_PER_EVENT = 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """A place in a job.
+    """A task of a job, whichever process runs it.
 
     Attributes:
         type: Its task type, such as "worker".
@@ -31,23 +32,23 @@ class Task:
     type: str
     index: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.type if self.is_single else f"{self.type} {self.index}"
 
     @property
-    def is_single(self):
+    def is_single(self) -> bool:
         """Whether a job has only one task of this type."""
         return self.type in ("chief", "evaluator")
 
     @property
-    def file_name(self):
+    def file_name(self) -> str:
         """The name of its log file."""
         return f"{self.type}-{self.index}.log"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One life of a task: what is told of an earlier one no longer counts.
+    """One run of a task; events of an earlier run are ignored.
 
     Attributes:
         task: The task.
@@ -63,7 +64,7 @@ class Output:
     """A line that a task wrote, without its line break.
 
     Attributes:
-        run: Who wrote it.
+        run: The run that wrote it.
         line: The text.
         is_error: Whether it was written to standard error.
     """
@@ -75,11 +76,11 @@ class Output:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What a task reports of itself; see `estimator_runtime.reporting`.
+    """A report that a task sends of itself; see `estimator_runtime.reporting`.
 
     Attributes:
-        run: Who reports.
-        report: A JSON object; empty for a mere sign of life.
+        run: The run that sends it.
+        report: A JSON object; empty if it is a mere sign of life.
     """
 
     run: Run
@@ -88,10 +89,10 @@ class Reported:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Working:
-    """A task that sends no reports uses the CPU: it is alive.
+    """A sign of life of a task that sends no reports: the task uses the CPU.
 
     Attributes:
-        run: Who works.
+        run: The run that uses it.
     """
 
     run: Run
@@ -99,13 +100,13 @@ class Working:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a run; everything it wrote and reported comes before.
+    """The end of a run; events for all its output and reports come before.
 
     Attributes:
-        run: Who ended.
-        status: Its exit status; that of a signal is negative, as in `subprocess`.
-        cause: What became of it, where that is not in the status; for the user.
-        is_displaced: Whether nobody can be started at its address any more.
+        run: The run that ended.
+        status: Its exit status; negative for a signal, as in `subprocess`.
+        cause: How it ended, if the status does not tell; a text for the user.
+        is_displaced: Whether no task can be started at its address any more.
     """
 
     run: Run
@@ -116,15 +117,15 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """All with an address are about to lose it; the user has been told."""
+    """All tasks are about to lose their addresses; the user has been told."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The tasks must not go on where they are.
+    """The tasks must not go on running where they are.
 
     Attributes:
-        reason: Why, for the user.
+        reason: The reason; a text for the user.
     """
 
     reason: str
@@ -132,47 +133,112 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lost:
-    """The back end can start and watch no more tasks; those it started are gone.
+    """The back end cannot start or watch tasks any more; all its tasks are gone.
 
     Attributes:
-        reason: Why, for the user.
+        reason: The reason; a text for the user.
     """
 
     reason: str
 
 
-Event = Output | Reported | Working | Ended | Leaving | Refused | Lost
-
-
 class Tasks(Protocol):
-    """How tasks are started, watched, killed, and their logs read.
+    """The part of a back end that starts, watches and kills tasks and reads their logs.
 
-    What happens to them arrives as events in the queue given to `open`.
+    Everything that happens to the tasks is put as an event into the queue that `open`
+    gets.
     """
 
     def open(self, events: "Events", is_cancelled: Callable[[], bool]) -> None:
-        """Get ready to start tasks; from now on events may arrive.
+        """Prepare to start tasks; from now on events may arrive.
 
-        It returns early if the job is cancelled: then nothing is started.
+        Args:
+            events: The queue for events.
+            is_cancelled: Returns whether the job has been cancelled. If so, `open`
+                returns early, and no task is started.
 
         Raises:
             LaunchError: If no task can be started.
         """
 
     def place(self, addressed: tuple[Task, ...]) -> Cluster | None:
-        """Give every task an address, which it can listen on when it is started.
+        """Return an address for every task, on which the task can listen once started.
 
-        None is for "not yet": ask again soon.
+        Args:
+            addressed: The tasks that need an address.
+
+        Returns:
+            The addresses, or None if there are none yet; call again soon then.
 
         Raises:
             LaunchError: If there is no place for them.
         """
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
-        """Start a task with these variables beside those of the job."""
+        """Start a run.
+
+        Args:
+            run: The run.
+            environ: Environment variables, in addition to those of the job.
+        """
 
     def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a run and its children; nothing if it has ended."""
+        """Send a signal to a run and its children; do nothing if it has ended."""
 
     def close(self) -> None:
-        """Kill what still runs, and free what was taken."""
+        """Kill all tasks that still run, and release all resources."""
+
+
+class Events:
+    """A queue of events in the order in which they happened; `put` never blocks.
+
+    Lines of output must not fill the memory, so the code that reads them from the tasks
+    calls `takes_lines` first. While that returns False, it leaves the lines in the
+    pipes, where the tasks wait for room, and puts only other events, which are few.
+
+    Args:
+        is_behind: Returns whether the reader of the lines is behind with them.
+
+    Attributes:
+        is_hurried: Whether lines are accepted even if their reader is behind. That is
+            needed when the tasks are to end, because a task that waits cannot end.
+    """
+
+    def __init__(self, is_behind: Callable[[], bool] = lambda: False) -> None:
+        self._is_behind = is_behind
+        self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self.is_hurried = False
+
+    def put(self, event: "Event") -> None:
+        """Add an event; any thread may call this method."""
+        self._count(event, 1)
+        self._queue.put(event)
+
+    def get(self, timeout_secs: float) -> "Event":
+        """Remove the next event and return it.
+
+        Args:
+            timeout_secs: How long to wait for one.
+
+        Raises:
+            queue.Empty: If there is none in that time.
+        """
+        event = self._queue.get(timeout=timeout_secs)
+        self._count(event, -1)
+        return event
+
+    def takes_lines(self) -> bool:
+        """Return whether there is room for lines."""
+        if self._waiting >= _MAX_WAITING:
+            return False
+        return self.is_hurried or not self._is_behind()
+
+    def _count(self, event: "Event", sign: int) -> None:
+        if isinstance(event, Output):
+            with self._lock:
+                self._waiting += sign * (len(event.line) + _PER_EVENT)
+
+
+Event = Output | Reported | Working | Ended | Leaving | Refused | Lost

@@ -6,9 +6,8 @@ import time
 import pytest
 
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.events import Events
-from estimator_runtime.launch.processes import Processes
-from estimator_runtime.launch.task import Ended, Output, Reported, Run
+from estimator_runtime.launch.local.processes import Processes
+from estimator_runtime.launch.task import Ended, Events, Output, Reported, Run
 
 # Far more than a pipe holds.
 _PROGRAM = """

@@ -5,7 +5,8 @@ import resource
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch import Job, get_backend, local
+from estimator_runtime.launch import Job, get_backend
+from estimator_runtime.launch.local import backend
 from estimator_runtime.launch.task import Task
 
 
@@ -76,7 +77,7 @@ def test_more_tasks_than_file_descriptors_are_refused_with_how_many_may_be(monke
 
 def test_more_tasks_than_memory_are_refused(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
-    monkeypatch.setattr(local, "available_mb", lambda: 8000)
+    monkeypatch.setattr(backend, "available_mb", lambda: 8000)
     with pytest.raises(ConfigError) as refusal:
         get_backend("local", warm=False).submit(_JOB)
     assert str(refusal.value) == (

@@ -8,10 +8,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from estimator_runtime.cli import main
+from estimator_runtime.cli.main import main
+from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.kubernetes import KubernetesBackend
-from estimator_runtime.tf_config import TFConfig
 
 _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]

@@ -3,7 +3,7 @@
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.resources import Resources, why_never
+from estimator_runtime.launch.job import Resources, why_never
 
 _NODES = {"a": Resources(cpus=4), "b": Resources(cpus=8, gpus=1)}
 

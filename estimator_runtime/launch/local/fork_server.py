@@ -1,18 +1,20 @@
-"""The process whose children are the tasks of a local job.
+"""The fork server: the parent process of all tasks of a local job.
 
-It starts and reaps them, as a launcher asks over a socket. The launcher signals them
-itself once it has heard their pids: this process may be stopped. Warm, it has imported
-TensorFlow and forks tasks that need not do so again; cold, each task is a new Python
-that runs `estimator-runtime run`. It never executes an op: TensorFlow's threads
-do not survive a fork, and a child would wait for them for ever.
+It starts and reaps the tasks as the launcher asks over a socket. The launcher learns
+their pids and signals them itself, because the fork server may be stopped. A warm fork
+server has imported TensorFlow and forks tasks, which need not import it again. In a
+cold one, each task is a new Python process that runs `estimator-runtime run`. The fork
+server never executes an op: TensorFlow's threads do not survive a fork, and a child
+would wait for them forever.
 
-It is deaf to the signals that ask for an end, which may come to all processes at once:
-the launcher stops the tasks in order, and the parent is the last to go.
+The fork server ignores the stop signals, which all processes may receive at once. The
+launcher stops the tasks in order, and the fork server ends last.
 
-Nobody outlives it: what a task has started, in sessions of its own too, ends with the
-task, and when the launcher is gone, however it ended, all that is left. Should the
-parent be killed itself, the kernel kills the tasks, and the launcher what they started;
-only a program that has cleared its environment is not found then.
+No process outlives the fork server. When a task ends, all processes that it has
+started end with it, even those in sessions of their own. When the launcher is gone,
+however it ended, everything that is left ends. If the fork server itself is killed,
+the kernel kills the tasks, and the launcher kills the processes that they have started.
+Only a program that has cleared its environment is not found then.
 """
 
 import contextlib
@@ -22,41 +24,48 @@ import os
 import selectors
 import signal
 import socket
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
-from estimator_runtime.helper_process import helper_command
-from estimator_runtime.launch import descendants
-from estimator_runtime.launch.fork import fork
-from estimator_runtime.launch.network import enter_private_network
+from estimator_runtime.launch.local import process_tree
+from estimator_runtime.launch.local.network_namespace import enter_private_network
 from estimator_runtime.launch.task import STOP_SIGNALS
+from estimator_runtime.reporting import FD_VARIABLE
 
-# Of one request: TF_CONFIG lists every task. A socket's default buffer is larger.
+# The size of a request, whose TF_CONFIG lists every task. The default buffer of a
+# socket is larger.
 _MAX_MESSAGE = 131072
+_STDOUT_STDERR = (1, 2)
 
 
-def main(arguments):
-    """Serve the launcher on the socket whose file descriptor is given.
+def main(arguments: list[str]) -> int:
+    """Serve the launcher on an inherited socket.
 
     Args:
-        arguments: The descriptor; the pid of the launcher; "warm" or "cold"; "shared"
-            or "private" network; then the arguments of `estimator-runtime` for every
-            task.
+        arguments: The file descriptor of the socket; the pid of the launcher; "warm" or
+            "cold"; "shared" or "private" for the network; then the arguments of
+            `estimator-runtime` for every task.
 
     Returns:
-        The exit status: of the parent, or, in a forked child, of its task.
+        The exit status of the fork server or, in a forked child, of its task.
     """
     connection = socket.socket(fileno=int(arguments[0]))
     connection.set_inheritable(False)
     launcher, command = int(arguments[1]), arguments[4:]
     is_warm, is_private = arguments[2] == "warm", arguments[3] == "private"
-    os.setpgid(0, 0)  # Ctrl-C is for the launcher, which stops the tasks in order
+    # Ctrl-C must reach only the launcher, which stops the tasks in order.
+    os.setpgid(0, 0)
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    # The launcher has held them back until now.
+    # The launcher has started this process with these signals blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    descendants.set_death_signal(signal.SIGKILL)
+    process_tree.set_death_signal(signal.SIGKILL)
     if os.getppid() != launcher:
-        return 1  # it was gone before we asked
+        return 1  # it ended before the death signal was set
     try:
         if is_private:
             enter_private_network()
@@ -65,37 +74,39 @@ def main(arguments):
     except EstimatorRuntimeError as error:
         _send(connection, {"refused": str(error)})
         return 1
-    descendants.adopt_orphans()
-    # From here on the end of the launcher is seen on the socket.
-    descendants.set_death_signal(0)
+    process_tree.adopt_orphans()
+    # From here on, the end of the socket shows the end of the launcher.
+    process_tree.set_death_signal(0)
     _send(connection, {"ready": os.getpid()})
-    is_task = Parent(connection, command if not is_warm else None).serve()
+    is_task = ForkServer(connection, command if not is_warm else None).serve()
     if not is_task:
         return 0
-    # The child of a fork has left the loop above, to end as any program does.
-    from estimator_runtime import cli
+    # This is a forked child, which has left the loop above so that it can end like any
+    # other program.
+    from estimator_runtime.cli import main as cli_main
 
-    return cli.main(command)
+    return cli_main.main(command)
 
 
-class Parent:
-    """Starts, signals and reaps the tasks of one launcher.
+class ForkServer:
+    """The fork server, which starts, signals and reaps the tasks of one launcher.
 
     Attributes:
         connection: The socket to the launcher.
-        command: What a task executes; None forks this process instead.
+        command: The arguments of `estimator-runtime` for a new process per task; None
+            forks this process instead.
     """
 
-    def __init__(self, connection, command):
+    def __init__(self, connection: socket.socket, command: list[str] | None) -> None:
         self.connection, self.command = connection, command
         self._pid = os.getpid()
-        self._pids: dict[int, int] = {}  # by the number that the launcher gave
+        self._pids: dict[int, int] = {}  # by the number that the launcher assigned
 
-    def serve(self):
-        """Do what the launcher asks, until it is gone; then nothing of it is left.
+    def serve(self) -> bool:
+        """Serve requests until the launcher is gone, then kill all that is left.
 
         Returns:
-            Whether this is a forked child, which has a task to do.
+            Whether this is a forked child, which has to run a task.
         """
         reader, writer = socket.socketpair()
         reader.setblocking(False)
@@ -108,12 +119,18 @@ class Parent:
             try:
                 return self._serve(selector, reader)
             finally:
-                # Before the descriptors that a task must not have are closed.
+                # Before the writer is closed, which a task must not inherit.
                 signal.set_wakeup_fd(-1)
                 if os.getpid() == self._pid:
                     self._kill_all()
 
-    def _serve(self, selector, reader):
+    def _serve(self, selector: selectors.BaseSelector, reader: socket.socket) -> bool:
+        """Serve requests and reap children; see `serve`.
+
+        Args:
+            selector: Watches the connection and `reader`.
+            reader: A socket that becomes readable when a signal arrives.
+        """
         while True:
             for key, _ in selector.select():
                 if key.fileobj is reader:
@@ -125,11 +142,15 @@ class Parent:
                 if is_task or not is_open:
                     return is_task
 
-    def _answer(self):
-        """Give (whether the launcher is there, whether this is the child)."""
+    def _answer(self) -> tuple[bool, bool]:
+        """Serve one request.
+
+        Returns:
+            Whether the launcher is still there, and whether this is a forked child.
+        """
         try:
             message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
-        except ConnectionResetError:  # it was killed, and had not read all we sent
+        except ConnectionResetError:  # it was killed before it had read everything
             return False, False
         if not message:
             return False, False
@@ -143,17 +164,24 @@ class Parent:
         is_task = self._start(number, fds, request["environ"])
         return True, is_task
 
-    def _start(self, number, fds, environ):
-        """Start a task, if that is possible; tell whether this is the child."""
+    def _start(
+        self, number: int, fds: Sequence[int], environ: Mapping[str, str]
+    ) -> bool:
+        """Start a task, or report its end if that is not possible.
+
+        Returns:
+            Whether this is the forked child.
+        """
         program = None
         if self.command is not None:
-            program = helper_command("estimator_runtime.cli", *self.command)
-        mark = {descendants.RUN_VARIABLE: str(number)}
+            program = helper_command("estimator_runtime.cli.main", *self.command)
+        mark = {process_tree.RUN_VARIABLE: str(number)}
         try:
             pid = fork(fds, {**environ, **mark}, program)
         except OSError as error:
-            # No room for one more, now: the others go on, and it may be tried again.
-            with contextlib.suppress(OSError):  # nobody reads it any more
+            # There is no room for another process now. The other tasks go on, and the
+            # launcher may try again.
+            with contextlib.suppress(OSError):  # the reader may be gone
                 os.write(fds[1], f"cannot start the task: {error}\n".encode())
             cause = f"could not be started: {error.strerror}"
             status = -int(signal.SIGKILL)
@@ -168,63 +196,153 @@ class Parent:
             os.close(fd)
         return False
 
-    def _reap(self):
+    def _reap(self) -> None:
+        """Reap the children that have ended, and kill what ended tasks left behind."""
         numbers = {pid: number for number, pid in self._pids.items()}
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        with contextlib.suppress(ChildProcessError):  # there are none at all
+        with contextlib.suppress(ChildProcessError):  # there are no children
             while (ended := os.waitid(os.P_ALL, 0, options)) is not None:
                 pid = ended.si_pid
-                if pid not in numbers:  # adopted; its own children now are so too
+                if pid not in numbers:  # adopted; now its own children are, too
                     os.waitpid(pid, 0)
-                    descendants.kill_orphans(self._pids)
+                    process_tree.kill_orphans(self._pids)
                     continue
-                # Those it left behind, while its number cannot be anybody else's.
+                # The rest of its group. The pid of the group cannot be reused before
+                # `waitpid`.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
                 _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
-                descendants.kill_orphans(self._pids)
+                process_tree.kill_orphans(self._pids)
                 code = os.waitstatus_to_exitcode(status)
                 self._tell({"ended": number, "status": code})
 
-    def _tell(self, notice):
-        # A launcher that is gone is seen where its requests are read.
+    def _tell(self, notice: Mapping[str, Any]) -> None:
+        """Send a notice to the launcher."""
+        # `_answer` notices that the launcher is gone.
         with contextlib.suppress(OSError):
             _send(self.connection, notice)
 
-    def _kill_all(self):
+    def _kill_all(self) -> None:
+        """Kill all tasks and everything that they have started."""
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-        descendants.kill_children()
+        process_tree.kill_children()
 
 
-def _warm_up():
-    """Import what a task needs, and see that TensorFlow has executed nothing.
+def _warm_up() -> None:
+    """Import what a task needs, and check that TensorFlow has executed nothing.
 
-    The collector of garbage rests meanwhile, and never looks at what was imported: a
-    fifth of the time to import TensorFlow is spent in it, and nearly all that a process
-    needs to end. What it does not touch stays shared with the tasks.
+    The garbage collector is disabled during the import, and ignores the imported
+    objects afterwards. Otherwise it takes a fifth of the time to import TensorFlow, and
+    nearly all of the time that a process needs to end. The memory that it does not
+    touch stays shared with the tasks.
+
+    Raises:
+        LaunchError: If TensorFlow has executed an op.
     """
     is_collecting = gc.isenabled()
     gc.disable()
     import estimator_runtime
 
     estimator_runtime.install()
-    from tensorflow.python.eager import context
-
-    import estimator_runtime.training
+    import estimator_runtime.distributed.train_and_evaluate
+    from estimator_runtime.compat import internals
 
     gc.freeze()
     if is_collecting:
         gc.enable()
-    if context.context_safe() is not None and context.context_safe()._initialized:
+    if internals.has_executed_ops():
         raise LaunchError(
             "TensorFlow has executed an op while it was imported, and could not be "
             "forked; start the job with --cold"
         )
 
 
-def _send(connection, message):
+def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send a message as JSON."""
     connection.send(json.dumps(message).encode())
+
+
+def fork(
+    fds: Sequence[int], environ: Mapping[str, str], program: list[str] | None = None
+) -> int:
+    """Start the process of a task, in a process group of its own.
+
+    The kernel kills it when this process ends, for whatever reason.
+
+    Args:
+        fds: The pipes for its standard output, its standard error and its reports.
+        environ: Its variables, in addition to those of this process.
+        program: The command that it executes. If None, the child returns from this
+            function instead.
+
+    Returns:
+        The pid of the child; 0 in a child that returns.
+
+    Raises:
+        OSError: If there is no room or no memory for another process.
+    """
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python 3.12 warns when a process with threads forks. TensorFlow's threads are
+        # harmless here: see the docstring of this module.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # A stop signal that arrives before the task can handle it must not be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            raise
+    if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        # Both the parent and the child set the group, because the parent may have to
+        # signal it before the child has run.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        return pid
+    try:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        process_tree.set_death_signal(signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        _become_task(fds, environ)
+        if program is not None:
+            os.execv(program[0], program)
+        _seed_afresh()
+    except BaseException as error:  # noqa: BLE001 - must not go on as the parent
+        os.write(2, f"cannot start the task: {error}\n".encode())
+        os._exit(1)
+    return 0
+
+
+def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
+    """Set up the pipes, the variables and the signal handlers of a task."""
+    stdout, stderr, reports = fds
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
+        os.dup2(fd, target)
+        os.close(fd)
+    os.set_inheritable(reports, True)
+    os.environ.update(environ, **{FD_VARIABLE: str(reports)})
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A task inherits which signals are ignored. SIGHUP stays ignored: when the terminal
+    # closes, the launcher receives it too, and lets the task save a checkpoint.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def _seed_afresh() -> None:
+    """Seed NumPy anew, so that forked tasks draw different random numbers.
+
+    Python's own `random` reseeds itself after a fork.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()

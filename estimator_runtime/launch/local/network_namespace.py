@@ -1,8 +1,9 @@
-"""A network of a job's own: a loopback that only its tasks can reach.
+"""A private network for a job: a loopback interface that only its tasks can reach.
 
 TensorFlow's servers listen on every interface without authentication. In a network
-namespace of its own a job has no other interface, and nobody else has its loopback;
-neither can its tasks reach anything outside, such as a remote file system.
+namespace of its own a job has no other interface, and no other process can reach its
+loopback. But its tasks cannot reach anything outside either, such as a remote file
+system.
 """
 
 import contextlib
@@ -21,10 +22,10 @@ _IFF_UP = 1
 _IFREQ = "16sh22x"
 
 
-def enter_private_network():
-    """Move this process, and the children it will have, to a network of its own.
+def enter_private_network() -> None:
+    """Move this process and its future children to a network namespace of its own.
 
-    It must have only one thread. Users and groups stay what they are.
+    The process must have only one thread. It keeps its user and its group.
 
     Raises:
         LaunchError: If the kernel does not allow it.
@@ -39,10 +40,11 @@ def enter_private_network():
         ) from error
 
 
-def _enter():
+def _enter() -> None:
+    """Enter a network namespace, and bring its loopback interface up."""
     user, group = os.geteuid(), os.getegid()
     try:
-        _unshare(_CLONE_NEWNET)  # allowed to root, who then keeps all rights
+        _unshare(_CLONE_NEWNET)  # root may do this, and then keeps all rights
     except PermissionError:
         _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
         with contextlib.suppress(FileNotFoundError):
@@ -57,13 +59,15 @@ def _enter():
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
-def _unshare(flags):
+def _unshare(flags: int) -> None:
+    """Call unshare(2)."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(flags):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
-def _write(name, text):
+def _write(name: str, text: str) -> None:
+    """Write to a file in the folder of this process in procfs."""
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)

@@ -1,55 +1,75 @@
-"""Reads what the tasks of this machine write and report, and what their parent says."""
+"""The pipes of local tasks: their output lines and their reports, read as events."""
 
 import json
 import os
 import selectors
+import socket
 import threading
 import time
+from collections.abc import Sequence
 
-from estimator_runtime.launch import descendants
-from estimator_runtime.launch.streams import Lines, Reports
-from estimator_runtime.launch.task import Ended, Lost, Working
+from estimator_runtime.launch.local import process_tree
+from estimator_runtime.launch.task import (
+    Ended,
+    Events,
+    Lost,
+    Output,
+    Reported,
+    Run,
+    Working,
+)
 
 _CHUNK = 65536
 _MAX_MESSAGE = 65536
-# More than a pipe holds: of one that has ended, what somebody else still writes to its
-# pipe is not waited for.
+# More than a pipe holds. Once a task has ended, only that much is read, because another
+# process may go on writing to its pipe.
 _LAST_CHUNKS = 32
-# Until it is asked again whether there is room for lines.
+# The interval between two checks whether there is room for lines again.
 _WAIT_SECS = 0.05
-# Between two looks at whether a task without reports uses the CPU.
+# The interval between two checks whether a task without reports uses the CPU.
 LOOK_SECS = 2.0
-# A task that uses this part of one core works. One of many on a busy machine may get no
-# more; the threads of TensorFlow that only wait use less.
+# A task that uses this fraction of one core counts as working. On a busy machine with
+# many tasks it may get no more. TensorFlow's threads use less while they only wait.
 _WORKING_PART = 0.05
+# A longer line is split, so that a line without an end cannot fill the memory.
+_MAX_LINE = 1 << 20
 
 
 class Reader:
-    """Makes events of it, on a thread of its own.
+    """A thread that turns what tasks write and report into events.
 
-    The end of a run comes after all that it has written; so does the loss of them all.
+    The end of a run comes after everything that the run has written. So does the loss
+    of all runs.
 
-    A task cannot report while native code holds Python's lock. So those that are silent
-    are judged by the CPU time of their processes, and count as alive while it grows.
+    A task cannot report while native code holds Python's global interpreter lock.
+    Therefore silent tasks are judged by the CPU time of their processes, and count as
+    alive while it grows.
     """
 
-    def __init__(self, connection, events, look_secs=LOOK_SECS):
-        """Begin.
+    def __init__(
+        self, connection: socket.socket, events: Events, look_secs: float = LOOK_SECS
+    ) -> None:
+        """Start the thread.
 
         Args:
-            connection: The socket to the parent; its end is the last that is read.
-            events: The `Events` to put them in.
-            look_secs: Seconds between two looks at the CPU time of silent tasks.
+            connection: The socket to the fork server. The thread ends when it is
+                closed.
+            events: The queue for the events.
+            look_secs: The interval, in seconds, between two checks of the CPU time of
+                silent tasks.
         """
         self._connection, self._events = connection, events
         self._look_secs, self._looked_at = look_secs, time.monotonic()
-        self._pids: dict[int, int] = {}  # of those that run, by the parent's number
-        self._cpu_secs: dict[int, float] = {}  # at the last look, of those silent then
-        self._runs = {}  # by the number that the parent knows
-        self._streams = {}  # of those that have not ended
+        self._pids: dict[int, int] = {}  # of running tasks, by number
+        # Of the tasks that were silent at the last check, the CPU time used by then.
+        self._cpu_secs: dict[int, float] = {}
+        self._runs: dict[int, Run] = {}  # by the number that the fork server knows
+        # Of the runs that have not ended.
+        self._streams: dict[int, tuple[LineSplitter, LineSplitter, Reports]] = {}
         self._selector = selectors.EpollSelector()
         self._selector.register(connection, selectors.EVENT_READ, None)
-        # One in the other: lines can be left where they are, all at once.
+        # A selector inside the other one, so that reading of all lines can be paused at
+        # once.
         self._lines = selectors.EpollSelector()
         self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
         self._thread = threading.Thread(
@@ -57,29 +77,29 @@ class Reader:
         )
         self._thread.start()
 
-    def add(self, number, run, fds):
+    def add(self, number: int, run: Run, fds: Sequence[int]) -> None:
         """Read the pipes of a run that is about to start, and close them at its end.
 
         Args:
-            number: That by which the parent knows it.
-            run: The `Run`.
-            fds: Its standard output, standard error and reports.
+            number: The number by which the fork server knows the run.
+            run: The run.
+            fds: The pipes of its standard output, its standard error and its reports.
         """
-        streams = (Lines(run, False), Lines(run, True), Reports(run))
+        streams = (LineSplitter(run, False), LineSplitter(run, True), Reports(run))
         self._runs[number] = run
         for fd, stream in zip(fds, streams, strict=True):
             os.set_blocking(fd, False)
             stream.fd = fd
             selector = self._selector_of(stream)
             selector.register(fd, selectors.EVENT_READ, stream)
-        # Now all of them can be closed, which the loss of the parent may do at once.
+        # Only now may they be closed, as the loss of the fork server may do at once.
         self._streams[number] = streams
 
     def pid_of(self, number: int) -> int | None:
         """Return the pid of a run, or None before it has started and after its end."""
         return self._pids.get(number)
 
-    def close(self, timeout_secs):
+    def close(self, timeout_secs: float) -> None:
         """Wait for the end of the connection, and close all pipes."""
         self._thread.join(timeout_secs)
         if self._thread.is_alive():
@@ -90,7 +110,8 @@ class Reader:
         self._lines.close()
         self._selector.close()
 
-    def _read(self):
+    def _read(self) -> None:
+        """Read everything until the fork server is gone."""
         are_read = True
         while True:
             if are_read != self._events.takes_lines():
@@ -111,8 +132,8 @@ class Reader:
                 elif not self._hear():
                     return
 
-    def _look(self):
-        """Report the tasks that sent nothing since the last look, but use the CPU."""
+    def _look(self) -> None:
+        """Put an event for each task that sends no reports but uses the CPU."""
         elapsed = time.monotonic() - self._looked_at
         if elapsed < self._look_secs:
             return
@@ -121,7 +142,7 @@ class Reader:
         for number, pid in self._pids.items():
             reports = self._streams[number][-1]
             has_news, reports.has_news = reports.has_news, False
-            stat = None if has_news else descendants.stat_of(pid)
+            stat = None if has_news else process_tree.stat_of(pid)
             if stat is None:
                 continue
             self._cpu_secs[number] = stat.cpu_secs
@@ -129,15 +150,17 @@ class Reader:
             if used >= _WORKING_PART * elapsed:
                 self._events.put(Working(run=self._runs[number]))
 
-    def _read_lines(self):
+    def _read_lines(self) -> None:
+        """Forward the lines that are there now."""
         for key, _ in self._lines.select(0):
             self._drain(key.data)
 
-    def _selector_of(self, stream):
+    def _selector_of(self, stream: "LineSplitter") -> selectors.EpollSelector:
+        """Return the selector that watches a stream."""
         return self._selector if isinstance(stream, Reports) else self._lines
 
-    def _hear(self):
-        """Take one message of the parent; False if it is gone."""
+    def _hear(self) -> bool:
+        """Handle one message of the fork server; return False if it is gone."""
         try:
             message = self._connection.recv(_MAX_MESSAGE)
         except OSError:
@@ -157,8 +180,8 @@ class Reader:
         self._events.put(Ended(run=self._runs[number], status=status, cause=cause))
         return True
 
-    def _finish(self, number):
-        """Pass on the last that a run has written."""
+    def _finish(self, number: int) -> None:
+        """Forward what an ended run has last written, and close its pipes."""
         self._pids.pop(number, None)
         for stream in self._streams.pop(number):
             self._drain(stream, _LAST_CHUNKS)
@@ -166,8 +189,8 @@ class Reader:
                 self._events.put(event)
             self._close(stream)
 
-    def _drain(self, stream, chunks=1):
-        """Pass on what a stream has, as far as that is so many chunks."""
+    def _drain(self, stream: "LineSplitter", chunks: int = 1) -> None:
+        """Forward what a stream has, up to a number of chunks."""
         for _ in range(chunks):
             if stream.fd is None:
                 return
@@ -180,8 +203,64 @@ class Reader:
             if not data:
                 self._close(stream)
 
-    def _close(self, stream):
+    def _close(self, stream: "LineSplitter") -> None:
+        """Close the pipe of a stream, unless it is closed already."""
         if stream.fd is not None:
             self._selector_of(stream).unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = None
+
+
+class LineSplitter:
+    """Splits what a task writes into lines.
+
+    Attributes:
+        fd: The read end of the pipe, or None.
+    """
+
+    def __init__(self, run: Run, is_error: bool) -> None:
+        """Create a stream without a pipe.
+
+        Args:
+            run: The run that writes to the stream.
+            is_error: Whether this is its standard error.
+        """
+        self._run, self._is_error = run, is_error
+        self._rest = b""
+        self.fd: int | None = None
+
+    def feed(self, data: bytes) -> list[Output | Reported]:
+        """Return an event for each line that is now complete.
+
+        Args:
+            data: The next bytes. Without any, the rest counts as a complete line.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._rest and (not data or len(self._rest) > _MAX_LINE):
+            lines.append(self._rest)
+            self._rest = b""
+        return [self._event(line) for line in lines]
+
+    def _event(self, line: bytes) -> Output | Reported:
+        """Return the event of one line."""
+        text = line.decode(errors="replace").rstrip("\r")
+        return Output(run=self._run, line=text, is_error=self._is_error)
+
+
+class Reports(LineSplitter):
+    """A stream whose lines are reports instead of text.
+
+    Attributes:
+        has_news: Whether a report has arrived since this was last set to False.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, is_error=False)
+        self.has_news = False
+
+    def _event(self, line: bytes) -> Output | Reported:
+        self.has_news = True
+        try:
+            return Reported(run=self._run, report=json.loads(line))
+        except ValueError:  # cut off by the end of the task
+            return Reported(run=self._run, report={})

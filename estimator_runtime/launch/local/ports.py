@@ -1,52 +1,56 @@
-"""TCP ports for tasks that have not started yet, safe from everybody else.
+"""TCP ports that are reserved for tasks which have not started yet.
 
-A port that is picked, closed and handed on may be taken by anybody meanwhile. These are
-held open for as long as the job runs: bound, but not listening. Linux lets a task that
-sets SO_REUSEADDR, as gRPC's servers do, listen on such a port, and gives it to nobody
-who asks for any free port or connects from one.
+If a port were picked, closed and passed on, any process could take it meanwhile. These
+ports are held for as long as the job runs: their sockets are bound, but do not listen.
+Linux lets a task that sets SO_REUSEADDR, as gRPC's servers do, listen on such a port.
+But it assigns the port to no process that asks for any free port or connects from one.
 """
 
 import socket
 
 
 class HeldPorts:
-    """Ports of all interfaces that only who knows the number can listen on."""
+    """Reserved ports of all interfaces, for processes that know their numbers."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
-    def take(self, count):
-        """Give `count` more ports.
+    def take(self, count: int) -> list[int]:
+        """Reserve more ports, and return their numbers.
 
         Raises:
             OSError: If the kernel has no more ports or file descriptors.
         """
         return [self._hold(0) for _ in range(count)]
 
-    def hold(self, port):
-        """Hold this port, which another process has held before; again is no harm.
+    def hold(self, port: int) -> None:
+        """Reserve a port that another process has reserved before.
+
+        Do nothing if this object holds it already.
 
         Raises:
-            OSError: If somebody else has taken it.
+            OSError: If another process has taken it.
         """
         if port not in [holder.getsockname()[1] for holder in self._sockets]:
             self._hold(port)
 
-    def _hold(self, port):
+    def _hold(self, port: int) -> int:
+        """Reserve a port, or any free one for 0, and return its number."""
         holder = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
         self._sockets.append(holder)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("", port))
         return holder.getsockname()[1]
 
-    def close(self):
-        """Let go of all ports."""
+    def close(self) -> None:
+        """Release all ports."""
         while self._sockets:
             self._sockets.pop().close()
 
 
-def _has_ipv6():
-    # As gRPC asks: it then listens on [::] for both families.
+def _has_ipv6() -> bool:
+    """Return whether this machine has IPv6."""
+    # The same check as in gRPC, which then listens on [::] for both families.
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))

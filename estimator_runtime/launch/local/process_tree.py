@@ -1,28 +1,30 @@
-"""What the tasks have started, wherever it has gone: found by marks in the environment.
+"""The process tree of each task, found by marks in the environment of processes.
 
-A process that begins a session of its own, or outlives who started it, is in no group
-and under no parent that would tell whose it is. But it has inherited the variables.
+A process may begin a session of its own, or outlive the process that started it. Then
+neither its process group nor its parent shows which task it belongs to. But it has
+inherited the environment variables of the task.
 """
 
 import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Mapping
 from typing import NamedTuple
 
-# The same in all processes that one parent and its tasks have started.
+# The same in all processes that one fork server and its tasks have started.
 FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
-# The number of the run that has started a process, among those of its parent.
+# The number of the run that has started a process, among the runs of a fork server.
 RUN_VARIABLE = "ESTIMATOR_RUNTIME_RUN"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class ProcessStat(NamedTuple):
-    """What the kernel says of a process.
+    """What the kernel reports about a process.
 
     Attributes:
         parent: The pid of its parent.
-        cpu_secs: The CPU time that all of its threads have used, without its children.
+        cpu_secs: The CPU time that all its threads have used, without its children.
     """
 
     parent: int
@@ -30,10 +32,10 @@ class ProcessStat(NamedTuple):
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """Return what the kernel says of a process, or None if it is gone."""
+    """Return what the kernel reports about a process, or None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            # Its name, in brackets, may have anything in it.
+            # The name of the process, in parentheses, may contain any character.
             fields = stat.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -41,34 +43,40 @@ def stat_of(pid: int) -> ProcessStat | None:
     return ProcessStat(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def adopt_orphans():
-    """Be the parent of every descendant from now on whose own parent has ended."""
+def adopt_orphans() -> None:
+    """Make this process adopt its orphaned descendants from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def set_death_signal(number):
-    """Let the kernel send this process a signal when its parent ends; 0 for none."""
+def set_death_signal(number: int) -> None:
+    """Make the kernel send this process a signal when its parent ends.
+
+    Args:
+        number: The number of the signal; 0 for no signal.
+    """
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
-def kill_orphans(tasks):
-    """Kill those adopted children that runs which have ended left behind.
+def kill_orphans(tasks: Mapping[int, int]) -> None:
+    """Kill the adopted children that belong to runs which have ended.
 
-    Their own children are adopted then: it is to be called again when they have ended.
+    This process then adopts their own children. So call this function again once the
+    killed processes have ended.
 
     Args:
-        tasks: Number of each run that goes on to its pid.
+        tasks: The pid of each run that goes on, by the number of the run.
     """
     live = set(map(str, tasks))
     for pid in set(_children()) - set(tasks.values()):
         run = _mark_of(pid, RUN_VARIABLE)
-        # Whose it is cannot be told of one that a warm task has only forked.
+        # A process has no mark if a warm task has forked it and it has executed no
+        # program. Such a process is killed only when no run is left.
         if run not in live and not (run is None and live):
             _kill(pid)
 
 
-def kill_children():
-    """Kill the children of this process, and those it adopts, until none is left."""
+def kill_children() -> None:
+    """Kill all children of this process, including those that it adopts meanwhile."""
     with contextlib.suppress(ChildProcessError):
         while True:
             for pid in _children():
@@ -76,43 +84,52 @@ def kill_children():
             os.waitpid(-1, 0)
 
 
-def kill_family(family):
-    """Kill all processes of a parent, itself or its tasks, that are left."""
+def kill_family(family: str) -> None:
+    """Kill all processes that one fork server and its tasks have left.
+
+    Args:
+        family: The value of `FAMILY_VARIABLE` in these processes.
+    """
     for pid in _processes():
         if pid != os.getpid() and _mark_of(pid, FAMILY_VARIABLE) == family:
             _kill(pid)
 
 
-def _children():
+def _children() -> list[int]:
+    """Return the pids of the children of this process."""
     stats = {pid: stat_of(pid) for pid in _processes()}
     return [pid for pid, stat in stats.items() if stat and stat.parent == os.getpid()]
 
 
-def _mark_of(pid, variable):
-    """Give a variable that a process was started with; None if it has none.
+def _mark_of(pid: int, variable: str) -> str | None:
+    """Return a variable of the environment that a process was started with, or None.
 
-    One that was forked, and has executed no program, has those of who was forked.
+    A process that was forked, and has executed no program, has the environment of the
+    process that it was forked from.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             entries = environ.read().split(b"\0")
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return None
     name = f"{variable}=".encode()
     values = [each for each in entries if each.startswith(name)]
     return values[0][len(name) :].decode(errors="replace") if values else None
 
 
-def _kill(pid):
+def _kill(pid: int) -> None:
+    """Kill a process, unless it is gone or may not be killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
-def _processes():
+def _processes() -> list[int]:
+    """Return the pids of all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _prctl(option, value):
+def _prctl(option: int, value: int) -> None:
+    """Call prctl(2)."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")

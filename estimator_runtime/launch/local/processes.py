@@ -1,4 +1,4 @@
-"""Tasks as children of one parent process of this machine; see `task.Tasks`."""
+"""Tasks as children of one fork server on this machine; see `task.Tasks`."""
 
 import collections
 import contextlib
@@ -10,65 +10,78 @@ import subprocess
 import threading
 import time
 import uuid
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import IO, Any
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError
-from estimator_runtime.helper_process import helper_command
-from estimator_runtime.launch import descendants
-from estimator_runtime.launch.ports import HeldPorts
-from estimator_runtime.launch.reader import LOOK_SECS, Reader
-from estimator_runtime.launch.task import STOP_SIGNALS, Lost
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.local import process_tree
+from estimator_runtime.launch.local.pipes import LOOK_SECS, Reader
+from estimator_runtime.launch.local.ports import HeldPorts
+from estimator_runtime.launch.task import STOP_SIGNALS, Events, Lost, Run, Task
 from estimator_runtime.reporting import JOB_VARIABLE
-from estimator_runtime.waits import IMPORT_SECS
 
 _HOST = "127.0.0.1"
 _MAX_MESSAGE = 65536
 _CLOSE_SECS = 10.0
-# The parent reads at once, unless it is stopped.
+# The fork server reads at once, unless it is stopped.
 _SEND_SECS = 10.0
-# So often a silent task is looked at within the time after which it would be killed.
+# How often a silent task is checked within the time after which it is killed.
 _LOOKS = 10
-# Until it is asked again whether the job is cancelled.
+# The interval between two checks whether the job is cancelled.
 _ASK_SECS = 0.2
 
 
 class Processes:
-    """Runs the tasks of one job; each is a group of processes of its own."""
+    """The tasks of one job, each in a process group of its own."""
 
-    def __init__(self, job, warm, private_network, hear_parent=None):
-        """Know the job; start nothing.
+    def __init__(
+        self,
+        job: Job,
+        warm: bool,
+        private_network: bool,
+        hear_parent: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare the tasks without starting anything.
 
         Args:
-            job: The `Job`.
-            warm: Whether tasks are forked from a parent that has imported TensorFlow.
-            private_network: Whether they get a network of their own.
-            hear_parent: Called with each line that the parent itself writes to standard
-                error, by a thread; None leaves them to that of this process.
+            job: The job.
+            warm: Whether tasks are forked from a fork server that has imported
+                TensorFlow.
+            private_network: Whether the tasks get a network of their own.
+            hear_parent: A callback for each line that the fork server itself writes to
+                standard error, called by a thread. If None, these lines go to the
+                standard error of this process.
         """
         self._job, self._warm = job, warm
-        self._hear_parent, self._listener = hear_parent, None
+        self._hear_parent: Any = hear_parent  # called by `_listen`, only if not None
+        self._listener: threading.Thread | None = None
         self._private_network = private_network
         self._ports = HeldPorts()
-        self._parent: Any = None  # its process, from open() on
+        self._parent: Any = None  # the process of the fork server, from open() on
         self._reader: Any = None  # from open() on
         self._family = uuid.uuid4().hex
-        self._numbers = {}  # of runs, on the wire
+        self._numbers: dict[Run, int] = {}  # by which the fork server knows the runs
 
-    def open(self, events, is_cancelled=lambda: False):
-        """Start the parent, and wait until it can start tasks; see `Tasks.open`."""
+    def open(
+        self, events: Events, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Start the fork server, and wait until it is ready; see `Tasks.open`."""
         self._events = events
         self._connection, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
         )
         with theirs:
             theirs.set_inheritable(True)
-            # Until it takes none itself: they are for the launcher.
+            # Blocked until the fork server ignores them: they are for the launcher.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
                 self._parent = subprocess.Popen(
                     helper_command(
-                        "estimator_runtime.launch.parent",
+                        "estimator_runtime.launch.local.fork_server",
                         *(str(theirs.fileno()), str(os.getpid())),
                         "warm" if self._warm else "cold",
                         "private" if self._private_network else "shared",
@@ -102,8 +115,16 @@ class Processes:
         look_secs = min(LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
         self._reader = Reader(self._connection, events, look_secs)
 
-    def _first_answer(self, is_cancelled):
-        """Give the parent's first message, b"" at its end; None if cancelled before."""
+    def _first_answer(self, is_cancelled: Callable[[], bool]) -> bytes | None:
+        """Return the first message of the fork server.
+
+        Returns:
+            The message; b"" if the fork server has ended; None if the job is cancelled
+            first.
+
+        Raises:
+            LaunchError: If there is no message in time.
+        """
         deadline = time.monotonic() + IMPORT_SECS
         self._connection.settimeout(_ASK_SECS)
         while not is_cancelled():
@@ -120,17 +141,17 @@ class Processes:
             return answer
         return None
 
-    def place(self, addressed):
+    def place(self, addressed: Sequence[Task]) -> Cluster:
         """Take a free port for each task, and hold it for as long as the job runs."""
         self._ports.close()
-        jobs = collections.defaultdict(list)
+        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
         ports = self._ports.take(len(addressed))
         for task, port in zip(addressed, ports, strict=True):
             jobs[task.type].append(f"{_HOST}:{port}")
         return Cluster(jobs)
 
-    def start(self, run, environ):
-        """Ask the parent for a new task."""
+    def start(self, run: Run, environ: dict[str, str]) -> None:
+        """Request a new task from the fork server."""
         pipes = [os.pipe() for _ in range(3)]
         number = len(self._numbers)
         self._numbers[run] = number
@@ -146,35 +167,36 @@ class Processes:
             for fd in theirs:
                 os.close(fd)
 
-    def signal(self, run, number):
-        """Signal the run's group of processes, also where the parent is stopped.
+    def signal(self, run: Run, number: int) -> None:
+        """Signal the process group of a run, even if the fork server is stopped.
 
-        A parent that was stopped (SIGSTOP) goes on: it has to tell of the run's end.
+        A fork server that was stopped with SIGSTOP is continued, because it has to
+        report the end of the run.
         """
         self._parent.send_signal(signal.SIGCONT)
         pid = self._reader.pid_of(self._numbers[run])
         if pid is None:  # it is about to start, or has ended
             message = {"task": self._numbers[run], "signal": int(number)}
-            # It is waited for only if its socket is full, for `_SEND_SECS`.
+            # This blocks only while the socket is full, for up to `_SEND_SECS`.
             with contextlib.suppress(OSError):
                 self._connection.send(json.dumps(message).encode())
             return
-        stat = descendants.stat_of(pid)
-        # If the run has just ended, the pid may be that of somebody else.
+        stat = process_tree.stat_of(pid)
+        # If the run has just ended, another process may have its pid.
         if stat is not None and stat.parent == self._parent.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
 
-    def close(self):
-        """Let the parent kill all that is left, and wait for its end."""
+    def close(self) -> None:
+        """Make the fork server kill everything that is left, and wait for its end."""
         if self._parent is None:
             return
-        # The end of the connection, for both the parent and our reader.
+        # Ends the connection for both the fork server and the reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        self._parent.send_signal(signal.SIGCONT)  # it has to see that
+        self._parent.send_signal(signal.SIGCONT)  # so that it notices
         if self._reader is None:
-            self._parent.kill()  # it has started nobody, and may be importing yet
+            self._parent.kill()  # it has started no task, and may still be importing
         try:
             self._parent.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:
@@ -182,24 +204,26 @@ class Processes:
             self._parent.wait()
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
-        if self._parent.returncode:  # it was killed, and could not clear up
-            descendants.kill_family(self._family)
+        if self._parent.returncode:  # it was killed, and could not clean up
+            process_tree.kill_family(self._family)
         if self._reader is not None:
             self._reader.close(_CLOSE_SECS)
         self._connection.close()
         self._ports.close()
 
-    def _environ(self):
+    def _environ(self) -> dict[str, str]:
+        """Return the environment of the fork server and its tasks."""
         return {
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
-            descendants.FAMILY_VARIABLE: self._family,
-            # A person reads along: what a task prints must not wait in a buffer.
+            process_tree.FAMILY_VARIABLE: self._family,
+            # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _listen(self, stream):
+    def _listen(self, stream: IO[bytes]) -> None:
+        """Forward the lines that the fork server itself writes."""
         with stream:
             for line in stream:
                 self._hear_parent(line.decode(errors="replace").rstrip("\r\n"))

@@ -1,51 +1,60 @@
-"""The actor of one task: holds its port, and runs its processes on a node of Ray."""
+"""The Ray actor of one task, which runs the task's processes on a node.
+
+It also reserves the task's port.
+"""
 
 import contextlib
 import os
 import queue
 import threading
 import time
+from collections.abc import Iterable
 
 import ray
 
-from estimator_runtime.launch.events import Events
-from estimator_runtime.launch.ports import HeldPorts
-from estimator_runtime.launch.processes import Processes
-from estimator_runtime.launch.task import Ended, Lost
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.local.ports import HeldPorts
+from estimator_runtime.launch.local.processes import Processes
+from estimator_runtime.launch.task import Ended, Event, Events, Lost, Run
 
-# Events in one answer.
+# The number of events in one answer.
 _MAX_EVENTS = 1000
 _POLL_SECS = 5.0
-# How long a task lives on when nobody asks for its events: the supervisor may have
-# started it elsewhere. It waits for as long before it does so. So it is short, but no
-# shorter than the silence after which a task counts as failed, by default.
+# How long a task goes on running when its events are no longer polled. The supervisor,
+# which may have lost the connection, waits as long before it starts the task elsewhere.
+# So this is short, but no shorter than the default heartbeat timeout, the silence after
+# which a task counts as failed.
 LEASE_SECS = 30.0
 
 
 class TaskActor:
-    """Starts, signals and watches one task on the node that Ray has put it on.
+    """Starts, signals and watches one task, on the node where Ray has placed it.
 
-    Calls are done in their order; but `poll`, `where`, and what reads and writes the
-    model directory and may hang there, have a thread of their own each. The task ends
-    with the actor, however that ends.
+    Ray executes calls in their order, with three exceptions, each of which has a thread
+    of its own: `poll`, `where`, and the methods that read or write the model directory
+    and may hang there. The task ends with the actor, however the actor ends.
     """
 
-    def __init__(self, job, folder, lease_secs=LEASE_SECS):
-        """Get ready to start the task.
+    def __init__(
+        self, job: Job, folder: str | None, lease_secs: float = LEASE_SECS
+    ) -> None:
+        """Prepare for the start of the task.
 
         Args:
-            job: The `Job`.
-            folder: Where its tasks run; None for where Ray has put the actor.
-            lease_secs: How long the task lives on after the last answer of which it
-                is certain that it has arrived.
+            job: The job that the task belongs to.
+            folder: The working directory of the task; None for the one that Ray has
+                chosen for the actor.
+            lease_secs: How long the task goes on running after the last answer that is
+                known to have arrived.
         """
         if folder is not None:
             os.chdir(folder)
-        self._is_behind = False  # who polls
+        self._is_behind = False  # the caller of `poll`
         self._events = Events(lambda: self._is_behind)
         self._ports = HeldPorts()
-        self._batch, self._number = [], 0
-        # Plain processes: a parent that has imported TensorFlow would serve one task.
+        self._batch: list[Event] = []
+        self._number = 0
+        # A cold fork server: a warm one would import TensorFlow for a single task.
         self._processes = Processes(job, warm=False, private_network=False)
         self._processes.open(self._events)
         self._is_followed = threading.Event()
@@ -54,29 +63,35 @@ class TaskActor:
         self._lease_secs = lease_secs
         threading.Thread(target=self._end_with_lease, daemon=True).start()
 
-    @ray.method(concurrency_group="place")  # `start` may wait for who asks this
-    def where(self):
-        """Give the id and the address of the node, and the folder of the task."""
+    # In a group of its own, because `start` blocks the default one until `poll` has
+    # been called, and whoever polls calls this first.
+    @ray.method(concurrency_group="place")
+    def where(self) -> tuple[str, str, str]:
+        """Return the id and the address of the node, and the task's directory."""
         node = ray.get_runtime_context().get_node_id()
         return node, ray.util.get_node_ip_address(), os.getcwd()
 
-    def take_port(self):
-        """Take a free port for the task, and hold it; gives up the one before."""
+    def take_port(self) -> int:
+        """Reserve a free port for the task, releasing the previous one."""
         self._ports.close()
         return self._ports.take(1)[0]
 
-    def start(self, run, environ, port, node):
+    def start(
+        self, run: Run, environ: dict[str, str], port: int | None, node: str | None
+    ) -> None:
         """Start the task, which may listen on a port of a node.
 
-        If that cannot be, the run ends at once, and the whole job needs new addresses.
+        If it cannot have that address, the run ends at once, and the whole job needs
+        new addresses.
 
         Args:
-            run: The `Run`.
-            environ: Variables of the task, beside those of the job.
-            port: The port; None if it has none.
-            node: The id of the node; None if any will do.
+            run: The run.
+            environ: Variables of the task, in addition to those of the job.
+            port: The port; None if the task has none.
+            node: The id of the node; None if any node is suitable.
         """
-        # From here on who has called knows how long it may live on without him.
+        # Once the caller has received an answer, it knows when the lease ends at the
+        # latest.
         self._is_followed.wait()
         here, _, _ = self.where()
         try:
@@ -90,49 +105,56 @@ class TaskActor:
             return
         try:
             self._processes.start(run, environ)
-        except Exception as error:  # noqa: BLE001 - nobody waits for this call
+        except Exception as error:  # noqa: BLE001 - reported as the end of the run
             cause = f"could not be started on its node: {error}"
             self._events.put(Ended(run=run, status=-1, cause=cause))
 
-    def signal(self, run, number):
-        """Send a signal to a run of the task and its children."""
+    def signal(self, run: Run, number: int) -> None:
+        """Send a signal to a run of the task and to its children."""
         self._processes.signal(run, number)
 
     @ray.method(concurrency_group="events")
-    def poll(self, number, takes_lines=True):
-        """Give the next events, after a while also none; the first time at once.
+    def poll(self, number: int, takes_lines: bool = True) -> list[Event]:
+        """Return the next events, waiting for some time if there are none.
+
+        The first call does not wait.
 
         Args:
-            number: How many answers the caller has had: the last is given again if
-                that is less than there were.
-            takes_lines: Whether the caller has room for more lines; else the task
-                waits with them.
+            number: The number of answers that the caller has received. If the last
+                answer is not among them, it is returned again.
+            takes_lines: Whether the caller has room for more lines. If not, the task
+                has to wait before it can write more.
 
         Returns:
-            A list of `task.Event`.
+            The events; an empty list if there were none in time.
         """
         self._is_behind = not takes_lines
         if number < self._number:
             self._answered_at = time.monotonic()
             return self._batch
-        # The last answer has arrived, and not before this time: the lease begins anew.
+        # The last answer has arrived, no earlier than it was sent. The lease starts
+        # anew then.
         self._heard_at = self._answered_at
         if number:
             self._is_followed.set()
-        events = []
+        events: list[Event] = []
         with contextlib.suppress(queue.Empty):
             events.append(self._events.get(_POLL_SECS if number else 0))
             while len(events) < _MAX_EVENTS:
                 events.append(self._events.get(0))
-        if self._is_closed:  # then it is no loss
+        if self._is_closed:  # then the end of the fork server is no loss
             events = [event for event in events if not isinstance(event, Lost)]
         self._batch, self._number = events, number + 1
         self._answered_at = time.monotonic()
         return events
 
     @ray.method(concurrency_group="files")
-    def write_token(self, path):
-        """Make an empty file and its folder; give what went wrong, or None."""
+    def write_token(self, path: str) -> str | None:
+        """Create an empty file and its folder.
+
+        Returns:
+            What went wrong, or None.
+        """
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "x"):
@@ -141,26 +163,27 @@ class TaskActor:
             return error.strerror or str(error)
 
     @ray.method(concurrency_group="files")
-    def seen_tokens(self, paths):
-        """Give those of the files that are there."""
+    def seen_tokens(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths at which this node sees a file."""
         return [path for path in paths if os.path.isfile(path)]
 
     @ray.method(concurrency_group="files")
-    def remove_token(self, path):
-        """Remove a file, if it is there."""
+    def remove_token(self, path: str) -> None:
+        """Remove a file if it exists."""
         with contextlib.suppress(OSError):
             os.remove(path)
 
-    def close(self):
-        """Kill what still runs, and wait for its end."""
+    def close(self) -> None:
+        """Kill everything that still runs, and wait for its end."""
         self._is_closed = True
         self._processes.close()
         self._ports.close()
 
-    def _end_with_lease(self):
-        """End the task and its actor when the supervisor has heard nothing for long.
+    def _end_with_lease(self) -> None:
+        """End the task and the actor when the lease is over.
 
-        It is cut off then, and about to start the task on another node.
+        The supervisor has then lost the connection, and is about to start the task on
+        another node.
         """
         while (left := self._heard_at + self._lease_secs - time.monotonic()) > 0:
             time.sleep(left)

@@ -1,58 +1,62 @@
 """The Ray back end: every task is a process on a node of a Ray cluster.
 
-Ray places the tasks, and carries their lines and reports; what is started, when, and
-how the job ends is for the same supervisor that local jobs have.
+Ray places the tasks, and transports their output lines and reports. The same supervisor
+as for local jobs decides what is started, when, and how the job ends.
 """
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
+from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.console import Console
 from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
-from estimator_runtime.launch.presentation import Presentation
-from estimator_runtime.launch.screen import Screen
-from estimator_runtime.launch.supervisor import Supervisor
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.supervisor.supervisor import Supervisor
+from estimator_runtime.launch.terminal.console import Console
+from estimator_runtime.launch.terminal.views import Presentation, Screen
 from estimator_runtime.reporting import FD_VARIABLE, JOB_VARIABLE
-from estimator_runtime.waits import STOP_GRACE_VARIABLE
 
 _STRATEGIES = ("spread", "pack")
 _PLACEMENT_SECS = 300.0
-# What of this environment the tasks get: our options and TensorFlow's.
+# The variables of this process that the tasks receive: our options and TensorFlow's.
 _PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
-# The grace is in the job already.
+# Except these, which belong to one process. The stop grace is part of the job.
 _OF_ONE_PROCESS = (FD_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
 
 
 class RayBackend:
-    """Runs jobs in a Ray cluster; this machine has to be a node of it.
+    """Runs jobs in a Ray cluster that this machine is a node of.
 
     Attributes:
-        address: "host:port" of the cluster's head; "auto" for RAY_ADDRESS, or the
-            cluster of this machine.
+        address: "host:port" of the cluster's head node. "auto" uses RAY_ADDRESS or, if
+            that is not set, the cluster that runs on this machine.
         placement: "spread" over many nodes, or "pack" on few.
-        working_dir: A folder that is copied to the nodes, and in which the tasks run;
-            None runs them in the present folder, which all nodes must have.
-        placement_timeout_secs: How long the job may wait for room; None is for five
-            minutes, but only where the cluster can ever have so much.
-        console: Where the lines of the tasks go.
+        working_dir: A folder that is copied to the nodes, and in which the tasks run.
+            None runs them in the current folder, which all nodes must have.
+        placement_timeout_secs: How long the job may wait for room. None waits for five
+            minutes, and refuses at once a job for which the cluster is too small.
+        console: Where the output lines of the tasks go.
     """
 
     def __init__(
         self,
         *,
-        address="auto",
-        placement="spread",
-        working_dir=None,
-        placement_timeout_secs=None,
-        console=None,
-    ):
+        address: str = "auto",
+        placement: str = "spread",
+        working_dir: str | None = None,
+        placement_timeout_secs: float | None = None,
+        console: Console | None = None,
+    ) -> None:
         """Check the options.
+
+        They are described as attributes of the class.
 
         Raises:
             ConfigError: If Ray is not installed, or an option cannot be used.
         """
-        # Ray tells of lost nodes with long excerpts of its logs; we say it in a line.
+        # Ray reports lost nodes with long excerpts of its logs; we report them in one
+        # line.
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         try:
             import ray  # noqa: F401 - needed by the modules that `submit` imports
@@ -74,27 +78,26 @@ class RayBackend:
         self.placement_timeout_secs = placement_timeout_secs
         self.console = console or Console()
 
-    def submit(self, job):
+    def submit(self, job: Job) -> SupervisedJob:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
-            ConfigError: If TF_CONFIG is set here already, the log folder cannot be
-                written, a variable has a value that cannot be used, no cluster
-                answers, or neither Ray nor the cluster can ever give what the job
-                takes.
+            ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
+                written, a variable has an invalid value, no cluster answers, or Ray or
+                the cluster can never provide what the job needs.
             LaunchError: If there is no room in time, or a node differs from this
                 machine.
         """
-        from estimator_runtime.launch import ray_cluster
-        from estimator_runtime.launch.ray_placement import Placement
-        from estimator_runtime.launch.ray_tasks import RayTasks
+        from estimator_runtime.launch.ray import nodes as ray_nodes
+        from estimator_runtime.launch.ray.placement import Placement
+        from estimator_runtime.launch.ray.tasks import RayTasks
 
         check_environ(os.environ)
         check_log_dir(job)
         _check_gpus(job)
         screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
-        ray_cluster.connect(self.address, self.working_dir)
+        ray_nodes.connect(self.address, self.working_dir)
         placement = Placement(job, self.placement, self.console)
         try:
             never = placement.why_never()
@@ -106,18 +109,23 @@ class RayBackend:
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             placement.reserve(timeout_secs)
             nodes = placement.nodes()
-            ray_cluster.check_nodes(nodes, folder)
+            ray_nodes.check_nodes(nodes, folder)
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
             tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
             return SupervisedJob(Supervisor(job, tasks, screen))
         except BaseException:
             placement.release()
-            ray_cluster.disconnect()
+            ray_nodes.disconnect()
             raise
 
 
-def _check_gpus(job):
+def _check_gpus(job: Job) -> None:
+    """Check that each task takes a fraction of one GPU or whole GPUs.
+
+    Raises:
+        ConfigError: If a task takes another number of GPUs.
+    """
     for task in job.tasks:
         gpus = job.resources_of(task).gpus
         if gpus > 1 and gpus != int(gpus):
@@ -127,7 +135,8 @@ def _check_gpus(job):
             )
 
 
-def _shared_variables(environ):
+def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the variables that the tasks receive."""
     return {
         name: value
         for name, value in environ.items()

@@ -1,16 +1,19 @@
-"""What a node of a cluster has installed; asked before anything is started there.
+"""The probe of what is installed on a node, made before any task is started there.
 
-The source of this goes to the node, which may not have this package: that is one of the
-answers. So it needs the standard library only.
+Ray sends the code of this module to the node, as this package may be missing there: the
+probe finds that out. Therefore it uses only the standard library.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
-# As a task would find it: in a new Python, in the folder of the tasks, but importing
-# nothing from that folder.
+# What a task would find: in a new Python process, in the tasks' working directory, but
+# importing nothing from that folder.
 _PROGRAM = """
 import sys
 if not getattr(sys.flags, "safe_path", False):
@@ -32,19 +35,24 @@ print(json.dumps(found))
 """
 _NEEDED = ("Python", "estimator_runtime", "TensorFlow")
 _SECS = 60.0
-# Without it, Python 3.13 imports linecache before the first line of a `-c` is run.
+# Without this, Python 3.13 imports linecache before it runs the first line of a `-c`
+# program.
 _SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
-def probe(folder):
-    """Tell about the machine that this runs on.
+def probe(folder: str) -> dict[str, str] | None:
+    """Return what is installed on the machine that this runs on.
 
     Args:
-        folder: The folder that tasks are to run in.
+        folder: The working directory of the tasks.
 
     Returns:
-        Name to version of what is there: Python, estimator_runtime, TensorFlow. None if
-        the folder is not.
+        The versions of Python, estimator_runtime and TensorFlow by these names, without
+        those that are missing. None if the folder does not exist.
+
+    Raises:
+        subprocess.SubprocessError: If the new Python process fails or hangs.
+        OSError: If it cannot be started.
     """
     if not os.path.isdir(folder):
         return None
@@ -59,15 +67,20 @@ def probe(folder):
     return json.loads(answer.stdout.splitlines()[-1])
 
 
-def difference(node, other, who="this machine"):
-    """Say what a node lacks, or how it differs from another machine; None if it is fit.
+def difference(
+    node: Mapping[str, str], other: Mapping[str, str], who: str = "this machine"
+) -> str | None:
+    """Return what a node lacks, or how it differs from another machine.
 
-    What only the other lacks is no difference: no task may run there.
+    What only the other machine lacks does not count, as it may not run any task.
 
     Args:
-        node: What `probe` found there.
-        other: What it found on the other.
-        who: What to call that.
+        node: What `probe` has found on the node.
+        other: What it has found on the other machine.
+        who: The name of the other machine.
+
+    Returns:
+        The difference, for the user; None if the node is suitable.
     """
     for name in _NEEDED:
         has = other.get(name)

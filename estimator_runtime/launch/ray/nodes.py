@@ -1,4 +1,7 @@
-"""A connection to a Ray cluster: its nodes, what they have, and what would not do."""
+"""The connection to a Ray cluster, and checks of its nodes.
+
+The checks find out whether a node can run the tasks of a job.
+"""
 
 import contextlib
 import errno
@@ -8,41 +11,45 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from estimator_runtime.compat.inject.helper_process import FIRST_FOLDER
 from estimator_runtime.errors import ConfigError, LaunchError
-from estimator_runtime.helper_process import FIRST_FOLDER
-from estimator_runtime.launch import node_probe
-from estimator_runtime.launch.ray_errors import brief
-from estimator_runtime.launch.resources import Resources
+from estimator_runtime.launch.job import Resources
+from estimator_runtime.launch.ray import node_probe
+from estimator_runtime.launch.ray.errors import brief
 
 _logger = logging.getLogger(__name__)
 _CONNECT_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-# Starting a worker process of Ray on a busy node, and a Python beside it.
+# For a busy node to start a worker process of Ray, and from it another Python.
 _PROBE_SECS = 120.0
 _pickling = threading.Lock()
-# What this machine has installed, and the first node that was asked: all have to be as
-# both are, as this machine may lack what only tasks need. By how they are called.
+# What is installed on this machine and on the first node that answered, by the name of
+# each in messages. All nodes are compared with both, as this machine may lack packages
+# that only tasks need.
 _first: dict[str, dict[str, str]] = {}
 
 
 class NodeSilentError(LaunchError):
-    """A node, or Ray's process there, went or hung while it was asked."""
+    """Raised when a node, or Ray's process there, fails or hangs during a query."""
 
 
-def connect(address, working_dir=None):
-    """Connect this process to the cluster of which this machine is a node.
+def connect(address: str, working_dir: str | None = None) -> None:
+    """Connect this process to a cluster that this machine is a node of.
 
     Args:
-        address: "host:port" of its head; "auto" for RAY_ADDRESS, or the one that runs
-            here.
-        working_dir: Folder that Ray copies to the nodes; None for none.
+        address: "host:port" of its head node. "auto" uses RAY_ADDRESS or, if that is
+            not set, the cluster that runs on this machine.
+        working_dir: A folder that Ray copies to the nodes, or None.
 
     Raises:
-        ConfigError: If there is no cluster, or Ray refuses this process.
+        ConfigError: If there is no cluster, or this process cannot join it.
     """
     if ray.is_initialized():
         raise ConfigError(
@@ -53,19 +60,20 @@ def connect(address, working_dir=None):
         address = os.environ.get("RAY_ADDRESS") or address
     _check_reachable(address)
     runtime_env = {} if working_dir is None else {"working_dir": working_dir}
-    # Ray brings its own, which would end this process without an end of the job.
+    # Ray installs its own handler of SIGTERM, which would end this process without an
+    # orderly end of the job.
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
     folder = _current_folder() if working_dir is None else None
     try:
         if folder is not None:
-            # Ray's workers search the folder that is current here before the standard
-            # library. It may be anybody's.
+            # Ray's workers search this process's current folder before the standard
+            # library. Other users may be able to write to that folder.
             os.chdir(FIRST_FOLDER)
         ray.init(
             address=address,
             runtime_env=runtime_env,
-            # The lines of the tasks come by another way.
+            # The lines of the tasks arrive as events instead.
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -83,20 +91,23 @@ def connect(address, working_dir=None):
         ) from error
     finally:
         if folder is not None:
-            with contextlib.suppress(OSError):  # it was removed meanwhile
+            with contextlib.suppress(OSError):  # it has been removed meanwhile
                 os.chdir(folder)
         if is_main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
     _first.clear()
 
 
-def disconnect():
-    """Leave the cluster; what this process has there ends."""
+def disconnect() -> None:
+    """Leave the cluster, which ends everything that this process runs there."""
     ray.shutdown()
 
 
-def nodes():
-    """Give address to `Resources` of all nodes that are there and stay, in order."""
+def nodes() -> dict[str, Resources]:
+    """Return the resources of each node that is alive and not leaving, by address.
+
+    The addresses are in ascending order.
+    """
     going = leaving()
     return {
         node["NodeManagerAddress"]: Resources(
@@ -107,47 +118,49 @@ def nodes():
     }
 
 
-def addresses():
-    """Give id to address of all nodes that Ray knows of, those that are gone too."""
+def addresses() -> dict[str, str]:
+    """Return the address of each node by its id, including nodes that are gone."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
 
 
-def is_alive(node_id):
-    """Tell whether a node is there, as far as Ray knows."""
+def is_alive(node_id: str) -> bool:
+    """Return whether a node is alive, as far as Ray knows."""
     return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
 
 
-def is_lost(node_id):
-    """Tell whether a node is gone; where Ray cannot be asked, it is not."""
+def is_lost(node_id: str) -> bool:
+    """Return whether a node is known to be gone; False if Ray cannot be asked."""
     try:
         return not is_alive(node_id)
-    except Exception:  # who asks may have the end of a run to tell of
+    except Exception:  # it must not stop the caller from reporting the end of a run
         _logger.debug("Ray does not say which nodes there are", exc_info=True)
         return False
 
 
-def leaving():
-    """Give the ids of the nodes that are about to go, as after SIGTERM."""
+def leaving() -> set[str]:
+    """Return the ids of the nodes that are about to leave, as after SIGTERM."""
     try:
         return set(ray._private.state.state.get_draining_nodes())
-    except Exception:  # noqa: BLE001 - it is private, and a notice less is no harm
+    except Exception:  # noqa: BLE001 - a private API; doing without notices is safe
         return set()
 
 
-def check_nodes(node_ids, folder):
-    """Check that tasks can run on these nodes, and would be the same program there.
+def check_nodes(node_ids: Iterable[str], folder: str | None) -> None:
+    """Check that tasks can run on these nodes, with the same versions everywhere.
 
     Args:
-        node_ids: Their ids.
-        folder: Where tasks are to run; None for where Ray puts them.
+        node_ids: The ids of the nodes.
+        folder: The working directory of the tasks; None for the one that Ray chooses.
 
     Raises:
-        LaunchError: If one lacks the folder, has other versions than this machine or
-            than another node, or cannot say it; or this machine cannot.
-        NodeSilentError: If one does not answer, as when it is gone.
+        LaunchError: If a node lacks the folder, or has other versions than this machine
+            or another node. Also if the versions of a node or of this machine cannot
+            be determined.
+        NodeSilentError: If a node does not answer, for instance because it is gone.
     """
     known = addresses()
-    # Once: while the job runs the folder may go, and this machine be too busy.
+    # Only once, because while the job runs the current folder may be removed, and this
+    # machine may be too busy to answer in time.
     if "this machine" not in _first:
         _first["this machine"] = _installed_here()
     with _pickled_by_value(node_probe):  # the node may not have this package
@@ -188,7 +201,8 @@ def check_nodes(node_ids, folder):
 
 
 @contextlib.contextmanager
-def _pickled_by_value(module):
+def _pickled_by_value(module: ModuleType) -> Iterator[None]:
+    """Make Ray send the code of a module to the nodes while the context is active."""
     with _pickling:  # two threads may check nodes
         ray.cloudpickle.register_pickle_by_value(module)
         try:
@@ -197,7 +211,8 @@ def _pickled_by_value(module):
             ray.cloudpickle.unregister_pickle_by_value(module)
 
 
-def _installed_here():
+def _installed_here() -> dict[str, str]:
+    """Return what is installed on this machine; see `node_probe.probe`."""
     try:
         found = node_probe.probe(os.getcwd())
         if found is None:
@@ -209,7 +224,13 @@ def _installed_here():
     return found
 
 
-def _why_silent(error):
+def _why_silent(error: Any) -> str:
+    """Return why this machine could not be probed.
+
+    Args:
+        error: A `TimeoutExpired` or `CalledProcessError` of `subprocess`, or an
+            `OSError`.
+    """
     if isinstance(error, subprocess.TimeoutExpired):
         return f"a new Python has not answered within {error.timeout:g} s"
     if isinstance(error, subprocess.CalledProcessError):
@@ -218,20 +239,27 @@ def _why_silent(error):
 
 
 def _current_folder() -> str | None:
+    """Return the current folder, or None if it has been removed."""
     try:
         return os.getcwd()
-    except FileNotFoundError:  # it was removed, so nothing is imported from it
+    except FileNotFoundError:  # so nothing can be imported from it
         return None
 
 
-def _check_reachable(address):
-    """Refuse an address where nobody answers: Ray would try again for minutes."""
+def _check_reachable(address: str) -> None:
+    """Check that a head node accepts connections at an address.
+
+    Ray itself would retry for minutes.
+
+    Raises:
+        ConfigError: If the address is malformed or does not answer.
+    """
     if address == "auto":
         try:
             from ray._private.services import find_bootstrap_address
 
             address = find_bootstrap_address(None)
-        except (ImportError, TypeError):  # it is private, and may have changed
+        except (ImportError, TypeError):  # a private API that may have changed
             return
         if address is None:
             raise ConfigError(
@@ -245,7 +273,7 @@ def _check_reachable(address):
             f"Ray address {address!r} is no address of a head node; give its "
             "host:port, such as 10.0.0.1:6379, or auto"
         )
-    # As Ray does: its head listens on an address that other machines can reach.
+    # As Ray does: its head node listens on an address that other machines can reach.
     host = ray.util.get_node_ip_address() if host in _LOCAL else host.strip("[]")
     try:
         socket.create_connection((host, int(port)), _CONNECT_SECS).close()

@@ -1,6 +1,8 @@
-"""A place in a Ray cluster for each task of a job: a placement group."""
+"""The placement group of a job, which reserves room for each task in a Ray cluster."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import ray
 from ray.util.placement_group import (
@@ -11,53 +13,63 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from estimator_runtime.errors import LaunchError
-from estimator_runtime.launch import ray_cluster
-from estimator_runtime.launch.resources import why_never
+from estimator_runtime.launch.job import Job, Resources, why_never
+from estimator_runtime.launch.ray import nodes as ray_nodes
+from estimator_runtime.launch.terminal.console import Console
 
 _POLL_SECS = 0.5
 _SAID_AFTER_SECS = 5.0
 
 
 class Placement:
-    """So much of the nodes as the tasks of a job take, reserved for them.
+    """The resources that are reserved for the tasks of a job.
 
     Attributes:
-        strategy: "spread" puts tasks on as many nodes as it can, "pack" on as few.
+        strategy: "spread" places tasks on as many nodes as possible, "pack" on as few
+            as possible.
     """
 
-    def __init__(self, job, strategy, console):
-        """Know the job; nothing is reserved yet."""
-        self._asked = [job.resources_of(task) for task in job.tasks]
-        self.strategy, self._console = strategy, console
-        self._group = None
-
-    def why_never(self):
-        """Say why the nodes that there are can never have these tasks, or None."""
-        return why_never(self._asked, ray_cluster.nodes())
-
-    def reserve(self, timeout_secs, is_cancelled=lambda: False):
-        """Reserve what the tasks take, waiting until it is free.
-
-        After the loss of a node: what was reserved there, on others; Ray reserves
-        nothing on a node that has given notice.
+    def __init__(self, job: Job, strategy: str, console: Console) -> None:
+        """Compute what the job needs, without reserving it.
 
         Args:
-            timeout_secs: Seconds to wait at most.
-            is_cancelled: Tells whether nobody wants it any more.
+            job: The job.
+            strategy: "spread" or "pack".
+            console: Where to report a wait for room.
+        """
+        self._asked = [job.resources_of(task) for task in job.tasks]
+        self.strategy, self._console = strategy, console
+        self._group: Any = None  # the reserved placement group of Ray
+
+    def why_never(self) -> str | None:
+        """Return why the present nodes can never run these tasks, or None."""
+        return why_never(self._asked, ray_nodes.nodes())
+
+    def reserve(
+        self, timeout_secs: float, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Reserve what the tasks need, waiting until it is free.
+
+        After the loss of a node, wait until its share is reserved on other nodes. Ray
+        reserves nothing on a node that has given notice.
+
+        Args:
+            timeout_secs: The longest wait, in seconds.
+            is_cancelled: Returns whether the reservation is no longer needed.
 
         Raises:
-            LaunchError: If there is no room in time.
+            LaunchError: If there is no room in time, or the wait is cancelled.
         """
         if self._group is None:
             bundles = [_bundle(each) for each in self._asked]
             self._group = placement_group(bundles, strategy=self.strategy.upper())
         started = time.monotonic()
-        is_said = False
+        is_reported = False
         while not self._group.wait(_POLL_SECS):
             waited = time.monotonic() - started
             if waited < timeout_secs and not is_cancelled():
-                if waited > _SAID_AFTER_SECS and not is_said:
-                    is_said = True
+                if waited > _SAID_AFTER_SECS and not is_reported:
+                    is_reported = True
                     self._console.say(f"waiting for room: {self._shortage()}")
                 continue
             raise LaunchError(
@@ -66,13 +78,17 @@ class Placement:
                 "--placement-timeout"
             )
 
-    def nodes(self):
-        """Give the ids of the nodes, in the order of the job's tasks."""
+    def nodes(self) -> list[str]:
+        """Return the id of the node of each task, in the order of the job's tasks."""
         by_bundle = placement_group_table(self._group)["bundles_to_node_id"]
         return [by_bundle[index] for index in range(len(self._asked))]
 
-    def options(self, index):
-        """Give the options of an actor that takes the place of one task."""
+    def options(self, index: int) -> dict[str, Any]:
+        """Return Ray's options for the actor of one task.
+
+        Args:
+            index: The position of the task in the order of the job's tasks.
+        """
         asked = self._asked[index]
         return {
             "num_cpus": asked.cpus,
@@ -82,13 +98,14 @@ class Placement:
             ),
         }
 
-    def release(self):
-        """Give back what is reserved; what still runs there is killed."""
+    def release(self) -> None:
+        """Release what is reserved, which kills everything that still runs there."""
         if self._group is not None:
             remove_placement_group(self._group)
             self._group = None
 
-    def _shortage(self):
+    def _shortage(self) -> str:
+        """Return why there is no room, for the user."""
         never = self.why_never()
         if never is not None:
             return never
@@ -100,7 +117,8 @@ class Placement:
         )
 
 
-def _bundle(resources):
-    # Ray takes no empty bundle.
+def _bundle(resources: Resources) -> dict[str, float]:
+    """Return the resources of one task as Ray expects them."""
+    # Ray rejects an empty bundle.
     bundle = {"CPU": resources.cpus or 0.001}
     return {**bundle, "GPU": resources.gpus} if resources.gpus else bundle

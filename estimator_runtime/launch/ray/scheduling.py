@@ -1,17 +1,28 @@
-"""Where the tasks of a job sit in a Ray cluster: found at first, and after a loss."""
+"""The placement of a job's tasks in a Ray cluster, at first and after a loss."""
 
+from __future__ import annotations
+
+import threading
 import time
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
-from estimator_runtime.launch import ray_cluster
-from estimator_runtime.launch.ray_errors import brief
+from estimator_runtime.launch.ray import nodes as ray_nodes
+from estimator_runtime.launch.ray.errors import brief
+from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.terminal.console import Console
 
-# For all actors to be made, each a new Python on its node.
+if TYPE_CHECKING:
+    from estimator_runtime.launch.ray.placement import Placement
+    from estimator_runtime.launch.ray.slot import Slot
+
+# For the start of all actors, each of which is a new Python process on its node.
 _ACTORS_SECS = 120.0
 _CLOSE_SECS = 20.0
 _RETRY_SECS = 1.0
@@ -19,147 +30,164 @@ _SAID_AFTER_SECS = 5.0
 
 
 class _NotYetError(LaunchError):
-    """A node or an actor went meanwhile: it may do in a moment."""
+    """Raised when a node or an actor is lost meanwhile; a later attempt may succeed."""
 
 
-class Seating:
-    """Gives the tasks actors, on nodes that are there and stay.
+class Scheduler:
+    """Fills the slots of all tasks with actors, on nodes that are alive and stay.
 
-    Where a node is lost, Ray reserves anew what was there, and the other actors stay.
-    Where one has given notice, all is given back and reserved again: a node ends when
-    nothing on it is in use, and Ray reserves nothing there any more.
+    When a node is lost, Ray reserves its share on other nodes, and the other actors
+    stay. When a node has given notice, everything is released and reserved again: a
+    leaving node shuts down once nothing on it is in use, and Ray reserves nothing
+    more there.
     """
 
     def __init__(
-        self, seats, placement, checked, folder, timeout_secs, console, is_closing
-    ):
-        """Know the seats, which are all empty.
+        self,
+        slots: Sequence[Slot],
+        placement: Placement,
+        checked: Iterable[str],
+        folder: str | None,
+        timeout_secs: float,
+        console: Console,
+        is_closing: threading.Event,
+    ) -> None:
+        """Take over the slots, which are all empty.
 
         Args:
-            seats: The `Seat` of every task, in the order of the job's.
-            placement: The `Placement` of the job, reserved.
-            checked: The ids of the nodes on which tasks can run, as far as known.
-            folder: Where tasks run; None for where Ray has put its copy of a folder.
+            slots: The slot of every task, in the order of the job's tasks.
+            placement: The reserved placement of the job.
+            checked: The ids of the nodes that are known to be able to run tasks.
+            folder: The working directory of the tasks; None for the copy of a folder
+                that Ray has made on each node.
             timeout_secs: How long to wait for room in the cluster after a loss.
-            console: Where to say what is waited for.
-            is_closing: A `threading.Event`, set at the end of the job.
+            console: Where to report delays.
+            is_closing: An event that is set at the end of the job.
         """
-        self._seats, self._placement, self._folder = seats, placement, folder
+        self._slots, self._placement, self._folder = slots, placement, folder
         self._timeout_secs, self._console = timeout_secs, console
         self._is_closing = is_closing
         self._checked = set(checked)
-        # Seat to the id, and to the address, of the node that is reserved for it.
-        self._reserved, self._where = {}, {}
+        # The id and the address of the node that is reserved for each slot.
+        self._reserved: dict[Slot, str] = {}
+        self._where: dict[Slot, str] = {}
 
-    def fill(self, addressed):
-        """Let every seat have an actor.
+    def fill(self, addressed: Collection[Task]) -> tuple[Cluster, set[str]]:
+        """Fill every slot with an actor, trying again while nodes or actors are lost.
 
         Args:
             addressed: The tasks that need an address.
 
         Returns:
-            Their addresses as a `Cluster`, and the folders in which tasks run.
+            The addresses of these tasks, and the working directories of all tasks.
 
         Raises:
-            LaunchError: If there is no room in time, or a node will not do.
+            LaunchError: If there is no room in time, or a node is not suitable.
         """
-        started, said = time.monotonic(), None
+        started, reported = time.monotonic(), None
         while True:
             try:
                 self._reserve()
                 return self._take(addressed)
-            except (_NotYetError, ray_cluster.NodeSilentError) as error:
+            except (_NotYetError, ray_nodes.NodeSilentError) as error:
                 waited = time.monotonic() - started
                 is_over = waited > 2 * self._timeout_secs + _ACTORS_SECS
                 if is_over or self._is_closing.is_set():
                     raise
-                if waited > _SAID_AFTER_SECS and str(error) != said:
-                    said = str(error)
+                if waited > _SAID_AFTER_SECS and str(error) != reported:
+                    reported = str(error)
                     self._console.say(f"placing the tasks again: {error}")
             except RayError as error:
                 reason = f"the tasks cannot be placed: {brief(error)}"
                 raise LaunchError(reason) from error
             self._is_closing.wait(_RETRY_SECS)
 
-    def admit(self, seat, node_id):
+    def admit(self, slot: Slot, node_id: str) -> bool:
         """Wait until a task may be started on a node that Ray has chosen meanwhile.
 
         Args:
-            seat: Its `Seat`, where its last node is still noted.
+            slot: The slot of the task, which still records the previous node.
             node_id: The id of the node.
 
         Returns:
-            Whether it may; not on a node that is gone, nor at the end of the job.
+            Whether the task may be started: False if the node is gone, or at the end
+            of the job.
 
         Raises:
-            LaunchError: If the node will not do, or is silent for as long as a job may
-                take to be placed.
+            LaunchError: If the node is not suitable, or does not answer within the time
+                that a placement may take.
         """
-        self._wait_for_ends([seat] if seat.has_lost_node() else [])
+        self._wait_for_ends([slot] if slot.has_lost_node() else [])
         started = time.monotonic()
-        while not self._is_closing.is_set() and ray_cluster.is_alive(node_id):
+        while not self._is_closing.is_set() and ray_nodes.is_alive(node_id):
             try:
                 self._check({node_id})
                 return True
-            except ray_cluster.NodeSilentError:
+            except ray_nodes.NodeSilentError:
                 if time.monotonic() - started > self._timeout_secs:
                     raise
                 self._is_closing.wait(_RETRY_SECS)
         return False
 
-    def _reserve(self):
-        """See that there is room for all tasks, on nodes that are there and stay."""
-        if any(seat.is_leaving for seat in self._seats):
+    def _reserve(self) -> None:
+        """Reserve room for all tasks, on nodes that are alive and stay."""
+        if any(slot.is_leaving for slot in self._slots):
             self._give_back()
-        self._wait_for_ends([seat for seat in self._seats if seat.has_lost_node()])
+        self._wait_for_ends([slot for slot in self._slots if slot.has_lost_node()])
         self._placement.reserve(self._timeout_secs, self._is_closing.is_set)
         nodes = self._placement.nodes()
-        known = ray_cluster.addresses()
+        known = ray_nodes.addresses()
         where = [known.get(node, node) for node in nodes]
-        self._reserved = dict(zip(self._seats, nodes, strict=True))
-        self._where = dict(zip(self._seats, where, strict=True))
+        self._reserved = dict(zip(self._slots, nodes, strict=True))
+        self._where = dict(zip(self._slots, where, strict=True))
         for node, address in zip(nodes, where, strict=True):
-            if not ray_cluster.is_alive(node):
+            if not ray_nodes.is_alive(node):
                 raise _NotYetError(f"Ray has yet to move what was on node {address}")
-        if ray_cluster.leaving().intersection(nodes):
+        if ray_nodes.leaving().intersection(nodes):
             self._give_back()
             raise _NotYetError("one of the nodes is about to go")
         self._check(set(nodes))
 
-    def _check(self, nodes):
+    def _check(self, nodes: set[str]) -> None:
+        """Check those of the nodes that have not been checked before."""
         new = nodes - self._checked
         if new:
-            ray_cluster.check_nodes(new, self._folder)
+            ray_nodes.check_nodes(new, self._folder)
             self._checked |= new
 
-    def _give_back(self):
-        """End all that runs, and free what is reserved."""
-        # Before anybody sees it end: it would be started again where it is.
-        for seat in self._seats:
-            if seat.evict():
+    def _give_back(self) -> None:
+        """End everything that runs, and release what is reserved."""
+        # First, before an end is noticed otherwise: the supervisor would restart the
+        # task where it is.
+        for slot in self._slots:
+            if slot.evict():
                 self._console.say(
-                    f"{seat.task} has to leave node {seat.node}: all are placed anew"
+                    f"{slot.task} has to leave node {slot.node}: all are placed anew"
                 )
         closing = {
-            seat: actor.close.remote() for seat in self._seats if (actor := seat.actor)
+            slot: actor.close.remote() for slot in self._slots if (actor := slot.actor)
         }
         if closing:
             answers = list(closing.values())
             ray.wait(answers, num_returns=len(answers), timeout=_CLOSE_SECS)
-        unsure = [seat for seat, answer in closing.items() if not _is_good(answer)]
+        unsure = [slot for slot, answer in closing.items() if not _is_good(answer)]
         unsure += [
-            seat for seat in self._seats if seat not in closing and seat.has_lost_node()
+            slot for slot in self._slots if slot not in closing and slot.has_lost_node()
         ]
-        for seat in self._seats:
-            seat.vacate(is_closed=seat not in unsure)
-            seat.is_leaving = False
+        for slot in self._slots:
+            slot.vacate(is_closed=slot not in unsure)
+            slot.is_leaving = False
         self._placement.release()
         self._wait_for_ends(unsure)
 
-    def _wait_for_ends(self, seats):
-        """Wait until nothing runs that was started on nodes which do not answer."""
-        ends = [(seat.lives_until(), seat.node) for seat in seats]
-        ends = [(end, node) for end, node in ends if end is not None]
+    def _wait_for_ends(self, slots: Iterable[Slot]) -> None:
+        """Wait until everything has ended that nodes which do not answer may run."""
+        # Where something was started the slot has a node, which mypy cannot see.
+        ends = [
+            (end, cast(str, slot.node))
+            for slot in slots
+            if (end := slot.lives_until()) is not None
+        ]
         left = max(ends)[0] - time.monotonic() if ends else 0.0
         if left > 0:
             nodes = ", ".join(sorted({node for _, node in ends}))
@@ -169,63 +197,78 @@ class Seating:
             )
             self._is_closing.wait(left)
 
-    def _take(self, addressed):
+    def _take(self, addressed: Collection[Task]) -> tuple[Cluster, set[str]]:
+        """Fill every slot with an actor in its reserved place; see `fill`."""
         actors = {
-            seat: seat.fill(self._placement.options(index))
-            for index, seat in enumerate(self._seats)
+            slot: slot.fill(self._placement.options(index))
+            for index, slot in enumerate(self._slots)
         }
-        places = {seat: actor.where.remote() for seat, actor in actors.items()}
+        places = {slot: actor.where.remote() for slot, actor in actors.items()}
         ports = {
-            seat: actor.take_port.remote()
-            for seat, actor in actors.items()
-            if seat.task in addressed
+            slot: actor.take_port.remote()
+            for slot, actor in actors.items()
+            if slot.task in addressed
         }
         self._wait_for_actors(places)
-        jobs, folders = defaultdict(list), set()
-        for seat, place in places.items():
-            node_id, node, folder = self._answer(seat, place)
-            if node_id != self._reserved[seat]:
-                raise _NotYetError(f"Ray has moved {seat.task} to node {node}")
-            seat.settle(node_id, node)
+        jobs: defaultdict[str, list[str]] = defaultdict(list)
+        folders: set[str] = set()
+        for slot, place in places.items():
+            node_id, node, folder = self._answer(slot, place)
+            if node_id != self._reserved[slot]:
+                raise _NotYetError(f"Ray has moved {slot.task} to node {node}")
+            slot.settle(node_id, node)
             folders.add(folder)
-            if seat in ports:
-                seat.port = self._answer(seat, ports[seat])
-                host = f"[{seat.node}]" if ":" in seat.node else seat.node
-                jobs[seat.task.type].append(f"{host}:{seat.port}")
+            if slot in ports:
+                slot.port = self._answer(slot, ports[slot])
+                host = f"[{node}]" if ":" in node else node
+                jobs[slot.task.type].append(f"{host}:{slot.port}")
         return Cluster(jobs), folders
 
-    def _wait_for_actors(self, answers):
-        """Wait until each seat's first answer is there, while the nodes are."""
-        started, is_said = time.monotonic(), False
+    def _wait_for_actors(self, answers: Mapping[Slot, Any]) -> None:
+        """Wait for the first answer of each slot's actor, while the nodes are alive.
+
+        Args:
+            answers: Ray's reference to the pending answer of each slot.
+
+        Raises:
+            LaunchError: If a node is gone, an actor does not start in time, or the job
+                ends.
+        """
+        started, is_reported = time.monotonic(), False
         waiting = answers
         while True:
             done, _ = ray.wait(
                 list(waiting.values()), num_returns=len(waiting), timeout=_RETRY_SECS
             )
-            waiting = {seat: it for seat, it in waiting.items() if it not in done}
+            waiting = {slot: it for slot, it in waiting.items() if it not in done}
             if not waiting:
                 return
             waited = time.monotonic() - started
             who = ", ".join(
-                f"{seat.task} on node {self._where[seat]}" for seat in waiting
+                f"{slot.task} on node {self._where[slot]}" for slot in waiting
             )
             if self._is_closing.is_set():
                 raise LaunchError(f"the job ended before the start of {who}")
-            # Ray may have thought it there: it learns of a loss after up to 65 s.
-            for seat in {self._reserved[seat]: seat for seat in waiting}.values():
-                if not ray_cluster.is_alive(self._reserved[seat]):
-                    raise _NotYetError(f"node {self._where[seat]} is gone")
+            # Ray may have reserved room on a lost node: it takes up to 65 s to notice.
+            for slot in {self._reserved[slot]: slot for slot in waiting}.values():
+                if not ray_nodes.is_alive(self._reserved[slot]):
+                    raise _NotYetError(f"node {self._where[slot]} is gone")
             if waited > _ACTORS_SECS:
                 raise LaunchError(
                     f"no actor was started for {who} within {_ACTORS_SECS:g} s; "
                     "Ray's logs there may say why"
                 )
-            if waited > _SAID_AFTER_SECS and not is_said:
-                is_said = True
+            if waited > _SAID_AFTER_SECS and not is_reported:
+                is_reported = True
                 self._console.say(f"waiting for the actor of {who}")
 
-    def _answer(self, seat, answer):
-        who = f"{seat.task} on node {self._where[seat]}"
+    def _answer(self, slot: Slot, answer: Any) -> Any:
+        """Return what a slot's actor has answered.
+
+        Raises:
+            LaunchError: If there is no answer.
+        """
+        who = f"{slot.task} on node {self._where[slot]}"
         try:
             return ray.get(answer, timeout=_ACTORS_SECS)
         except RayActorError as error:
@@ -237,8 +280,8 @@ class Seating:
             raise LaunchError(f"{who} cannot be placed: {brief(error)}") from error
 
 
-def _is_good(answer):
-    """Tell whether an actor has done what it was asked."""
+def _is_good(answer: Any) -> bool:
+    """Return whether a call of an actor has completed without an error."""
     try:
         ray.get(answer, timeout=0)
     except RayError:

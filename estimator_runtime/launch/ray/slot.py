@@ -1,67 +1,91 @@
-"""The place of one task in a Ray cluster, with the actor that has it at present."""
+"""The slot of one task in a Ray cluster, and the actor that currently fills it.
+
+No other task connects to an evaluator, so its slot may move to another node. The slots
+of all other tasks stay where the tasks have their addresses.
+"""
 
 import signal
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayError
 
-from estimator_runtime.launch import ray_cluster
-from estimator_runtime.launch.ray_errors import brief
-from estimator_runtime.launch.ray_task import LEASE_SECS, TaskActor
-from estimator_runtime.launch.task import Ended, Lost
+from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.ray import nodes
+from estimator_runtime.launch.ray.actor import LEASE_SECS, TaskActor
+from estimator_runtime.launch.ray.errors import brief
+from estimator_runtime.launch.task import Ended, Event, Lost, Refused, Run, Task
 
-# Until a killed task has ended; then its actor, which cannot be reached, is given up.
+# How long a killed run may take to end. After that its actor counts as unreachable and
+# is killed.
 _KILL_SECS = 10.0
 _RETRY_SECS = 1.0
-# For the kill at the end of a lease, and for clocks that do not run alike.
+# Allows for the time that the kill at the end of a lease takes, and for clocks that run
+# at different speeds.
 _LEASE_MARGIN_SECS = 5.0
-# A task that fails is started again by the supervisor, never by Ray.
+# The supervisor restarts a failed task, never Ray.
 _Actor = ray.remote(
     max_restarts=0, concurrency_groups={"events": 1, "files": 1, "place": 1}
 )(TaskActor)
 
 
-class Seat:
-    """Starts one task, again and again, and passes on what happens to it.
+class Slot:
+    """A slot that starts the runs of one task and forwards their events.
 
     Attributes:
         task: The task.
-        actor: Who has the seat, or None.
-        node: The address of its node, once the seat has been placed.
-        node_id: The id of that; None while the seat is on no node.
-        is_leaving: Whether its node is about to go.
-        is_movable: Whether the task need not be where it was.
-        port: The port of the task there, or None.
+        actor: The handle of the actor that fills the slot, or None.
+        node: The address of the node; None until the slot has been placed.
+        node_id: The id of that node; None while the slot is on no node.
+        is_leaving: Whether the node has given notice that it is about to leave.
+        is_movable: Whether the task may run on another node than before.
+        port: The port of the task on the node, or None.
     """
 
     is_movable = False
 
-    def __init__(self, task, job, folder, hear, takes_lines):
-        """Know the task; nobody has the seat yet.
+    def __init__(
+        self,
+        task: Task,
+        job: Job,
+        folder: str | None,
+        hear: Callable[[Event], None],
+        takes_lines: Callable[[], bool],
+    ) -> None:
+        """Create an empty slot.
 
         Args:
-            task: The `Task`.
-            job: The `Job`.
-            folder: Where it runs; None for where Ray has put its copy of a folder.
-            hear: Called with each `task.Event`, by a thread of the actor's.
-            takes_lines: Tells whether there is room for lines.
+            task: The task.
+            job: The job that the task belongs to.
+            folder: The working directory of the task; None for the copy of a folder
+                that Ray has made on the node.
+            hear: A callback for each event, which any thread may call.
+            takes_lines: Returns whether there is room for more output lines.
         """
         self._takes_lines = takes_lines
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
-        self.node = self.node_id = self.port = None
-        self.actor = self._run = self._follower = self._starting = None
-        self._heard_at = None
+        self.node: str | None = None
+        self.node_id: str | None = None
+        self.port: int | None = None
+        self.actor: Any = None
+        self._run: Run | None = None
+        self._follower: threading.Thread | None = None
+        self._starting: Any = None  # the pending answer to `TaskActor.start`
+        self._heard_at: float | None = None
         self.is_leaving = False
-        self._options = {}
+        self._options: dict[str, Any] = {}
         self._lock = threading.RLock()
 
-    def fill(self, options=None):
-        """Give the actor; a new one, if there is none.
+    def fill(self, options: dict[str, Any] | None = None) -> Any:
+        """Return the handle of the actor, creating an actor if there is none.
 
         Args:
-            options: Its options at Ray, from now on; None for those of the last.
+            options: Ray's options for this actor and all later ones; None reuses the
+                previous options.
         """
         self._options = options or self._options
         with self._lock:
@@ -77,14 +101,14 @@ class Seat:
         self._follower.start()
         return actor
 
-    def settle(self, node_id, node):
-        """Take note of the node that the actor is on: there the task is started."""
+    def settle(self, node_id: str, node: str) -> None:
+        """Record the node that the actor is on, where the task will be started."""
         with self._lock:
             self.node_id, self.node, self.is_leaving = node_id, node, False
             self._heard_at = time.monotonic()
 
-    def start(self, run, environ):
-        """Start a run, at the address of the task."""
+    def start(self, run: Run, environ: dict[str, str]) -> None:
+        """Start a run at the address of the task."""
         if self._is_known_lost():
             self.refuse(run, "its node is gone")
             return
@@ -95,13 +119,16 @@ class Seat:
                 answer = actor.start.remote(run, environ, self.port, self.node_id)
                 self._starting = answer
 
-    def refuse(self, run, why):
-        """Let a run end before it starts, as the task needs another address."""
+    def refuse(self, run: Run, why: str) -> None:
+        """Report the end of a run that cannot start without a new address."""
         cause = f"cannot have its address again: {why}"
         self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
 
-    def signal(self, run, number):
-        """Send a signal to a run; an actor that does not answer is given up."""
+    def signal(self, run: Run, number: int) -> None:
+        """Send a signal to a run.
+
+        If the run has not ended some time after SIGKILL, its actor is killed.
+        """
         with self._lock:
             actor = self.actor if self._run == run else None
         if actor is None:
@@ -112,11 +139,11 @@ class Seat:
             timer.daemon = True
             timer.start()
 
-    def evict(self):
-        """Tell of the end of the run, which is about to be killed, if there is one.
+    def evict(self) -> bool:
+        """Report the end of the current run, if any, which is about to be killed.
 
         Returns:
-            Whether there is.
+            Whether there was a run.
         """
         with self._lock:
             run, self._run = self._run, None
@@ -124,10 +151,10 @@ class Seat:
             self._end(run, "had to leave its node", is_displaced=True)
         return run is not None
 
-    def give_up_lost_start(self):
-        """Let a run end that waits for an actor on a node that is gone.
+    def give_up_lost_start(self) -> None:
+        """End a run that waits for an actor on a node that is gone.
 
-        Of such an actor Ray says nothing until it has room for it on another node.
+        Ray reports nothing about such an actor until another node has room for it.
         """
         with self._lock:
             actor, starting = self.actor, self._starting
@@ -137,15 +164,15 @@ class Seat:
             self._lose(actor, RayError("it was to start there"))
 
     @property
-    def has_run(self):
-        """Whether a run is started, and has not ended."""
+    def has_run(self) -> bool:
+        """Whether a run has been started and has not ended."""
         return self._run is not None
 
-    def vacate(self, is_closed=False):
-        """Kill the actor, and what it has started; no end of a run is told of.
+    def vacate(self, is_closed: bool = False) -> None:
+        """Kill the actor and everything it has started, without reporting an end.
 
         Args:
-            is_closed: Whether it has said itself that nothing runs any more.
+            is_closed: Whether the actor has confirmed that nothing runs any more.
         """
         with self._lock:
             actor, self.actor, self._run = self.actor, None, None
@@ -154,30 +181,37 @@ class Seat:
         if actor is not None:
             ray.kill(actor)
 
-    def join(self, timeout_secs):
-        """Wait until Ray tells that the actor is gone."""
+    def join(self, timeout_secs: float) -> None:
+        """Wait until Ray reports that the actor is gone."""
         if self._follower is not None:
             self._follower.join(timeout_secs)
 
-    def lives_until(self):
-        """Give when what was started here has ended, whether it can be reached or not.
+    def lives_until(self) -> float | None:
+        """Return the time by which everything started here has ended.
 
-        None if nothing was started.
+        By then it has ended even if it cannot be reached. The result is a time of
+        `time.monotonic`, or None if nothing was started.
         """
         if self._heard_at is None:
             return None
         return self._heard_at + LEASE_SECS + _LEASE_MARGIN_SECS
 
-    def has_lost_node(self):
-        """Tell whether the node is gone on which the task has its address."""
-        return self.node_id is not None and not ray_cluster.is_alive(self.node_id)
+    def has_lost_node(self) -> bool:
+        """Return whether the node on which the task has its address is gone."""
+        return self.node_id is not None and not nodes.is_alive(self.node_id)
 
-    def _is_known_lost(self):
-        """Tell the same where an error would keep the end of a run from being told."""
-        return self.node_id is not None and ray_cluster.is_lost(self.node_id)
+    def _is_known_lost(self) -> bool:
+        """Return whether the node is gone, and False if Ray cannot be asked.
 
-    def _actor_for(self, run):
-        """Give the actor that is to start a run; None if it has ended with that."""
+        Use it where an exception would prevent the end of a run from being reported.
+        """
+        return self.node_id is not None and nodes.is_lost(self.node_id)
+
+    def _actor_for(self, run: Run) -> Any:
+        """Return the actor that is to start a run.
+
+        If the actor is lost meanwhile, report the end of the run and return None.
+        """
         actor = self.fill()
         with self._lock:
             is_there = self.actor is actor
@@ -186,14 +220,14 @@ class Seat:
             self._end(run, "lost its actor")
         return actor if is_there else None
 
-    def _take_place(self, actor, node_id, node, folder):
-        """Do what is to be done once it is known where Ray has put an actor: nothing.
+    def _take_place(self, actor: Any, node_id: str, node: str, folder: str) -> None:
+        """React to the news of where Ray has placed an actor; here, do nothing.
 
-        Called by the thread that follows it, which it must not hold up.
+        The thread that follows the actor calls this, so it must not block.
         """
 
-    def _follow(self, actor):
-        """Pass on the events of an actor, until it is gone."""
+    def _follow(self, actor: Any) -> None:
+        """Forward the events of an actor until it is gone."""
         answers, here = 0, None
         while True:
             try:
@@ -204,17 +238,18 @@ class Seat:
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
                 continue
-            except Exception as error:  # noqa: BLE001 - nobody follows it any more
+            except Exception as error:  # noqa: BLE001 - reported as the end of the run
                 self._lose(actor, error)
                 return
             answers += 1
             with self._lock:
-                # One that Ray has moved says nothing of what runs where it was to be.
+                # An actor that Ray has moved says nothing about what may still run on
+                # the node where it should have been.
                 if self.actor is actor and here == self.node_id:
                     self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):
-                    ray.kill(actor)  # the next answer is that it is gone
+                    ray.kill(actor)  # so the next poll fails, which ends the run
                     continue
                 if isinstance(event, Ended):
                     with self._lock:
@@ -225,8 +260,8 @@ class Seat:
                 self._lose(actor, failure)
                 return
 
-    def _failure_to_start(self, actor):
-        """Give what has kept the actor from hearing that it is to start, or None."""
+    def _failure_to_start(self, actor: Any) -> Exception | None:
+        """Return the error that kept a start request from the actor, or None."""
         with self._lock:
             starting = self._starting if self.actor is actor else None
         if starting is None or not ray.wait([starting], timeout=0)[0]:
@@ -234,31 +269,132 @@ class Seat:
         self._starting = None
         try:
             ray.get(starting)
-        except Exception as error:  # noqa: BLE001 - told of as the end of the run
+        except Exception as error:  # noqa: BLE001 - reported as the end of the run
             return error
         return None
 
-    def _lose(self, actor, error):
+    def _lose(self, actor: Any, error: Exception) -> None:
+        """Kill an actor that is lost, and report the end of its run."""
         with self._lock:
             if self.actor is not actor:
                 return
             run, self.actor, self._run = self._run, None, None
         try:
-            ray.kill(actor)  # it may have become unavailable only
+            ray.kill(actor)  # it may only be unreachable
         finally:
             if run is not None:
                 lost = "lost its node" if self._is_known_lost() else "lost its actor"
                 self._end(run, f"{lost} ({brief(error)})")
 
-    def _end(self, run, cause, is_displaced=None):
+    def _end(self, run: Run, cause: str, is_displaced: bool | None = None) -> None:
+        """Report that a run has ended as if by SIGKILL."""
         if is_displaced is None:
             is_displaced = not self.is_movable and self._is_known_lost()
         status = -int(signal.SIGKILL)
         end = Ended(run=run, status=status, cause=cause, is_displaced=is_displaced)
         self._hear(end)
 
-    def _give_up(self, actor, run):
+    def _give_up(self, actor: Any, run: Run) -> None:
+        """Kill the actor if its run has not ended."""
         with self._lock:
             is_there = self.actor is actor and self._run == run
         if is_there:
             ray.kill(actor)
+
+
+class MovableSlot(Slot):
+    """The slot of an evaluator, whose next actor may be on another node.
+
+    The node is known only once the actor is there, and may be one that has not been
+    checked. The actor starts its run only after the node has been accepted.
+    """
+
+    is_movable = True
+
+    def __init__(
+        self,
+        task: Task,
+        job: Job,
+        folder: str | None,
+        hear: Callable[[Event], None],
+        takes_lines: Callable[[], bool],
+        admit: Callable[["MovableSlot", str, str, str], bool],
+    ) -> None:
+        """Create an empty slot.
+
+        Args:
+            task: As for `Slot`, like all arguments up to `takes_lines`.
+            job: The job.
+            folder: The working directory of the task.
+            hear: A callback for each event.
+            takes_lines: Returns whether there is room for more output lines.
+            admit: A callback that blocks until the task may be started on a node, and
+                returns whether it may. It raises `LaunchError` if the node is not
+                suitable. A thread calls it with this slot and with the id, the address
+                and the working directory of the node on which Ray has placed the actor.
+        """
+        super().__init__(task, job, folder, hear, takes_lines)
+        self._admit = admit
+        # The actor whose node has been accepted.
+        self._admitted: Any = None
+        # The run, with its variables, that the actor starts once it is accepted.
+        self._planned: tuple[Run, dict[str, str]] | None = None
+
+    def start(self, run: Run, environ: dict[str, str]) -> None:
+        """Start a run where Ray places its actor, once that node is accepted."""
+        actor = self._actor_for(run)
+        with self._lock:
+            if actor is not None and self.actor is actor:
+                self._planned = (run, environ)
+                self._start_planned(actor)
+
+    def signal(self, run: Run, number: int) -> None:
+        """Send a signal to a run; any signal ends a run that is only planned."""
+        with self._lock:
+            planned, _ = self._planned or (None, None)
+            actor = self.actor if self._run == run == planned else None
+            if actor is not None:
+                self.actor = self._run = self._planned = None
+        if actor is None:
+            super().signal(run, number)
+            return
+        ray.kill(actor)
+        self._hear(Ended(run=run, status=-int(number)))
+
+    def give_up_lost_start(self) -> None:
+        """Do nothing: Ray moves the actor, which then reports its new node."""
+
+    def _take_place(self, actor: Any, node_id: str, node: str, folder: str) -> None:
+        threading.Thread(
+            target=self._move,
+            args=(actor, node_id, node, folder),
+            name=f"estimator_runtime {self.task} moves",
+            daemon=True,
+        ).start()
+
+    def _move(self, actor: Any, node_id: str, node: str, folder: str) -> None:
+        """Start the planned run where Ray has placed its actor, once accepted."""
+        try:
+            may_start = self._admit(self, node_id, node, folder)
+        except LaunchError as error:
+            if self.actor is actor:
+                self._hear(Refused(reason=str(error)))
+            return
+        except Exception as error:  # noqa: BLE001 - reported as the end of the run
+            self._lose(actor, error)
+            return
+        with self._lock:
+            if may_start and self.actor is actor:
+                self._admitted = actor
+                self.settle(node_id, node)
+                self._start_planned(actor)
+
+    def _start_planned(self, actor: Any) -> None:
+        """Start the planned run, if there is one and the actor is accepted."""
+        with self._lock:
+            is_accepted = self._admitted is actor and self.actor is actor
+            if not is_accepted or self._planned is None:
+                return
+            (run, environ), self._planned = self._planned, None
+            if self._run == run:  # else it has ended meanwhile
+                self._starting = actor.start.remote(run, environ, None, None)

@@ -1,29 +1,50 @@
-"""The good end of a job: all have trained, the last step is saved, the others leave."""
+"""The completion of a job: all have trained, the last step is saved, the others end."""
 
-from estimator_runtime.role import TaskType
+from __future__ import annotations
 
-# A shared folder may show a file some time after another machine has written it: NFS
-# looks again for what is new in a folder after 30 to 60 s (acdirmin, acdirmax).
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.task_state import TaskState
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.console import Console
+
+# A shared folder may show a file only some time after another machine has written it:
+# an NFS client caches the contents of a folder for 30 to 60 s (acdirmin, acdirmax).
 _SEEN_SECS = 70.0
-# A wait for that is told of after so long.
+# Seconds after which the user is told of that wait.
 _NAMED_SECS = 5.0
-# An evaluator that still works is told of after so long, and whenever it is twice that.
+# Seconds after which the user is told of an evaluator that still runs, and told again
+# whenever twice that time has passed.
 _LONG_SECS = 60.0
 
 
 class Completion:
-    """Sees that a training is complete, and then lets those end who have served it."""
+    """Detects that a training is complete, and then ends the tasks that served it."""
 
-    def __init__(self, job, watches, trainers, record, shutdown, console):
-        """Know all tasks.
+    def __init__(
+        self,
+        job: Job,
+        watches: Collection[TaskState],
+        trainers: Sequence[TaskState],
+        record: Record,
+        shutdown: Shutdown,
+        console: Console,
+    ) -> None:
+        """Prepare to watch a job that has not started.
 
         Args:
-            job: The `Job`.
-            watches: The `Watch` of every task.
-            trainers: Those of them that train; the first of them leads.
-            record: The `Record` of the job.
-            shutdown: Its `Shutdown`.
-            console: Where to say what is waited for.
+            job: The job.
+            watches: The state of every task.
+            trainers: The state of each task that trains; the first one is the leader.
+            record: The record of the job.
+            shutdown: The shutdown of the job.
+            console: Where to report what the job waits for.
         """
         self._console = console
         self._watches, self._trainers, self._record = watches, trainers, record
@@ -36,34 +57,32 @@ class Completion:
         self._long_secs = _LONG_SECS
 
     @property
-    def is_seen(self):
+    def is_seen(self) -> bool:
         """Whether the training has been found complete."""
         return self._seen_at is not None
 
-    def goes_on_without(self, watch, now):
-        """End those who cannot train without a task that has ended, and need not.
+    def goes_on_without(self, watch: TaskState, now: float) -> bool:
+        """Return whether the job can do without a task that has ended.
 
-        When the one that leads is done, nobody would save what is trained after that:
-        the others that the task leaves behind are killed, and do not come back.
+        If the leader is done, no task would save what is trained after that. So the
+        tasks that cannot train without the ended one are killed, and not restarted.
 
         Args:
-            watch: The `Watch` of the task; not one that is to be started again.
+            watch: The state of the ended task, for which no restart is planned.
             now: The time.
-
-        Returns:
-            Whether the task is not missed.
         """
         is_server = watch.task.type == TaskType.PS
         if not is_server and (watch.has_ended_well or watch.is_dismissed):
             return True
-        # A ps that leaves too early, however well, makes all the others hang.
+        # A ps that ends too early makes all other tasks hang, even if it ends with
+        # status 0.
         if not self._leader.has_succeeded:
             return False
         if is_server:
             self._dismiss(watch, self._trainers, now)
             return True
-        # Its own error is for the user to see, also here. And where nobody says what is
-        # trained, it may have had something else to do.
+        # The user has to see an error of the program in any case. And if the leader has
+        # not reported the end of its training, the task may have had other work to do.
         is_let_go = (
             watch in self._trainers
             and self._has_trained
@@ -73,21 +92,22 @@ class Completion:
             self._dismiss(watch, self._trainers if self._is_gang else [watch], now)
         return is_let_go
 
-    def call_off_restart(self, watch, now):
-        """Let a gang be, if its leader was done before it could be killed.
+    def call_off_restart(self, watch: TaskState, now: float) -> None:
+        """Do not restart a gang if its leader was done before it could be killed.
 
         Args:
-            watch: The `Watch` of one that has ended, and was to be started again.
+            watch: The state of a task that has ended, and for which a restart is
+                planned.
             now: The time.
         """
         if watch is self._leader and watch.has_ended_well and self._has_trained:
             watch.restart_at = None
             self._dismiss(watch, self._trainers, now)
 
-    def refusal(self, watch):
-        """Say why a task is not to be started again, budget or not; None if it may be.
+    def refusal(self, watch: TaskState) -> str | None:
+        """Return why a task must not be restarted, whatever its budget, or None.
 
-        A gang is started again as a whole, with the one that leads.
+        A gang is restarted as a whole, which includes a leader that is done already.
         """
         is_over = self._leader.has_succeeded and self._has_trained
         if is_over and self._is_gang and watch in self._trainers:
@@ -95,12 +115,20 @@ class Completion:
         return None
 
     @property
-    def _has_trained(self):
-        """Whether the one that leads has said that its training has ended."""
+    def _has_trained(self) -> bool:
+        """Whether the leader has reported the end of its training."""
         return "trained" in self._leader.report
 
-    def _dismiss(self, watch, trainers, now):
-        """Expect nothing more of those `trainers` that are not done."""
+    def _dismiss(
+        self, watch: TaskState, trainers: Sequence[TaskState], now: float
+    ) -> None:
+        """Kill those of the trainers that are not done, and do not restart them.
+
+        Args:
+            watch: The task that has ended, which the log names as the reason.
+            trainers: The trainers.
+            now: The time.
+        """
         left = [
             each for each in trainers if not (each.has_succeeded or each.is_dismissed)
         ]
@@ -115,14 +143,14 @@ class Completion:
                 f"saved: {others or 'it'} cannot go on, and need not"
             )
 
-    def advance(self, now):
-        """Do what is next, if all have trained.
+    def advance(self, now: float) -> str | None:
+        """Take the next step towards the end of the job, if all trainers are done.
 
         Args:
             now: The time.
 
         Returns:
-            What went wrong; None while nothing has.
+            What went wrong, or None if nothing has.
         """
         if self._seen_at is not None:
             return self._wait_for_others(now - self._seen_at)
@@ -144,8 +172,8 @@ class Completion:
                 self._shutdown.release(watch, now)
         return None
 
-    def _missing(self):
-        """Say what is not saved, as far as that is known; None if all is."""
+    def _missing(self) -> str | None:
+        """Return what is known to be missing in the checkpoints, or None."""
         expected = self._leader.report.get("trained")
         if expected is None or self._record.why_unknown() is not None:
             return None
@@ -155,10 +183,16 @@ class Completion:
         has = "there is no checkpoint" if step is None else f"the newest has {step}"
         return f"{self._leader.task} has saved step {expected}, but {has}"
 
-    def _wait_for_others(self, secs):
-        """Say who still works so long after the training; give what is wrong, or None.
+    def _wait_for_others(self, secs: float) -> str | None:
+        """Log which tasks still run after the training, and return what is wrong.
 
-        One that hangs as a whole is silent, and is ended for that.
+        A task that hangs as a whole is silent, and is killed for its silence.
+
+        Args:
+            secs: Seconds since the training was found complete.
+
+        Returns:
+            The problem if the tasks have run into the timeout, else None.
         """
         waited = ", ".join(
             str(watch.task)

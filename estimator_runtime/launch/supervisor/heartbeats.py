@@ -1,36 +1,53 @@
-"""Notices tasks that give no sign of life: stopped, cut off, or stuck as a whole.
+"""Heartbeats: detects tasks without a sign of life (stopped, cut off, or hanging).
 
 A task that sends no reports but uses the CPU is alive: it may be in a native call that
-holds Python's lock, which takes as long as it takes. It is named, and never killed.
-A call that holds the lock and only waits, as for a file on a dead network drive, cannot
-be told from a hang.
+holds the GIL for a long time. Such a task is named in the log, and never killed.
+A call that holds the GIL and only waits, for example for a file on a dead network
+drive, cannot be told from a hang.
 """
 
-from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
-from estimator_runtime.waits import IMPORT_SECS
+from __future__ import annotations
 
-# A task is named in the log when it has been silent for this part of the timeout.
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from estimator_runtime.config.waits import IMPORT_SECS
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.task import Task
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.console import Console
+
+# A task is named in the log when it has been silent for this fraction of the timeout.
 _NAMED_AT = 1 / 3
-# Freeing what a process has takes long where it has much, or the machine is busy.
+# Freeing the memory of a large process takes long, above all on a busy machine.
 _END_SECS = 120.0
 
 
 class Heartbeats:
-    """Names silent tasks first, and kills them later; then they have failed."""
+    """Names silent tasks in the log first, and kills them later; then they have failed.
 
-    def __init__(self, timeout_secs, console, shutdown):
-        """Know the timeout, where to say it, and who can kill."""
+    Args:
+        timeout_secs: How long a task may be silent before it is killed.
+        console: Where silent tasks are named.
+        shutdown: Kills tasks.
+    """
+
+    def __init__(
+        self, timeout_secs: float, console: Console, shutdown: Shutdown
+    ) -> None:
         self._timeout_secs = timeout_secs
         self._console, self._shutdown = console, shutdown
 
-    def check(self, watches, now):
-        """Look at those of the `watches` that run."""
+    def check(self, watches: Iterable[TaskState], now: float) -> None:
+        """Name or kill those running tasks that have been silent for too long."""
         for watch in watches:
             if not watch.is_running or watch.killed_for is not None:
-                continue  # it has ended, or is about to
+                continue  # the task has ended, or is about to
             timeout_secs = self._timeout_secs_of(watch)
-            # At its end a task has nothing to compute: what still runs then is stuck.
+            # A task that is ending has nothing to compute, so use of the CPU is no sign
+            # of progress.
             if watch.report.get("ending"):
                 silent = now - watch.heard_at
             else:
@@ -48,10 +65,15 @@ class Heartbeats:
                     "failed"
                 )
 
-    def tell_of_stall(self, task: Task, report: dict) -> None:
-        """Log that a task reports a training without steps, and where its threads are.
+    def tell_of_stall(self, task: Task, report: dict[str, Any]) -> None:
+        """Log a training without steps that a task reports, and where its threads are.
 
-        Nobody is killed for it: a first step, or the wait for others, may take long.
+        No task is killed for it: a first step, or waiting for other tasks, may take
+        long.
+
+        Args:
+            task: The task.
+            report: Its report, with or without a stall.
         """
         if "stalled" not in report:
             return
@@ -63,8 +85,8 @@ class Heartbeats:
             for place in places:
                 self._console.say(f"  {place}")
 
-    def _tell_of_work(self, watch: Watch, now: float, timeout_secs: float) -> None:
-        """Name a task that only works on after the timeout, and at twice the time."""
+    def _tell_of_work(self, watch: TaskState, now: float, timeout_secs: float) -> None:
+        """Log a silent task that uses the CPU; again whenever its silence doubles."""
         unheard = now - watch.heard_at
         is_due = unheard >= max(timeout_secs, 2 * watch.named_working_secs)
         if is_due and watch.worked_at > watch.heard_at:
@@ -74,11 +96,11 @@ class Heartbeats:
                 "still waiting; a native call may be holding the GIL"
             )
 
-    def _timeout_secs_of(self, watch):
-        """Give how long a task may be silent: longer at its start and at its end.
+    def _timeout_secs_of(self, watch: TaskState) -> float:
+        """Return how long a task may be silent: longer at its start and at its end.
 
-        No thread of python's, that of the reports neither, runs while TensorFlow is
-        loaded, and when the program is done.
+        While TensorFlow is loaded, and after the program is done, no Python thread
+        runs, so the thread that sends the reports does not run either.
         """
         if watch.report.get("ending"):
             return max(self._timeout_secs, _END_SECS)

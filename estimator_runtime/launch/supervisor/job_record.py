@@ -1,36 +1,48 @@
-"""What is known of a job as a whole: its folder, its logs, its checkpoints."""
+"""The record of a job: its model directory, its logs and its checkpoints."""
 
 import contextlib
 import dataclasses
 import os
 import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from estimator_runtime.checkpoint import recovery
+from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.launch.outcome import Outcome
+from estimator_runtime.launch.supervisor.task_log import TaskLog
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.task import Run, Task
 
 
 class Record:
-    """Gathers what the outcome of a job is made of.
+    """Collects the facts that the outcome of a job is made of.
 
     Attributes:
-        model_dir: The model directory, once a task has said which it is, or None; of
-            a program that trains several models, the last.
-        is_remote: Whether that is in a file system that only TensorFlow reads; its
-            checkpoints are not known here.
-        restarts: How many restarts there were.
+        model_dir: The model directory, or None until a task has reported it. If the
+            program trains several models, this is the directory of the last one.
+        is_remote: Whether the model directory is in a file system that only TensorFlow
+            can read. Its checkpoints are then not known here.
+        restarts: The number of restarts.
     """
 
-    def __init__(self, logs, log_dir, say=lambda line: None, leader=None):
-        """Keep the tasks' logs.
+    def __init__(
+        self,
+        logs: Sequence[TaskLog],
+        log_dir: str | None,
+        say: Callable[[str], None] = lambda line: None,
+        leader: Task | None = None,
+    ) -> None:
+        """Create the record of a job that has not started.
 
         Args:
-            logs: The `TaskLog` of every task.
-            log_dir: Folder for them; None takes "logs" in the model directory.
-            say: Called with a line for the user.
+            logs: The log of every task.
+            log_dir: Folder for the logs; None for "logs" in the model directory.
+            say: Called with each line that is for the user.
             leader: The task that saves checkpoints.
         """
-        self._model_dirs = []  # in the order of the trainings
-        self._training = {}  # of each run, as a place among those
+        self._model_dirs: list[str] = []  # in the order in which they are trained
+        # The index in `_model_dirs` of the model that each run is training.
+        self._training: dict[Run, int] = {}
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
         self._say = say
         self._spool: str | None = None
@@ -40,13 +52,17 @@ class Record:
         self.is_remote = False
         self.restarts = 0
         self._saved_step: int | None = None
-        self._saved_state: tuple | None = None  # of the files, as that was read
+        # The state of the files when `_saved_step` was read.
+        self._saved_state: tuple[object, ...] | None = None
 
-    def open_logs(self, folder):
-        """Let all logs be files in `folder`.
+    def open_logs(self, folder: str) -> str | None:
+        """Move all logs to files in a folder, and write to them from now on.
+
+        Args:
+            folder: The folder; it is created if it does not exist.
 
         Returns:
-            Why they cannot be; None if they are.
+            The reason why the folder cannot be used, or None if there is no problem.
         """
         for log in self._logs:
             try:
@@ -59,11 +75,15 @@ class Record:
         self._remove_spool()
         return None
 
-    def hear(self, run, report):
-        """Take note of what a run reports of its folders.
+    def hear(self, run: Run, report: dict[str, Any]) -> str | None:
+        """Record the folders that a run reports.
+
+        Args:
+            run: The run.
+            report: Its report, with or without folders.
 
         Returns:
-            Why the job cannot go on; None if it can.
+            The reason why the job cannot go on, or None if it can.
         """
         problem = None
         if "model_dir" in report:
@@ -72,19 +92,23 @@ class Record:
             problem = self.take_checkpoint_dir(run.task, report["checkpoint_dir"])
         return problem
 
-    def take_model_dir(self, run, path):
-        """Take note of the model directory that a run of a task has from now on.
+    def take_model_dir(self, run: Run, path: str) -> str | None:
+        """Record the model directory that a run uses from now on.
 
-        Every run of every task has the same ones, in the same order.
+        Every run of every task must use the same directories in the same order.
+
+        Args:
+            run: The run.
+            path: Its model directory; a path with "://" is remote.
 
         Returns:
-            Why the job cannot go on; None if it can.
+            The reason why the job cannot go on, or None if it can.
         """
         is_remote = "://" in path
         path = path.rstrip("/") if is_remote else os.path.realpath(path)
         place = self._training.get(run, -1)
         if place >= 0 and self._model_dirs[place] == path:
-            return None  # it goes on training this model
+            return None  # the run goes on training the same model
         self._training[run] = place = place + 1
         if place == len(self._model_dirs):
             self._model_dirs.append(path)
@@ -98,14 +122,19 @@ class Record:
             "RunConfig(model_dir=...)"
         )
 
-    def take_checkpoint_dir(self, task, path):
-        """Take note of the folder that a session of a task saves to.
+    def take_checkpoint_dir(self, task: Task, path: str) -> str | None:
+        """Record the folder that a session of a task saves checkpoints to.
 
-        That of the leader counts as the model directory while no Estimator has said
-        which that is: a session of one's own may save where it likes.
+        The leader's folder counts as the model directory until an Estimator reports
+        one. A session that the program creates itself may save anywhere, so the folders
+        of other tasks are ignored.
+
+        Args:
+            task: The task.
+            path: Its folder; a path with "://" is remote.
 
         Returns:
-            Why the job cannot go on; None if it can.
+            The reason why the job cannot go on, or None if it can.
         """
         is_remote = "://" in path
         is_there = is_remote or os.path.isdir(path)
@@ -115,10 +144,10 @@ class Record:
         self.is_remote = is_remote
         return self._open_logs_there()
 
-    def checkpoint(self):
-        """Give the checkpoint that a restart would go on from, as (path, step).
+    def checkpoint(self) -> tuple[str | None, int | None]:
+        """Return the path and the step of the checkpoint that a restart would restore.
 
-        Both are None if there is none, or if it is not known here.
+        Both are None if there is no checkpoint, or if it is not known here.
         """
         path, step, _ = self._look()
         return path, step
@@ -126,8 +155,8 @@ class Record:
     def saved_step(self) -> int | None:
         """Return the step of `checkpoint()`, for a display.
 
-        The checkpoint is verified only when a file has come or gone, or the state file
-        has changed: to read the index of a large model takes long.
+        The checkpoint is verified again only after a file has been added or removed, or
+        the state file has changed, because reading the index of a large model is slow.
         """
         state = self._state_of_files()
         if state is None or state != self._saved_state:
@@ -135,18 +164,18 @@ class Record:
             _, self._saved_step = self.checkpoint()
         return self._saved_step
 
-    def why_unknown(self):
-        """Say why it cannot be told here whether there is a checkpoint, or None."""
+    def why_unknown(self) -> str | None:
+        """Return why checkpoints cannot be looked up here, or None if they can."""
         _, _, problem = self._look()
         return problem
 
-    def latest(self, outcome, is_nan=False):
-        """Give an `Outcome` of before with the checkpoint that there is now.
+    def latest(self, outcome: Outcome, is_nan: bool = False) -> Outcome:
+        """Return an earlier outcome, updated with the checkpoint that exists now.
 
         Args:
-            outcome: The `Outcome`.
-            is_nan: Whether a loss was NaN: then all values of the checkpoint are read,
-                and one with NaN is not named as a good one.
+            outcome: The earlier outcome.
+            is_nan: Whether a loss was NaN. If so, all values of the checkpoint are
+                read, and a checkpoint with NaN is not reported as a good one.
         """
         self._restore_logs()
         path, _, problem = self._look()
@@ -161,7 +190,8 @@ class Record:
             log_dir=self._kept_spool(),
         )
 
-    def _state_of_files(self):
+    def _state_of_files(self) -> tuple[object, ...] | None:
+        """Return a value that changes whenever the files in the model directory do."""
         if self.model_dir is None or self.is_remote:
             return None
         try:
@@ -172,8 +202,8 @@ class Record:
         times = [(each.st_ino, each.st_mtime_ns) for each in (folder, state)]
         return self.model_dir, *times
 
-    def _look(self):
-        """Give (path, step) of the checkpoint, and why it is not known."""
+    def _look(self) -> tuple[str | None, int | None, str | None]:
+        """Return the path and step of the checkpoint, and why they are not known."""
         if self.model_dir is None:
             return None, None, "as no task has said where it saves them"
         if self.is_remote:
@@ -189,20 +219,22 @@ class Record:
 
     def _look_for_nan(self, folder: str) -> tuple[str | None, str | None, str | None]:
         """Return the newest path without NaN, why it is not known, what is spoilt."""
-        # Loads numpy, for which no other job has to wait.
-        from estimator_runtime.checkpoint import nan_values
+        # This import loads numpy, which only such a job should have to wait for.
+        from estimator_runtime.checkpoint.restore import nan_scan
 
-        # All of their bytes are read, which may take minutes.
-        self._say(nan_values.LOOKING % folder)
-        return nan_values.newest_good(folder)
+        # The scan reads every byte of the checkpoints, which may take minutes.
+        self._say(nan_scan.LOOKING % folder)
+        return nan_scan.newest_good(folder)
 
-    def outcome(self, exit_status, reason, watch=None):
-        """Make an `Outcome`.
+    def outcome(
+        self, exit_status: int, reason: str, watch: TaskState | None = None
+    ) -> Outcome:
+        """Return an outcome with everything that is known now.
 
         Args:
-            exit_status: That of the job.
-            reason: What happened.
-            watch: The `Watch` of the task that failed first, or None.
+            exit_status: The exit status of the job.
+            reason: What happened, in one line.
+            watch: The state of the task that failed first, or None.
         """
         self._restore_logs()
         path, _, problem = self._look()
@@ -219,28 +251,31 @@ class Record:
             restarts=self.restarts,
         )
 
-    # Where the lines are until the model directory is known, and if that never is.
+    # The temporary folder for logs, used until the model directory is known, and for
+    # good if it never is.
 
-    def _open_logs_there(self):
+    def _open_logs_there(self) -> str | None:
+        """Move the logs to the model directory, unless they belong elsewhere."""
         if self._log_dir is not None or self.model_dir is None or self.is_remote:
-            return None  # they are open, or stay where they are
+            return None
         return self.open_logs(os.path.join(self.model_dir, "logs"))
 
-    def _spool_folder(self):
+    def _spool_folder(self) -> str:
+        """Return the temporary folder; the first call creates it."""
         if self._spool is None:
             self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
         return self._spool
 
-    def _restore_logs(self):
+    def _restore_logs(self) -> None:
         for log in self._logs:
             log.restore()
 
-    def _kept_spool(self):
-        """Give the temporary folder, if the logs are still there, or None."""
+    def _kept_spool(self) -> str | None:
+        """Return the temporary folder if the logs are still there, else None."""
         return self._spool if self._spool and os.path.isdir(self._spool) else None
 
-    def _remove_spool(self):
+    def _remove_spool(self) -> None:
         if self._spool is not None:
-            # Not if a log had to stay there.
+            # Fails if a log had to stay there; then the folder is kept.
             with contextlib.suppress(OSError):
                 os.rmdir(self._spool)

@@ -1,37 +1,52 @@
-"""Shows the restarts of a job's tasks in TensorBoard, beside what the tasks write."""
+"""Restart counts for TensorBoard, next to the event files that the tasks write."""
+
+from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from estimator_runtime.launch.event_writer import EventFile
+from estimator_runtime.checkpoint.event_file import EventFile
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.task_state import TaskState
 
-# A folder of its own in the model directory: TensorBoard takes it for a run.
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.console import Console
+
+# A subfolder of the model directory, which TensorBoard shows as a run of this name.
 RUN = "launcher"
 
 
 class RestartScalars:
-    """Writes how often each task was restarted, and all of them, whenever that changes.
+    """Writes the number of restarts of each task and of the job whenever one changes.
 
-    `restarts/job` counts as the job's outcome does: a gang that is started again is one
-    restart, and one of each of its tasks.
+    `restarts/job` counts in the same way as the outcome of the job: the restart of a
+    gang counts once for the job, and once for each of its tasks.
 
     Args:
-        watches: The `Watch` of every task.
-        record: The `Record` of the job, which knows its model directory.
-        console: Where it is said, once, that they cannot be written.
-        clock: Gives seconds since 1970.
+        watches: The state of every task.
+        record: The record of the job, which has its model directory.
+        console: Where a failure to write is reported, once.
+        clock: Returns the seconds since 1970.
     """
 
-    def __init__(self, watches, record, console, clock=time.time):
+    def __init__(
+        self,
+        watches: Sequence[TaskState],
+        record: Record,
+        console: Console,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._watches, self._record, self._console = watches, record, console
         self._clock = clock
-        self._file = None
+        self._file: EventFile | None = None
         self._is_given_up = False
         self._written: dict[str, int] = {}
         self._step = 0
 
-    def look(self, is_end=False):
-        """Write what has changed; at the end of the job, all of it once more."""
+    def look(self, is_end: bool = False) -> None:
+        """Write the counts if one has changed, and again at the end of the job."""
         reported = [watch.report.get("step", 0) for watch in self._watches]
         self._step = max(self._step, *reported)
         folder = self._record.model_dir

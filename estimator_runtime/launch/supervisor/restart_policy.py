@@ -1,9 +1,10 @@
-"""Whether a task that failed is started again, and when."""
+"""The restart policy: which failures are followed by a restart, and after how long."""
 
 import dataclasses
 
-# Errors that come from another task's failure, and may go with it; with subclasses.
-_OF_PEERS = frozenset(
+# Errors that the failure of another task causes, so that a restart may help. They
+# include their subclasses.
+_PEER_ERRORS = frozenset(
     (
         "estimator_runtime.errors.PeerTimeoutError",
         "tensorflow.python.framework.errors_impl.AbortedError",
@@ -13,8 +14,9 @@ _OF_PEERS = frozenset(
     )
 )
 _NAN = "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError"
-# Errors that the same program would only run into again; with subclasses.
-_FINAL = frozenset(
+# Errors that would only occur again in the same program. They include their
+# subclasses.
+_FINAL_ERRORS = frozenset(
     (
         "estimator_runtime.errors.CompatibilityError",
         "estimator_runtime.errors.ConfigError",
@@ -22,16 +24,16 @@ _FINAL = frozenset(
         _NAN,
     )
 )
-# The same, but without subclasses.
-_FINAL_ITSELF = frozenset(
+# More such errors, but without their subclasses.
+_FINAL_EXACT_ERRORS = frozenset(
     (
         "builtins.IndentationError",
         "builtins.ModuleNotFoundError",
         "builtins.SyntaxError",
-        "estimator_runtime.errors.EstimatorRuntimeError",  # it cannot be parsed
+        "estimator_runtime.errors.EstimatorRuntimeError",  # unparsable program
     )
 )
-# Of a training that SIGTERM or Ctrl-C has stopped, with a checkpoint.
+# Exit statuses of a training that a signal has stopped, with a checkpoint.
 STOPPED = {143: "SIGTERM", 130: "SIGINT"}
 _FIRST_BACK_OFF_SECS = 1.0
 _MAX_BACK_OFF_SECS = 30.0
@@ -42,12 +44,13 @@ class Failure:
     """Why a run ended.
 
     Attributes:
-        status: Its exit status, negative for a signal; 0 if its training had not ended.
-        error: The qualified name of the class of the Python error that ended it, then
-            those of its bases that are this package's or TensorFlow's; empty if there
-            was none.
-        step: The last global step that it reported, or None.
-        is_in_vain: Whether it lost its address before it gave any sign of life.
+        status: The exit status, negative for a signal. 0 only if the run ended before
+            its training did.
+        error: The qualified name of the class of the Python error that ended the run,
+            followed by the names of its base classes in this package and in TensorFlow.
+            Empty if there was no such error.
+        step: The last global step that the run reported, or None.
+        is_in_vain: Whether the run lost its address before it gave any sign of life.
     """
 
     status: int
@@ -56,63 +59,72 @@ class Failure:
     is_in_vain: bool = False
 
     @property
-    def is_stop(self):
-        """Whether it was told to end, and has done so in order."""
+    def is_stop(self) -> bool:
+        """Whether a signal told the run to stop, and it stopped in an orderly way."""
         return self.stopped_by is not None
 
     @property
-    def stopped_by(self):
-        """The name of the signal that told it to end in order, or None."""
+    def stopped_by(self) -> str | None:
+        """The name of the signal after which the run stopped in order, or None."""
         return STOPPED.get(self.status)
 
     @property
     def error_name(self) -> str:
-        """The bare name of the class of the error, as Python prints it; or ""."""
+        """The name of the class of the error, without its module; "" for no error."""
         return self.error[0].rpartition(".")[2] if self.error else ""
 
     @property
     def is_final(self) -> bool:
-        """Whether the same program would only run into the same error again."""
-        is_itself = not _FINAL_ITSELF.isdisjoint(self.error[:1])
-        return is_itself or not _FINAL.isdisjoint(self.error)
+        """Whether the same error would only occur again in the same program."""
+        is_itself = not _FINAL_EXACT_ERRORS.isdisjoint(self.error[:1])
+        return is_itself or not _FINAL_ERRORS.isdisjoint(self.error)
 
     @property
-    def is_nan(self):
-        """Whether its loss was NaN: what it shares with others is no good any more."""
+    def is_nan(self) -> bool:
+        """Whether the loss was NaN, which spoils the values that the tasks share."""
         return _NAN in self.error
 
     @property
-    def is_of_program(self):
-        """Whether the program itself ended the run, and not the world around it."""
-        is_of_peer = not _OF_PEERS.isdisjoint(self.error)
+    def is_of_program(self) -> bool:
+        """Whether the program ended the run: no signal, no peer and no stop request."""
+        is_of_peer = not _PEER_ERRORS.isdisjoint(self.error)
         return self.status >= 0 and not is_of_peer and not self.is_stop
 
 
 class Budget:
     """The restarts of one task, or of a gang.
 
-    The first restart is immediate; each later one waits twice as long as the one
-    before, at most half a minute.
+    The first restart is immediate. The second one waits one second, and each later one
+    twice as long as the one before, at most half a minute.
 
-    One that was in vain is made good, once: on a machine that answers nothing a task is
-    started again before anybody knows that the machine is gone.
+    A restart in vain is refunded, once: when a machine stops answering, a task may be
+    restarted there before the loss of the machine is detected.
 
     Failures that are far apart are no sign of a broken program. So the whole budget
-    comes back after `refill_secs` of progress without a failure. Progress is steps that
-    no run had reached before: to repeat lost steps again and again is none.
+    is available again after `refill_secs` of progress without a failure. Only steps
+    that no run has reached before count as progress; repeating lost steps does not.
+
+    Args:
+        max_restarts: The number of restarts.
+        refill_secs: Seconds of progress after which the budget is full again.
+
+    Attributes:
+        max_restarts: The number of restarts.
+        refill_secs: Seconds of progress after which the budget is full again.
+        used: The number of restarts used since the budget was last full.
     """
 
-    def __init__(self, max_restarts: int, refill_secs: float = 3600.0):
+    def __init__(self, max_restarts: int, refill_secs: float = 3600.0) -> None:
         self.max_restarts, self.refill_secs = max_restarts, refill_secs
         self.used = 0
-        self._furthest: dict[str | None, int] = {}  # step, by model directory
-        self._since: float | None = None  # the first progress since the last restart
-        self._last = None
-        self._makes_good = False  # the last restart, if that was in vain
+        self._furthest: dict[str | None, int] = {}  # highest step, by model directory
+        self._since: float | None = None  # time of the first progress since a restart
+        self._last: Failure | None = None
+        self._can_refund = False  # the last restart, if it was in vain
 
-    def refusal(self, failure):
-        """Say why there is no restart after `failure`; None if there is one."""
-        if self._is_made_good(failure):
+    def refusal(self, failure: Failure) -> str | None:
+        """Return why there is no restart after a failure, or None if there is one."""
+        if self._is_refunded(failure):
             return None
         last, self._last = self._last, failure
         if failure.is_final:
@@ -125,22 +137,22 @@ class Budget:
             return f"{self.max_restarts} {noun} used up" if self.used else "no restarts"
         return None
 
-    def spend(self, failure):
-        """Use one restart after `failure`, and give the seconds to wait before it."""
-        if self._is_made_good(failure):
-            self._makes_good = False
+    def spend(self, failure: Failure) -> float:
+        """Use one restart after a failure, and return the seconds to wait before it."""
+        if self._is_refunded(failure):
+            self._can_refund = False
             return 0.0
-        self._makes_good, self._since = True, None
+        self._can_refund, self._since = True, None
         self.used += 1
         if self.used == 1:
             return 0.0
         return min(_FIRST_BACK_OFF_SECS * 2 ** (self.used - 2), _MAX_BACK_OFF_SECS)
 
     def advance(self, folder: str | None, step: int, now: float) -> None:
-        """Note that a task has reached a step, and refill the budget where that is due.
+        """Record that a task has reached a step, and refill the budget if that is due.
 
         Args:
-            folder: The model directory that the step belongs to, if it is known.
+            folder: The model directory that the step belongs to, or None if unknown.
             step: The global step.
             now: The time.
         """
@@ -152,5 +164,5 @@ class Budget:
         elif now - self._since >= self.refill_secs:
             self.used = 0
 
-    def _is_made_good(self, failure):
-        return failure.is_in_vain and self._makes_good
+    def _is_refunded(self, failure: Failure) -> bool:
+        return failure.is_in_vain and self._can_refund

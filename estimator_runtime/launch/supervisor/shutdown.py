@@ -1,46 +1,70 @@
-"""Ends tasks in order: with a request first, and by force when their time is over."""
+"""The shutdown of a job's tasks, in order: first SIGTERM, and SIGKILL at a deadline."""
+
+from __future__ import annotations
 
 import signal
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, cast
 
-from estimator_runtime.launch.task import Ended
-from estimator_runtime.role import TaskType
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.task import Ended, Run, Tasks
 
-# A ps has nothing to save, and an evaluator has evaluated by then.
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.console import Console
+
+# Seconds for tasks that do not train. A ps has nothing to save, and an evaluator has
+# finished its evaluation by then.
 _OTHERS_SECS = 2.0
-# Within it what SIGKILL was sent to is gone, and on Ray its actor, however far away.
+# A process is gone within this time after SIGKILL, and so is a remote actor on Ray.
 _GONE_SECS = 15.0
 
 
 class Shutdown:
     """Ends the tasks of a job: the trainers first, while they can still save.
 
-    Where each trains on its own, with a ps, the one that leads is the last of them: its
-    checkpoint has the steps of all. Where it takes the steps for all, with gradients of
-    all (SyncReplicasOptimizer), it is the first: it could not end its step without the
-    others, and they have nothing to save. A gang stops together.
+    With a ps, each trainer trains on its own and the leader ends last, so that its
+    checkpoint includes the steps of all trainers. If the leader applies the gradients
+    of all trainers (SyncReplicasOptimizer), it ends first instead: it cannot finish its
+    step without the others, and they have nothing to save. The tasks of a gang stop
+    together.
 
     Attributes:
-        has_begun: Whether all tasks are to end.
+        has_begun: Whether the whole job is being shut down.
     """
 
-    def __init__(self, tasks, watches, trainers, grace_secs, console, is_gang=False):
-        """Know all tasks.
+    def __init__(
+        self,
+        tasks: Tasks,
+        watches: Collection[TaskState],
+        trainers: Sequence[TaskState],
+        grace_secs: float,
+        console: Console,
+        is_gang: bool = False,
+    ) -> None:
+        """Prepare the shutdown; no task is signalled yet.
 
         Args:
-            tasks: The `Tasks` that can signal them.
-            watches: The `Watch` of every task.
-            trainers: Those of them that train; the first of them leads.
-            grace_secs: What a trainer has for its last step and checkpoint.
-            console: Where to say who was killed for not ending in time.
-            is_gang: Whether they take each step together.
+            tasks: The back end's means to signal the tasks.
+            watches: The state of every task.
+            trainers: The state of each task that trains; the first one is the leader.
+            grace_secs: How long a trainer may take for its last step and checkpoint.
+            console: Where to report tasks that are killed at their deadline.
+            is_gang: Whether the trainers take each step together.
         """
         self._tasks, self._watches, self._trainers = tasks, watches, trainers
         self._grace_secs, self._is_gang = grace_secs, is_gang
         self._console = console
         self.has_begun = self._leader_is_first = False
 
-    def begin(self, now, politely):
-        """Let all tasks end; the trainers at once unless `politely`."""
+    def begin(self, now: float, politely: bool) -> None:
+        """Begin to shut down all tasks.
+
+        Args:
+            now: The time.
+            politely: Whether the trainers may save a checkpoint; if not, they are
+                killed at once.
+        """
         self.has_begun = True
         for watch in self._watches:
             watch.restart_at = None
@@ -49,14 +73,14 @@ class Shutdown:
             if watch.is_running and not politely:
                 self.kill(watch, now)
             elif watch.is_running and watch.kill_at is None:
-                self._ask(watch, self._grace_secs, now)
+                self._terminate(watch, self._grace_secs, now)
         self.go_on(now)
 
-    def go_on(self, now):
-        """Let those end whose turn it is: the leader, then all that are no trainers."""
+    def go_on(self, now: float) -> None:
+        """Send SIGTERM to the tasks that are next: the leader, then the other types."""
         leader, *others = self._trainers
         if leader.is_running and any(watch.failure.is_nan for watch in others):
-            self.kill(leader, now)  # what it would save has the NaN too
+            self.kill(leader, now)  # its checkpoint would have the NaN too
         if self._leader_is_first and not leader.is_running:
             for watch in others:
                 self.release(watch, now)
@@ -64,47 +88,51 @@ class Shutdown:
             return
         if leader.is_running:
             if leader.kill_at is None and leader.killed_at is None:
-                self._ask(leader, self._grace_secs, now)
+                self._terminate(leader, self._grace_secs, now)
             return
         for watch in self._watches:
             self.release(watch, now)
 
-    def expect(self, watch, now):
-        """Let a trainer save and end that stops by itself, together with another."""
+    def expect(self, watch: TaskState, now: float) -> None:
+        """Set the deadline of a trainer that saves and ends without a signal from here.
+
+        That is a trainer that stops together with another one.
+        """
         is_trainer = watch in self._trainers
         if is_trainer and watch.is_running and watch.kill_at is None:
-            _give(watch, self._grace_secs, now)
+            _set_deadline(watch, self._grace_secs, now)
 
-    def make_way(self, now):
-        """Let the trainers stop, in order, as all are about to lose their addresses.
+    def make_way(self, now: float) -> None:
+        """Stop the trainers in order, as all tasks are about to lose their addresses.
 
-        Those whose turn is later are asked by `clear`, whenever one has ended.
+        Trainers whose turn is later get SIGTERM from `clear`, each time one has ended.
         """
         if self.has_begun:
             return
         first = [watch for watch in self._first() if watch.is_running]
         for watch in first or self._trainers:
             if watch.is_running and watch.kill_at is None:
-                self._ask(watch, self._grace_secs, now)
+                self._terminate(watch, self._grace_secs, now)
 
-    def clear(self, watch, gang, now):
-        """End those that are about to get new addresses, whenever one has ended.
+    def clear(self, watch: TaskState, gang: Sequence[TaskState], now: float) -> None:
+        """End the tasks that are about to get new addresses; call it at each end.
 
-        Where each trains on its own and all ps are there, the one that leads can save
-        what there is, when the others have ended: they have their time only if they
-        were told, and then it has its own, and the ps live as long. Those who take
-        each step together stop together, if one was told to.
+        With every ps still running and trainers that train on their own, the leader can
+        save the progress of all after the others have ended. The others get time only
+        if they have been sent SIGTERM. Then the leader gets its own time, and every ps
+        stays until the leader has ended. Trainers that take each step together stop
+        together, if one of them was told to stop.
 
         Args:
-            watch: The one that has ended.
-            gang: All of them.
+            watch: The task that has ended.
+            gang: All tasks that get new addresses.
             now: The time.
         """
         if watch.task.type == TaskType.EVALUATOR:
-            return  # nobody waits for it, and those who save are not to be disturbed
+            return  # no task waits for it, and tasks that save must not be disturbed
         leader, *others = self._trainers
         servers = [each for each in gang if each.task.type == TaskType.PS]
-        has_time = []
+        has_time: Sequence[TaskState] = []
         if self._is_gang and watch.failure.is_stop:
             has_time = self._trainers
             for each in has_time:
@@ -114,9 +142,10 @@ class Shutdown:
             and not self._is_gang
             and all(each.is_running for each in servers)
         ):
+            left: list[TaskState]
             if self._leads_steps():
-                # It could not end a step without them; if it is told too late, it can
-                # save one that has ended.
+                # The leader needs the others to finish a step. If its SIGTERM comes too
+                # late for that, it can still save the last finished step.
                 has_time = [leader, *servers] + (
                     others if leader.kill_at is not None else []
                 )
@@ -126,17 +155,17 @@ class Shutdown:
                 has_time = [leader, *servers, *told]
                 left = [each for each in others if each.is_running]
             if not left and leader.kill_at is None:
-                self._ask(leader, self._grace_secs, now)
+                self._terminate(leader, self._grace_secs, now)
         for each in gang:
             if each.is_running and each not in has_time:
                 self.kill(each, now)
 
-    def end_gang(self, watch, gang, now):
-        """End those who are to be started again together with one that has ended.
+    def end_gang(self, watch: TaskState, gang: Sequence[TaskState], now: float) -> None:
+        """End the tasks that are restarted together with one that has ended.
 
         Args:
-            watch: The one that has ended.
-            gang: All of them.
+            watch: The task that has ended.
+            gang: All tasks that are restarted.
             now: The time.
         """
         if watch.is_displaced:
@@ -146,21 +175,21 @@ class Shutdown:
             if watch.failure.is_stop:
                 self.expect(each, now)
             else:
-                # They wait for the one that is gone, and would not hear SIGTERM.
+                # It waits for the task that is gone, and would not react to SIGTERM.
                 self.kill(each, now)
 
-    def release(self, watch, now):
-        """Let a task end that has nothing more to do."""
+    def release(self, watch: TaskState, now: float) -> None:
+        """Send SIGTERM to a task that has nothing more to do."""
         if watch.is_running and watch.kill_at is None:
-            self._ask(watch, _OTHERS_SECS, now)
+            self._terminate(watch, _OTHERS_SECS, now)
 
-    def hurry(self, now):
-        """Give nobody any more time."""
+    def hurry(self, now: float) -> None:
+        """Move the deadline of every task to now."""
         for watch in self._watches:
             watch.kill_at, watch.given_secs = now, None
 
-    def kill_overdue(self, now):
-        """Kill those whose time is over."""
+    def kill_overdue(self, now: float) -> None:
+        """Kill the tasks whose deadline has passed."""
         for watch in self._watches:
             is_overdue = watch.kill_at is not None and now >= watch.kill_at
             if not (watch.is_running and is_overdue) or watch.killed_at is not None:
@@ -170,42 +199,43 @@ class Shutdown:
                 self._console.say(f"{watch.task} did not end {within}: killing it")
             self.kill(watch, now)
 
-    def immortal(self, now):
-        """Give the ends of those that run on although they were killed some time ago.
+    def immortal(self, now: float) -> list[Ended]:
+        """Return an end for each task that has not ended long after SIGKILL.
 
-        They hang in the kernel, or what should have told of their end does.
+        Such a task hangs in the kernel, or the component that reports its end hangs.
         """
         cause, status = "did not end after SIGKILL", -int(signal.SIGKILL)
         return [
-            Ended(run=watch.run, status=status, cause=cause)
+            Ended(run=cast(Run, watch.run), status=status, cause=cause)
             for watch in self._watches
             if watch.is_running
             and watch.killed_at is not None
             and now - watch.killed_at >= _GONE_SECS
         ]
 
-    def kill(self, watch, now):
-        """End a task at once; once is enough."""
+    def kill(self, watch: TaskState, now: float) -> None:
+        """Send SIGKILL to a task that runs; further calls do nothing."""
         if watch.killed_at is None:
             watch.killed_at = now
-            self._tasks.signal(watch.run, signal.SIGKILL)
+            self._tasks.signal(cast(Run, watch.run), signal.SIGKILL)
 
-    def _leads_steps(self):
-        """Tell whether the one that leads takes the steps for all."""
+    def _leads_steps(self) -> bool:
+        """Return whether the leader applies the gradients of all trainers."""
         leader = self._trainers[0]
         return leader.is_running and "synchronous" in leader.report
 
-    def _first(self):
-        """Give the trainers that are to stop before the others."""
+    def _first(self) -> Sequence[TaskState]:
+        """Return the trainers that have to stop before the others."""
         leader, *others = self._trainers
         if self._is_gang:
             return self._trainers
         return [leader] if self._leads_steps() else others
 
-    def _ask(self, watch, secs, now):
-        self._tasks.signal(watch.run, signal.SIGTERM)
-        _give(watch, secs, now)
+    def _terminate(self, watch: TaskState, secs: float, now: float) -> None:
+        """Send SIGTERM to a task that runs, and set its deadline."""
+        self._tasks.signal(cast(Run, watch.run), signal.SIGTERM)
+        _set_deadline(watch, secs, now)
 
 
-def _give(watch, secs, now):
+def _set_deadline(watch: TaskState, secs: float, now: float) -> None:
     watch.kill_at, watch.given_secs = now + secs, secs

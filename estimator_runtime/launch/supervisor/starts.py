@@ -1,38 +1,43 @@
-"""Starts the tasks of a job, and starts them again while their budget lasts."""
+"""The starts of a job's tasks: the first one, and restarts while the budget lasts."""
 
 import os
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from estimator_runtime.cluster import Cluster
-from estimator_runtime.launch.restarts import Budget
-from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig
-from estimator_runtime.waits import (
+from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.config.waits import (
     LOCAL_WAITS,
     PEER_TIMEOUT_VARIABLE,
     STOP_GRACE_VARIABLE,
 )
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.supervisor.restart_policy import Budget
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.task import Tasks
 
-# A task that is silent to the others is mostly one that is silent to the launcher, who
-# kills it then: they wait so much longer than the launcher.
+# A task that does not answer its peers is mostly silent to the launcher too, which
+# kills it. So the peers wait longer than the launcher by this factor.
 _PEERS_WAIT_LONGER = 1.5
 
 
 class Starts:
-    """Starts tasks with a TF_CONFIG each; a gang is started again as a whole.
+    """Starts each task with its own TF_CONFIG, and restarts a gang as a whole.
 
     Attributes:
         has_begun: Whether the tasks have been started for the first time.
-        is_anew: Whether all with an address are about to get new ones, of which an
-            evaluator has to know too.
+        is_anew: Whether all tasks with an address are about to get new addresses, which
+            an evaluator has to be told too.
     """
 
-    def __init__(self, job, tasks, watches):
-        """Know the job and its tasks.
+    def __init__(self, job: Job, tasks: Tasks, watches: Sequence[TaskState]) -> None:
+        """Prepare to start the tasks; nothing is started yet.
 
         Args:
-            job: The `Job`.
-            tasks: The `Tasks` that can start them.
-            watches: The `Watch` of every task.
+            job: The job.
+            tasks: The back end's means to start the tasks.
+            watches: The state of every task, in the order in which they are started.
         """
         self._job, self._tasks, self._watches = job, tasks, watches
         self._trainers = [watch for watch in watches if watch.task in job.trainers]
@@ -45,33 +50,38 @@ class Starts:
         self._cluster = Cluster()
         peer_timeout_secs = _PEERS_WAIT_LONGER * job.heartbeat_timeout_secs
         waits = {**LOCAL_WAITS, PEER_TIMEOUT_VARIABLE: f"{peer_timeout_secs:g}"}
-        # Those of the user win.
+        # Values that the user has set take precedence.
         self._waits = {
             name: job.env.get(name, os.environ.get(name, value))
             for name, value in waits.items()
         }
-        # The job has taken the user's: launcher and tasks must mean the same.
+        # `Job.grace_secs` already holds the user's value. The launcher and the tasks
+        # must use the same one.
         self._waits[STOP_GRACE_VARIABLE] = f"{job.grace_secs:g}"
 
     @property
-    def is_waiting(self):
-        """Whether a task is to be started yet."""
+    def is_waiting(self) -> bool:
+        """Whether a task is yet to be started."""
         planned = any(watch.restart_at is not None for watch in self._watches)
         return planned or not self.has_begun
 
-    def gang(self, watch):
-        """Give those that fail together with a task, itself among them."""
-        # With the address of one changes the TF_CONFIG of all.
+    def gang(self, watch: TaskState) -> Sequence[TaskState]:
+        """Return the tasks that are restarted together with a task, and the task."""
+        # A new address of one task changes the TF_CONFIG of all tasks.
         if watch.is_displaced or self.is_anew:
             return [each for each in self._watches if not each.has_left]
         is_in_gang = self._job.is_gang and watch in self._trainers
         return self._trainers if is_in_gang else [watch]
 
-    def plan(self, watch, now):
-        """Plan the restart of a task, and of its gang, for which there is budget.
+    def plan(self, watch: TaskState, now: float) -> float:
+        """Plan the restart of a task and its gang, whose budget allows it.
+
+        Args:
+            watch: The state of the task that has failed.
+            now: The time.
 
         Returns:
-            The seconds until then.
+            The seconds until the restart.
         """
         delay = watch.budget.spend(watch.failure)
         self.is_anew = self.is_anew or watch.is_displaced
@@ -79,12 +89,12 @@ class Starts:
             each.restart_at = now + delay
         return delay
 
-    def credit(self, watch, report: dict, now: float) -> None:
-        """Credit the budgets of a task, and of those that serve it, with its progress.
+    def credit(self, watch: TaskState, report: dict[str, Any], now: float) -> None:
+        """Credit the progress of a task to its budget and to those of its servers.
 
         Args:
-            watch: The `Watch` of the task.
-            report: What it has reported just now.
+            watch: The state of the task.
+            report: What the task has just reported.
             now: The time.
         """
         step = report.get("step", report.get("metrics", {}).get("global_step"))
@@ -97,11 +107,11 @@ class Starts:
         for each in credited:
             each.budget.advance(folder, int(step), now)
 
-    def takes_along(self, watch):
-        """Tell whether a task that has ended is to be started again with others.
+    def takes_along(self, watch: TaskState) -> bool:
+        """Return whether a task that has ended is restarted together with others.
 
-        An evaluator that had to go, as the others are given new addresses, is started
-        with them: that costs no restart.
+        An evaluator that is displaced while the other tasks get new addresses is
+        restarted with them, and that counts as no restart of its own.
         """
         planned = [it.restart_at for it in self._watches if it.restart_at is not None]
         is_evaluator = watch.task.type == TaskType.EVALUATOR
@@ -110,8 +120,8 @@ class Starts:
             self.is_anew = True
         return watch.restart_at is not None
 
-    def due(self, now):
-        """Start all for the first time, or those again whose time has come.
+    def due(self, now: float) -> None:
+        """Start all tasks for the first time, or restart those that are due.
 
         Raises:
             LaunchError: If there is no place for them.
@@ -128,23 +138,24 @@ class Starts:
             if len(gang) == 1 and not self.is_anew:
                 self._start(gang, now)
             elif any(each.is_running for each in gang):
-                continue  # those have been killed, and are about to end
+                continue  # they have been killed, and are about to end
             elif self._place():
                 self.is_anew = False
                 self._start(gang, now)
 
-    def _place(self):
+    def _place(self) -> bool:
+        """Get an address for every task; return False if it is too early for that."""
         addressed = [
             task
             for task in self._job.tasks
-            # Multi-worker strategies look for their evaluator in the cluster.
+            # Multi-worker strategies look up their evaluator in the cluster.
             if task.type != TaskType.EVALUATOR or self._job.is_gang
         ]
         cluster = self._tasks.place(tuple(addressed))
         self._cluster = cluster or self._cluster
         return cluster is not None
 
-    def _start(self, watches, now):
+    def _start(self, watches: Iterable[TaskState], now: float) -> None:
         for watch in watches:
             task = watch.task
             config = TFConfig(

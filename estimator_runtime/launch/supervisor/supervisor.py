@@ -1,36 +1,46 @@
-"""Watches the tasks of a job: what failed, the verdict, and an end in order.
+"""The supervisor of a job: watches its tasks, restarts them and decides the outcome.
 
-It knows tasks, not how they are started: see `task.Tasks`. It decides by the events in
-its queue, and by the time.
+The supervisor does not know how tasks are started: a back end does that, behind the
+protocol `task.Tasks`. All decisions depend on the events in one queue and on the clock.
 """
+
+from __future__ import annotations
 
 import collections
 import contextlib
 import queue
 import signal
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
-from estimator_runtime.launch.completion import Completion
-from estimator_runtime.launch.events import Events
-from estimator_runtime.launch.heartbeats import Heartbeats
+from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.restart_scalars import RestartScalars
-from estimator_runtime.launch.shutdown import Shutdown
-from estimator_runtime.launch.starts import Starts
-from estimator_runtime.launch.status import Status
+from estimator_runtime.launch.supervisor.completion import Completion
+from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.restart_metrics import RestartScalars
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.starts import Starts
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import (
     Ended,
+    Events,
     Leaving,
     Lost,
     Output,
     Refused,
     Reported,
+    Task,
+    Tasks,
     Working,
 )
-from estimator_runtime.launch.watch import Watch
-from estimator_runtime.role import TaskType
+from estimator_runtime.launch.terminal.job_status import Status
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.views import Screen
 
 _TICK_SECS = 0.2
 
@@ -38,16 +48,28 @@ _TICK_SECS = 0.2
 class Supervisor:
     """Runs one job from its start to its end.
 
+    Args:
+        job: The job.
+        tasks: The back end's means to start and signal the tasks.
+        screen: Displays the tasks' lines and the progress of the job.
+        clock: Returns the time in seconds.
+
     Attributes:
         state: "starting", "running", "stopping", "succeeded" or "failed".
     """
 
-    def __init__(self, job, tasks, screen, clock=time.monotonic):
+    def __init__(
+        self,
+        job: Job,
+        tasks: Tasks,
+        screen: Screen,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
         self._console = screen.console
         self._events = Events(self._console.is_behind)
-        self._watches = {
-            task: Watch(
+        self._watches: dict[Task, TaskState] = {
+            task: TaskState(
                 task,
                 job.max_restarts,
                 job.refill_restarts_secs,
@@ -72,28 +94,35 @@ class Supervisor:
         )
         self._restart_scalars = RestartScalars(everyone, self._record, self._console)
         screen.open(everyone, Status(everyone, self._record))
-        # Each a status and a reason; other threads add to it.
+        # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
-        self._ending: Outcome | None = None  # once it is decided
-        # Of an evaluator that is given up: its watch, and why.
-        self._unevaluated: tuple[Watch, str] | None = None
+        self._ending: Outcome | None = None  # set once the job has to stop
+        # The evaluator that is given up, and the reason.
+        self._unevaluated: tuple[TaskState, str] | None = None
         self._last_tick = clock()
         self.state = "starting"
 
     @property
-    def model_dir(self):
-        """The model directory, once a task has said which it is, or None."""
+    def model_dir(self) -> str | None:
+        """The model directory; None until a task has reported it."""
         return self._record.model_dir
 
-    def cancel(self, exit_status, reason):
-        """Stop the job in order; a second time at once. May be called by any thread."""
+    def cancel(self, exit_status: int, reason: str) -> None:
+        """Stop the job in an orderly way; a second call kills all tasks at once.
+
+        Any thread may call this method.
+
+        Args:
+            exit_status: The exit status of the outcome.
+            reason: The reason that the outcome names.
+        """
         self._requests.append((exit_status, reason))
 
-    def run(self):
-        """Start all tasks, and stay until the last is gone.
+    def run(self) -> Outcome:
+        """Start all tasks, and return when the last one has ended.
 
         Returns:
-            The `Outcome`.
+            The outcome of the job.
 
         Raises:
             LaunchError: If no task can be started.
@@ -102,7 +131,7 @@ class Supervisor:
             self._tasks.open(self._events, lambda: bool(self._requests))
             if self._job.log_dir is not None:
                 self._stop_for(self._record.open_logs(self._job.log_dir))
-            # It starts those due, unless the job was cancelled meanwhile.
+            # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._is_over():
                 self._step()
@@ -114,7 +143,7 @@ class Supervisor:
             self.state = "failed"
             raise
         finally:
-            # From the last to the first, whatever becomes of any.
+            # Callbacks run from the last to the first, even if one of them fails.
             with contextlib.ExitStack() as closing:
                 closing.callback(self._console.flush)
                 for watch in self._watches.values():
@@ -124,14 +153,15 @@ class Supervisor:
 
     # Events and time.
 
-    def _step(self):
+    def _step(self) -> None:
+        """Handle the next event, or only the passing of time if there is none."""
         try:
             event = self._events.get(_TICK_SECS)
         except queue.Empty:
             self._tick(self._clock())
             return
         if isinstance(event, Lost):
-            self._lose_all(event.reason)
+            self._handle_loss(event.reason)
             return
         if isinstance(event, Refused):
             self._stop_for(event.reason)
@@ -144,7 +174,7 @@ class Supervisor:
             watch.log.write(event.line)
             self._screen.write(watch.task, event.line, event.is_error)
         elif event.run != watch.run or not watch.is_running:
-            return  # of a run that has been replaced, or given up
+            return  # the run has been replaced or given up
         elif isinstance(event, Reported):
             now = self._clock()
             watch.hear(event.report, now)
@@ -159,14 +189,16 @@ class Supervisor:
         if self._clock() - self._last_tick > _TICK_SECS:
             self._tick(self._clock())
 
-    def _tick(self, now):
+    def _tick(self, now: float) -> None:
+        """Do everything that depends on the time."""
         late = now - self._last_tick - 2 * _TICK_SECS
         self._last_tick = now
         if late > 1:
-            # It was this process that was stopped, or starved: judge nobody by that.
+            # This process itself was stopped or starved of CPU. Do not count that time
+            # against any task.
             for watch in self._watches.values():
                 watch.wait_longer(late)
-        self._heed_cancel(now)
+        self._handle_cancels(now)
         self._shutdown.kill_overdue(now)
         self._restart_scalars.look()
         for end in self._shutdown.immortal(now):
@@ -180,7 +212,7 @@ class Supervisor:
         self._screen.show(now)
         self._start_those_due(now)
 
-    def _heed_cancel(self, now):
+    def _handle_cancels(self, now: float) -> None:
         while self._requests:
             exit_status, reason = self._requests.popleft()
             if self._ending is None:
@@ -192,7 +224,7 @@ class Supervisor:
             else:
                 self._shutdown.hurry(now)
 
-    def _start_those_due(self, now):
+    def _start_those_due(self, now: float) -> None:
         try:
             self._starts.due(now)
         except LaunchError as error:
@@ -203,21 +235,24 @@ class Supervisor:
 
     # Failures.
 
-    def _lose_all(self, reason):
-        # Whoever ended them all may have asked this process first.
-        self._heed_cancel(self._clock())
+    def _handle_loss(self, reason: str) -> None:
+        """Stop the job after the back end has lost all tasks."""
+        # Whatever ended all tasks may first have asked this process to stop.
+        self._handle_cancels(self._clock())
         self._stop_for(reason)
         for watch in self._watches.values():
             if watch.is_running:
                 watch.end(-int(signal.SIGKILL))
 
-    def _handle_end(self, watch, event):
+    def _handle_end(self, watch: TaskState, event: Ended) -> None:
+        """Decide what follows the end of a run: a restart, a shutdown, or nothing."""
         watch.end(event.status, event.cause, event.is_displaced)
-        # The same signal may have come to this process and, sooner, to its tasks.
-        self._heed_cancel(self._clock())
+        # One signal may have been sent to this process and to its tasks, and the tasks
+        # may have handled it first.
+        self._handle_cancels(self._clock())
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
-        elif self._starts.takes_along(watch):  # killed together with its gang
+        elif self._starts.takes_along(watch):  # it was killed together with its gang
             if self._starts.is_anew:
                 gang = self._starts.gang(watch)
                 self._shutdown.clear(watch, gang, self._clock())
@@ -228,7 +263,8 @@ class Supervisor:
         if self._ending is None:
             self._advance(self._clock())
 
-    def _restart_or_fail(self, watch):
+    def _restart_or_fail(self, watch: TaskState) -> None:
+        """Plan the restart of a failed task; without one, fail or go on without it."""
         refusal = watch.budget.refusal(watch.failure)
         refusal = refusal or self._completion.refusal(watch)
         if refusal and watch.task.type == TaskType.EVALUATOR:
@@ -252,8 +288,8 @@ class Supervisor:
         )
         self._shutdown.end_gang(watch, gang, now)
 
-    def _give_up(self, evaluator, why):
-        """Go on without the evaluator; the outcome of the job says so at its end."""
+    def _give_up(self, evaluator: TaskState, why: str) -> None:
+        """Go on without the evaluator; the outcome of the job reports it."""
         evaluator.is_dismissed = True
         reason = f"{evaluator.task} {evaluator.how_it_ended()}: {why}"
         self._unevaluated = evaluator, reason
@@ -262,42 +298,46 @@ class Supervisor:
 
     # The end.
 
-    def _advance(self, now):
-        """Do what is next when all have trained."""
+    def _advance(self, now: float) -> None:
+        """Take the next step towards the end of the job, if all trainers are done."""
         problem = self._completion.advance(now)
-        # The training is done then: what has failed is its evaluation.
+        # Once the training is complete, only its evaluation can have failed.
         status = EVALUATION_FAILED if self._completion.is_seen else 1
         self._stop_for(problem, status)
 
-    def _fail(self, watch, why):
+    def _fail(self, watch: TaskState, why: str) -> None:
+        """Stop the job because a task has failed for good."""
         reason = f"{watch.task} {watch.how_it_ended()}: {why}"
         gang = self._starts.gang(watch)
         if watch.failure.is_stop:
-            for each in gang:  # they stop at the same step, and one of them saves it
+            for each in gang:  # all stop at the same step, and one of them saves it
                 self._shutdown.expect(each, self._clock())
-        # Only a leader that is not held up by the failure can save anything of worth.
+        # Waiting for a checkpoint is useful only if the failure neither blocks the
+        # leader nor spoils what it would save.
         is_apart = len(gang) == 1 and watch.task.type != TaskType.PS
         can_save = watch.failure.is_stop or (is_apart and not watch.failure.is_nan)
         politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, watch), politely)
 
-    def _stop_for(self, problem, exit_status=1):
+    def _stop_for(self, problem: str | None, exit_status: int = 1) -> None:
+        """Stop the job at once if there is a problem and it is not stopping already."""
         if problem is not None and self._ending is None:
             self._stop(self._record.outcome(exit_status, problem), politely=False)
 
-    def _stop(self, outcome, politely):
+    def _stop(self, outcome: Outcome, politely: bool) -> None:
         self.state, self._ending = "stopping", outcome
         self._events.is_hurried = True
         self._shutdown.begin(self._clock(), politely)
 
-    def _is_over(self):
+    def _is_over(self) -> bool:
         is_waiting = self._ending is None and (
             self._starts.is_waiting or not self._completion.is_seen
         )
         are_running = any(watch.is_running for watch in self._watches.values())
         return not is_waiting and not are_running
 
-    def _conclude(self):
+    def _conclude(self) -> Outcome:
+        """Return the final outcome of the job."""
         if self._ending is None:
             path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
@@ -308,6 +348,6 @@ class Supervisor:
                 )
                 return self._record.outcome(EVALUATION_FAILED, reason, evaluator)
             return self._record.outcome(0, f"the job is done{where}")
-        # What was saved while it stopped counts as well.
+        # Include checkpoints that were saved while the job was stopping.
         is_nan = any(watch.failure.is_nan for watch in self._watches.values())
         return self._record.latest(self._ending, is_nan)

@@ -1,7 +1,7 @@
-"""The whole log of each task, in a file of its own, and what of it says why it failed.
+"""The log file of a task, and the excerpt of it that explains a failure.
 
-The folder is often known only when the tasks have said what their model directory is:
-until then the lines are in a temporary one.
+The folder for logs is often not known before the tasks have reported their model
+directory. Until then the lines go to a file in a temporary folder.
 """
 
 import collections
@@ -11,15 +11,19 @@ import io
 import os
 import re
 import time
+from collections.abc import Callable, Sequence
+
+from estimator_runtime.launch.task import Task
 
 _CHUNK = 1 << 20
 _TAIL_LINES = 300
 _EXCERPT_LINES = 20
-# Between two looks at whether a file is still there.
+# Seconds between two checks that the file still exists.
 _LOOK_SECS = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
-# What TensorFlow, absl, gRPC and we say on the way: never the reason of a failure.
+# Lines that TensorFlow, absl, gRPC and this package write in any run. They are never
+# the reason of a failure.
 _NOISE = re.compile(
     r"\s*$|(INFO|WARNING|DEBUG):tensorflow[.\w]*:|[IW]\d{4} |\d{4}-\d\d-\d\d .*: [IW] "
     r"|To enable the following instructions|WARNING: All log messages before absl"
@@ -27,24 +31,38 @@ _NOISE = re.compile(
 
 
 class TaskLog:
-    """What one task has written, in all its runs.
+    """The log of one task, with the lines of all its runs.
 
-    A file that cannot be written any more, as on a full disk, is said once; the last
-    lines are known all the same, and the job goes on. One that somebody removes, as a
-    script may that clears its model directory, is made again, with those lines.
+    If the file cannot be written any more, for example on a full disk, the user is told
+    once. The last lines are still kept in memory, and the job goes on. If the file is
+    removed, for example by a script that clears its model directory, it is created
+    again with those last lines.
 
     Attributes:
         task: The task.
-        path: Where the file is, or None.
-        problem: Why it has been given up, or None.
+        path: Path of the file, or None.
+        problem: Why the file has been given up, or None.
         is_whole: Whether the file has all lines.
-        say: Called with a line for the user.
-        spool: Gives the folder for lines that come before one is opened; None
-            keeps only the last of them.
+        say: Called with each line that is for the user.
+        spool: Returns the folder for lines that are written before `open` is called;
+            if it is None, only the last of those lines are kept.
     """
 
-    def __init__(self, task, say=lambda line: None, spool=None, clock=time.monotonic):
-        """Know the task."""
+    def __init__(
+        self,
+        task: Task,
+        say: Callable[[str], None] = lambda line: None,
+        spool: Callable[[], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create the log of a task, without a file.
+
+        Args:
+            task: The task.
+            say: See the attribute.
+            spool: See the attribute.
+            clock: Returns the time in seconds.
+        """
         self.task, self.say, self.spool = task, say, spool
         self._clock, self._looked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
@@ -54,14 +72,14 @@ class TaskLog:
         self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
-    def write(self, line):
-        """Add a line."""
+    def write(self, line: str) -> None:
+        """Append a line."""
         if self._clock() - self._looked_at >= _LOOK_SECS:
             self._look(is_hurried=False)
         self._tail.append(line)
         try:
             if self._file is None and self.problem is None and self.spool is not None:
-                self._file, self.path = self._made(self.spool())
+                self._file, self.path = self._open_file(self.spool())
                 self._is_spooled = True
             if self._file is not None:
                 _write_line(self._file, line)
@@ -70,14 +88,16 @@ class TaskLog:
             if not self._is_stale:
                 self._stop(error)
 
-    def restore(self):
-        """Make the file again, with the last lines, if somebody has removed it."""
+    def restore(self) -> None:
+        """Create the file again, with the last lines, if it has been removed."""
         self._look(is_hurried=True)
 
-    def _look(self, is_hurried):
-        """Make it again, if not in a hurry once it has been gone for a while.
+    def _look(self, is_hurried: bool) -> None:
+        """Create the file again if it has been removed.
 
-        Whoever clears its folder just now would find it not empty, and fail.
+        Unless `is_hurried`, that happens only when two checks in a row have found the
+        file missing. A program that is just removing the folder would fail otherwise,
+        because the folder would not be empty.
         """
         self._looked_at = self._clock()
         if self._file is None or self.path is None:
@@ -85,20 +105,20 @@ class TaskLog:
         was_gone = self._is_gone
         self._is_gone = self._is_removed(self._file, self.path)
         if self._is_gone and (was_gone or is_hurried):
-            self._make_again(self._file, self.path)
+            self._create_again(self._file, self.path)
 
-    def _is_removed(self, file, path):
+    def _is_removed(self, file: io.FileIO, path: str) -> bool:
         if not self._is_stale:
             try:
                 has_name = os.fstat(file.fileno()).st_nlink > 0
             except OSError as error:
                 self._is_stale = error.errno == errno.ESTALE
             else:
-                # Some file systems in user space count no names of any file.
+                # Some file systems in user space report a link count of 0 for any file.
                 return not has_name and not os.path.exists(path)
-        return self._is_stale  # as another machine has removed it, on NFS
+        return self._is_stale  # on NFS, another machine has removed the file
 
-    def _make_again(self, file, path):
+    def _create_again(self, file: io.FileIO, path: str) -> None:
         if self.is_whole:
             self.is_whole = False
             self.say(
@@ -109,28 +129,33 @@ class TaskLog:
             with contextlib.suppress(OSError):
                 file.close()
             self._is_gone = self._is_stale = False
-            self._file, self.path = self._made(os.path.dirname(path))
+            self._file, self.path = self._open_file(os.path.dirname(path))
             for line in self._tail:
                 _write_line(self._file, line)
         except OSError as error:
             self._stop(error)
 
-    def open(self, folder):
-        """Write to a file in `folder` from now on, first the lines that there are.
+    def open(self, folder: str) -> None:
+        """Write to a file in a folder from now on, beginning with the earlier lines.
 
-        It stays where it is if it has been opened before, or there is no room for them.
+        The log stays where it is if it has been opened before, or if the earlier lines
+        cannot be copied to the folder.
+
+        Args:
+            folder: The folder; it is created if it does not exist.
 
         Raises:
-            OSError: If it cannot be made.
+            OSError: If the file cannot be created.
         """
         if self.path is not None and not self._is_spooled:
             return
         self.restore()
-        opened, path = self._made(folder)
+        opened, path = self._open_file(folder)
         if self.path is not None:
             try:
-                # Not moved: earlier jobs may have written there, and the temporary
-                # folder is mostly of another file system.
+                # The lines are copied, and the file is not moved: an earlier job may
+                # have written to the new file, and the temporary folder is usually on
+                # another file system.
                 with open(self.path, "rb") as spooled:
                     while data := spooled.read(_CHUNK):
                         _write(opened, data)
@@ -147,31 +172,33 @@ class TaskLog:
                 os.remove(self.path)
         self._file, self.path, self._is_spooled = opened, path, False
 
-    def close(self):
+    def close(self) -> None:
         """Close the file."""
         opened, self._file = self._file, None
         try:
             if opened is not None:
                 opened.close()
-        except OSError as error:  # as network file systems tell of a full disk
+        except OSError as error:  # network file systems may report a full disk here
             self._stop(error)
 
-    def start_run(self):
-        """Let the excerpt be of the run that starts now."""
+    def start_run(self) -> None:
+        """Start a new run: `excerpt` then covers no lines of earlier runs."""
         self._tail.clear()
 
-    def excerpt(self):
-        """Give the last lines that say why the task failed."""
+    def excerpt(self) -> tuple[str, ...]:
+        """Return the last lines that say why the task failed."""
         return excerpt(list(self._tail))
 
-    def _made(self, folder):
+    def _open_file(self, folder: str) -> tuple[io.FileIO, str]:
+        """Open the file in a folder for appending, and return it with its path."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.task.file_name)
-        # Lines of a log are read while it is written. Nothing is held back that would
-        # fail to be written once more when the file is closed.
+        # Unbuffered: users read the log while it is written, and bytes in a buffer
+        # would fail a second time when the file is closed.
         return open(path, "ab", buffering=0), path
 
-    def _stop(self, error):
+    def _stop(self, error: OSError) -> None:
+        """Stop writing to the file, and tell the user once."""
         if self.problem is None:
             self.problem = error.strerror or str(error)
             self.is_whole = False
@@ -183,25 +210,26 @@ class TaskLog:
         self.close()
 
 
-def _write_line(file, line):
+def _write_line(file: io.FileIO, line: str) -> None:
     _write(file, line.encode(errors="replace") + b"\n")
 
 
-def _write(file, data):
-    """Write all of it: a disk that gets full may take a part."""
+def _write(file: io.FileIO, data: bytes) -> None:
+    """Write all bytes: one call may write only some of them when a disk gets full."""
     while data:
         data = data[file.write(data) :]
 
 
-def excerpt(lines):
-    """Give the lines that say why a program failed.
+def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines that say why a program failed.
 
     Args:
-        lines: The last lines that it wrote.
+        lines: The last lines that the program wrote.
 
     Returns:
-        The last Python traceback, shortened in its middle; an error that this package
-        reported in one line; or the last lines that are not TensorFlow's chatter.
+        The last Python traceback, shortened in its middle; or the one line of an error
+        that this package reported; or the last lines that are not routine output of
+        TensorFlow.
     """
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].startswith(_OUR_ERROR):
@@ -212,8 +240,12 @@ def excerpt(lines):
     return tuple(telling[-5:])
 
 
-def _traceback(lines):
-    """Cut a traceback off after its last line: the error, which may have several."""
+def _traceback(lines: Sequence[str]) -> Sequence[str]:
+    """Return a traceback without what follows it; its message may have several lines.
+
+    Args:
+        lines: The traceback, and any lines after it.
+    """
     end = 1
     while end < len(lines) and (lines[end].startswith("  ") or not lines[end].strip()):
         end += 1
@@ -222,7 +254,7 @@ def _traceback(lines):
     return lines[:end]
 
 
-def _shorten(lines):
+def _shorten(lines: Sequence[str]) -> tuple[str, ...]:
     if len(lines) <= _EXCERPT_LINES:
         return tuple(lines)
     head, tail = 5, _EXCERPT_LINES - 6

@@ -1,37 +1,55 @@
-"""What the supervisor knows of one task."""
+"""The state of one task, as the supervisor knows it."""
 
 import signal
+from typing import Any
 
-from estimator_runtime.launch.logs import TaskLog
-from estimator_runtime.launch.restarts import Budget, Failure
-from estimator_runtime.launch.task import Run
+from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
+from estimator_runtime.launch.supervisor.task_log import TaskLog
+from estimator_runtime.launch.task import Run, Task
 
 
-class Watch:
-    """One task, its present run, and what is known of it.
+class TaskState:
+    """One task, its current run, and what is known of both.
+
+    Args:
+        task: The task.
+        max_restarts: How often the task may be restarted.
+        refill_secs: Seconds of progress after which all restarts are available again.
+        leads: Whether the task is the leader, which saves the checkpoints.
 
     Attributes:
         task: The task.
-        log: Its `TaskLog`.
+        log: Its log.
         budget: Its restarts, or those of its gang.
-        run: The present or last `Run`.
+        run: The current or last run; None before the first.
         is_running: Whether that run has started and not ended.
         status: The exit status of the last run, or None.
-        restart_at: When it is to be started again, or None.
-        kill_at: When it has had its time to end by itself, or None.
-        given_secs: How long that time is; None if nobody has to be told.
-        killed_at: When it was sent SIGKILL, or None.
-        report: All that the present run reported, by key.
-        heard_at: When it last sent a report, or was started.
-        worked_at: When it was last seen to use the CPU while it sent none; no earlier
-            than `heard_at`.
-        has_lived: Whether the present run gave one.
-        is_displaced: Whether its last run lost its address.
-        is_dismissed: Whether nothing more is expected of it, however it ends.
-        folded: How many deprecation warnings all its runs have left out.
+        restart_at: When the task is to be restarted, or None.
+        kill_at: The deadline by which the task has to end by itself, or None.
+        given_secs: How much time the task had until that deadline; None if the user is
+            not to be told.
+        killed_at: When the task was sent SIGKILL, or None.
+        report: Everything that the current run has reported, by key.
+        heard_at: When the task last sent a report, or was started.
+        worked_at: When the task was last seen to use the CPU without sending a report;
+            no earlier than `heard_at`.
+        has_lived: Whether the current run has given a sign of life.
+        is_named_silent: Whether the log has named the task as silent.
+        named_working_secs: The length of the silence that the log has reported of a
+            task that uses the CPU.
+        killed_for: Why the current run was killed or how it was lost, or None.
+        is_displaced: Whether no task can be started at the address of the last run.
+        is_dismissed: Whether the job goes on without the task, however it ends.
+        hidden_warnings: How many deprecation warnings all its runs have left out.
     """
 
-    def __init__(self, task, max_restarts, refill_secs=3600.0, leads=False):
+    def __init__(
+        self,
+        task: Task,
+        max_restarts: int,
+        refill_secs: float = 3600.0,
+        leads: bool = False,
+    ) -> None:
         self.task, self._leads = task, leads
         self.log = TaskLog(task)
         self.budget = Budget(max_restarts, refill_secs)
@@ -42,17 +60,17 @@ class Watch:
         self.kill_at: float | None = None
         self.given_secs: float | None = None
         self.killed_at: float | None = None
-        self.report = {}
+        self.report: dict[str, Any] = {}
         self.heard_at = self.worked_at = 0.0
         self.has_lived = False
         self.is_named_silent = False
-        self.named_working_secs = 0.0  # the silence that the log has told of
+        self.named_working_secs = 0.0
         self.killed_for: str | None = None
         self.is_displaced = self.is_dismissed = False
-        self.folded = 0
+        self.hidden_warnings = 0
 
-    def start(self, now):
-        """Give the next run, which starts now."""
+    def start(self, now: float) -> Run:
+        """Return the next run, and record that it starts now."""
         attempt = 0 if self.run is None else self.run.attempt + 1
         self.run = Run(task=self.task, attempt=attempt)
         self.is_running, self.status = True, None
@@ -63,30 +81,38 @@ class Watch:
         self.has_lived = False
         return self.run
 
-    def hear(self, report, now):
-        """Take note of a report."""
+    def hear(self, report: dict[str, Any], now: float) -> None:
+        """Record a report of the current run; an empty one is a mere sign of life."""
         self.report.update(report)
-        self.folded += report.get("folded", 0)
+        self.hidden_warnings += report.get("folded", 0)
         self.heard_at = self.worked_at = now
         self.has_lived, self.is_named_silent = True, False
         self.named_working_secs = 0.0
 
     def work(self, now: float) -> None:
-        """Take note that it uses the CPU, although it sends no reports."""
+        """Record that the task uses the CPU, although it sends no reports."""
         self.worked_at, self.is_named_silent = now, False
 
-    def wait_longer(self, secs):
-        """Let time have stood still for so long."""
+    def wait_longer(self, secs: float) -> None:
+        """Ignore a time in which the supervisor itself was not running."""
         self.heard_at += secs
         self.worked_at += secs
         if self.killed_at is not None:
             self.killed_at += secs
 
-    def end(self, status, cause=None, is_displaced=False):
-        """Take note of the end of the run; see `task.Ended`."""
+    def end(
+        self, status: int, cause: str | None = None, is_displaced: bool = False
+    ) -> None:
+        """Record the end of the current run.
+
+        Args:
+            status: See `task.Ended`.
+            cause: See `task.Ended`.
+            is_displaced: See `task.Ended`.
+        """
         self.is_running, self.status = False, status
         self.is_displaced = is_displaced
-        # That it was silent says more than how it was then killed.
+        # The silence of a task says more than the signal that then killed it.
         self.killed_for = self.killed_for or cause
 
     @property
@@ -95,27 +121,28 @@ class Watch:
         return not self.is_running and self.status == 0 and not self._unfinished
 
     @property
-    def has_succeeded(self):
-        """Whether its last run ended well, and there is to be no other."""
+    def has_succeeded(self) -> bool:
+        """Whether its last run ended well, and no restart is planned."""
         return self.has_ended_well and self.restart_at is None
 
     @property
     def _unfinished(self) -> list[str]:
-        """The folders whose training the present run has begun and not ended.
+        """The folders whose training the current run has begun and not ended.
 
-        Others than the one that leads may leave: what they train, it saves.
+        Empty for every task but the leader. The other tasks may leave early, because
+        the leader saves what they train.
         """
         return self.report.get("unfinished", []) if self._leads else []
 
     @property
-    def has_left(self):
-        """Whether it is gone, and nothing was expected of it any more."""
+    def has_left(self) -> bool:
+        """Whether the task has been dismissed and does not run."""
         return self.is_dismissed and not self.is_running
 
     @property
-    def failure(self):
+    def failure(self) -> Failure:
         """Why its last run failed."""
-        # An evaluator's step is that of the checkpoint that it evaluated last.
+        # The step of an evaluator is that of the checkpoint that it evaluated last.
         evaluated = self.report.get("metrics", {}).get("global_step")
         step = self.report.get("step", evaluated)
         return Failure(
@@ -125,8 +152,8 @@ class Watch:
             is_in_vain=self.is_displaced and not self.has_lived,
         )
 
-    def how_it_ended(self):
-        """Say it in a few words."""
+    def how_it_ended(self) -> str:
+        """Return a short description of how the last run ended, for the user."""
         if self.killed_for:
             return self.killed_for
         if self.status is not None and self.status < 0:

@@ -1,42 +1,52 @@
-"""Writes the lines of all tasks to one terminal, each with the name of its task."""
+"""A console that shows the lines of all tasks, each prefixed with its task's name."""
+
+from __future__ import annotations
 
 import contextlib
 import os
 import shutil
 import sys
 import threading
+from collections.abc import Sequence
+from typing import Any, TextIO
 
-from estimator_runtime import terminal
-from estimator_runtime.launch.stream_writer import StreamWriter, without_waiting
+from estimator_runtime.launch.terminal.stream_writer import (
+    StreamWriter,
+    without_waiting,
+)
+from estimator_runtime.output import terminal
 
-# Of the terminal's own palette, so that they can be read on any background.
+# Colours of the terminal's own palette, which are legible on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
 _OURS = "launcher"
 _CLEAR = "\r\x1b[K"
-# Of a terminal that does not know, as the pseudo-terminals of some containers do not.
+# Used if the terminal reports no size, like pseudo-terminals of some containers.
 _COLUMNS, _ROWS = 80, 24
-# For who reads the last lines.
+# How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
 
 
 class Console:
-    """Two streams that the tasks and the launcher write to; any thread may.
+    """The two output streams that the tasks and the launcher share.
 
-    Nobody waits for those who read them: see `stream_writer`.
+    It is thread-safe. Writing never waits for the reader of a stream: see
+    `stream_writer`.
 
     Attributes:
-        width: Characters of the prefix, before the bar.
-        is_terminal: Whether rows can be kept below the lines.
-        can_unicode: Whether they may have more than ASCII.
+        width: Width of the prefix in characters, up to the separator.
+        is_terminal: Whether status rows can be shown below the lines.
+        can_unicode: Whether status rows may contain characters outside ASCII.
     """
 
-    def __init__(self, stdout=None, stderr=None):
-        """Write to the streams of this process, or to those given."""
+    def __init__(
+        self, stdout: TextIO | None = None, stderr: TextIO | None = None
+    ) -> None:
+        """Use the given streams, or else those of this process."""
         self._stdout, self._stderr = without_waiting(
             stdout or sys.stdout, stderr or sys.stderr
         )
-        # Asked now: later, whoever reads along may have closed them.
-        streams = (self._stdout, self._stderr)
+        # Checked now, because the reader may have closed a stream later.
+        streams: tuple[Any, ...] = (self._stdout, self._stderr)
         self._has_colours = {each: terminal.has_colours(each) for each in streams}
         self.is_terminal = terminal.can_redraw(self._stderr)
         encoding = getattr(self._stderr, "encoding", None) or ""
@@ -47,20 +57,26 @@ class Console:
         self.width = len(_OURS)
 
     @property
-    def columns(self):
-        """How many characters a row may have, beside its prefix."""
-        # One less: a row that is wrapped could not be taken away again.
+    def columns(self) -> int:
+        """The maximum number of characters in a row, without its prefix."""
+        # One column stays free, because a row that wraps could not be erased.
         return max(1, self._size()[0] - 1 - len(self._prefix("")))
 
-    def introduce(self, names):
-        """Let the prefixes have the width of the longest of these names."""
+    def introduce(self, names: Sequence[str]) -> None:
+        """Set the width of the prefix and the colours for tasks of these names."""
         self.width = max(map(len, (_OURS, *names)))
         self._colours = {
             name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)
         }
 
-    def write(self, name, line, is_error=True):
-        """Write one line of the task of this name."""
+    def write(self, name: str, line: str, is_error: bool = True) -> None:
+        """Write one line of the task with this name.
+
+        Args:
+            name: The name of the task.
+            line: The line, without its line break.
+            is_error: Whether it goes to standard error rather than standard output.
+        """
         stream = self._stderr if is_error else self._stdout
         text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
@@ -73,29 +89,35 @@ class Console:
             if self._rows:
                 _put(self._stderr, self._drawing())
 
-    def say(self, line):
-        """Write one line of the launcher's own."""
+    def say(self, line: str) -> None:
+        """Write one line of the launcher itself."""
         self.write(_OURS, line)
 
-    def is_behind(self):
-        """Tell whether so much waits for its reader that no more should come."""
+    def is_behind(self) -> bool:
+        """Return whether so much output is waiting that callers should pause."""
         return any(writer.is_behind() for writer in self._writers())
 
-    def flush(self, timeout_secs=_FLUSH_SECS):
-        """Wait until all is written; what is not read in time is left out."""
+    def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
+        """Wait until everything is written.
+
+        Args:
+            timeout_secs: Timeout for each stream. Output that is not read in time is
+                left out.
+        """
         for writer in self._writers():
             writer.drain(timeout_secs)
 
-    def _writers(self):
+    def _writers(self) -> list[StreamWriter]:
         streams = {self._stdout, self._stderr}
         return [each for each in streams if isinstance(each, StreamWriter)]
 
-    def status(self, rows):
-        """Keep rows below the lines, on a terminal; elsewhere write nothing.
+    def status(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Show rows below the lines of a terminal; write nothing elsewhere.
 
         Args:
-            rows: Each as (name, text), where a name of "" is for no prefix. Where they
-                are too many for the terminal, some are left out, but never the last.
+            rows: Pairs (name, text), which replace the present rows. A row with the
+                name "" has no prefix. If there are too many for the terminal, some are
+                left out, but never the last.
         """
         if not self.is_terminal:
             return
@@ -104,7 +126,7 @@ class Console:
             self._rows = self._fitted(rows)
             _put(self._stderr, f"{erasure}{self._drawing()}")
 
-    def _fitted(self, rows):
+    def _fitted(self, rows: Sequence[tuple[str, str]]) -> list[str]:
         columns, height = self._size()
         room = max(1, height - 1)
         if len(rows) > room:
@@ -120,27 +142,30 @@ class Console:
             fitted.append(f"{prefix}{text}")
         return fitted
 
-    def _erasure(self):
-        """Give what takes the rows away; the cursor is at the end of the last."""
+    def _erasure(self) -> str:
+        """Return the control sequence that erases the rows.
+
+        The cursor must be at the end of the last row.
+        """
         if not self._rows:
             return ""
         up = len(self._rows) - 1
         return f"\x1b[{up}A\r\x1b[J" if up else _CLEAR
 
-    def _drawing(self):
+    def _drawing(self) -> str:
         return "\n".join(self._rows)
 
-    def _prefix(self, name):
+    def _prefix(self, name: str) -> str:
         return f"{name:<{self.width}} | "
 
-    def _coloured_prefix(self, name, stream):
+    def _coloured_prefix(self, name: str, stream: Any) -> str:
         prefix = self._prefix(name)
         if self._has_colours[stream] and name in self._colours:
             return f"\x1b[{self._colours[name]}m{prefix}\x1b[0m"
         return prefix
 
-    def _size(self):
-        """Give the columns and the rows of the terminal as it is now."""
+    def _size(self) -> os.terminal_size:
+        """Return the present columns and rows of the terminal."""
         with contextlib.suppress(OSError, ValueError, AttributeError):
             size = os.get_terminal_size(self._stderr.fileno())
             if size.columns and size.lines:
@@ -148,10 +173,10 @@ class Console:
         return shutil.get_terminal_size((_COLUMNS, _ROWS))
 
 
-def _put(stream, text):
+def _put(stream: Any, text: str) -> None:
     if stream is None:  # this process was started without it
         return
-    # Whoever read along may have left; the job goes on, and so do its log files.
+    # The reader may have closed the stream. The job and its log files continue.
     with contextlib.suppress(OSError, ValueError):
         stream.write(text)
         stream.flush()

@@ -1,24 +1,34 @@
-"""How far a job is, as numbers; `view` shows them."""
+"""The progress of a job as numbers; `views` shows them."""
+
+from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.supervisor.job_record import Record
+    from estimator_runtime.launch.supervisor.task_state import TaskState
+    from estimator_runtime.launch.task import Run
 
 _EVERY_SECS = 1.0
-# Rates are of so long: what is reported once a second would make them jump.
+# The window of a rate. Tasks report once a second, so a shorter one would fluctuate.
 _RATE_SECS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskStatus:
-    """How far a task is.
+    """The progress of a task.
 
     Attributes:
         name: The task, as text.
-        state: What it does, where it does not train: "done", "starting", ...; or None.
+        state: What the task does while it does not train, such as "done" or
+            "running"; None while it trains or evaluates.
         step: The global step that it reported last, or None.
-        rate: Steps a second that it trains itself, or None.
+        rate: Steps per second that it trains itself, or None.
         loss: The loss that it logged last, or None.
-        metrics: Name to value of its last evaluation; empty if there was none.
+        metrics: The metrics of its last evaluation by name; empty if there was none.
     """
 
     name: str
@@ -26,21 +36,21 @@ class TaskStatus:
     step: int | None = None
     rate: float | None = None
     loss: float | None = None
-    metrics: dict = dataclasses.field(default_factory=dict)
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """How far a job is.
+    """The progress of a job.
 
     Attributes:
-        elapsed_secs: Since the first look.
+        elapsed_secs: Seconds since the first look.
         step: The global step.
-        last_step: That at which the training ends, or None if nobody knows.
-        rate: Global steps a second, or None if there were none yet.
-        saved_step: That of the newest checkpoint, or None.
-        restarts: How many there were.
-        tasks: The `TaskStatus` of each.
+        last_step: The global step at which the training ends, or None if unknown.
+        rate: Global steps per second, or None if it is not known yet.
+        saved_step: The global step of the newest checkpoint, or None.
+        restarts: The number of restarts so far.
+        tasks: The `TaskStatus` of each task.
     """
 
     elapsed_secs: float
@@ -52,24 +62,31 @@ class JobStatus:
     tasks: tuple[TaskStatus, ...]
 
     @property
-    def loss(self):
-        """The loss of the first task that logs one: the chief, where there is one."""
+    def loss(self) -> float | None:
+        """The loss of the first task that logs one: the chief, if there is one."""
         known = (task.loss for task in self.tasks if task.loss is not None)
         return next(known, None)
 
 
 class Status:
-    """Looks at the tasks of a job, at most once a second."""
+    """Computes the progress of a job, at most once per second."""
 
-    def __init__(self, watches, record):
-        """Know the `Watch` of every task, and the `Record` of the job."""
+    def __init__(self, watches: Sequence[TaskState], record: Record) -> None:
+        """Store what is read at each look.
+
+        Args:
+            watches: The `TaskState` of every task.
+            record: The `Record` of the job.
+        """
         self._watches, self._record = watches, record
-        self._first = self._last = None
+        self._first: float | None = None
+        self._last: float | None = None
         self._total = _Rate()
-        self._rates = {}  # by run: a restarted task counts anew
+        # By run, because the count of a restarted task starts again.
+        self._rates: dict[Run | None, _Rate] = {}
 
-    def look(self, now):
-        """Give the `JobStatus`; None if it is too early to look again."""
+    def look(self, now: float) -> JobStatus | None:
+        """Return the progress of the job; None if it is too early to look again."""
         if self._last is not None and now - self._last < _EVERY_SECS:
             return None
         self._first = now if self._first is None else self._first
@@ -80,17 +97,18 @@ class Status:
             elapsed_secs=now - self._first,
             step=step or 0,
             last_step=next((each for each in last_steps if each is not None), None),
-            # Not from 0 on: the first step that is heard of may be a restored one.
+            # Do not count from 0: the first reported step may be a restored one.
             rate=None if step is None else self._total.after(step, now),
             saved_step=self._record.saved_step(),
             restarts=self._record.restarts,
             tasks=tuple(self._status_of(watch, now) for watch in self._watches),
         )
 
-    def _step(self):
-        """Give the global step; None as long as nobody has told it."""
-        # A restored checkpoint may be older: the newest of those who run now counts,
-        # and at the end that of those who did.
+    def _step(self) -> int | None:
+        """Return the global step; None until a task has reported one."""
+        # After a restart the restored step may be lower than what an ended run
+        # reported. So take the highest step of the running tasks. When none runs any
+        # more, take the highest step of those that ran.
         reporting = [watch for watch in self._watches if "step" in watch.report]
         running = [watch for watch in reporting if watch.is_running]
         steps = [
@@ -99,7 +117,7 @@ class Status:
         ]
         return max(steps, default=None)
 
-    def _status_of(self, watch, now):
+    def _status_of(self, watch: TaskState, now: float) -> TaskStatus:
         report = watch.report
         rate = None
         if watch.is_running and "steps_here" in report:
@@ -116,31 +134,31 @@ class Status:
 
 
 class _Rate:
-    """How fast a count grows, over the last seconds; None until it has."""
+    """The growth of a count per second, measured over the last seconds."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # (time, count)
         self._changes: collections.deque[tuple[float, int]] = collections.deque()
 
-    def after(self, count, now):
-        """Give the rate, with the count of now."""
+    def after(self, count: int, now: float) -> float | None:
+        """Add the present count, and return the rate; None before the count grows."""
         changes = self._changes
         if changes and count < changes[-1][1]:
-            changes.clear()  # it counts from an older checkpoint
+            changes.clear()  # it restarts from an older checkpoint
         if len(changes) == 1 and count == changes[0][1]:
-            changes.clear()  # it has not begun
+            changes.clear()  # training has not begun
         if not changes or count != changes[-1][1]:
             changes.append((now, count))
         if len(changes) < 2:
             return None
-        # Two are left of one that is slow, or stands still.
+        # Keep at least two entries, so that a slow or halted count has a rate too.
         while len(changes) > 2 and now - changes[1][0] > _RATE_SECS:
             changes.popleft()
         begun_at, begun = changes[0]
         return (count - begun) / (now - begun_at)
 
 
-def _state(watch, now):
+def _state(watch: TaskState, now: float) -> str | None:
     if watch.restart_at is not None:
         secs = max(0.0, watch.restart_at - now)
         return f"restarting in {secs:.0f} s" if secs else "restarting"

@@ -1,9 +1,9 @@
-"""The lines that TensorFlow's C++ half writes at its start, and that tell nothing."""
+"""A filter for the uninformative lines that TensorFlow's C++ code logs at startup."""
 
 import re
 import threading
 
-# Of what glog writes before a text: severity, time, thread and file; of I (INFO) only.
+# The prefix that glog writes: severity, time, thread and file. Only I (INFO) matches.
 _INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
 _ALWAYS = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\) is called are written "
@@ -22,20 +22,25 @@ _WITHOUT_GPU = re.compile(
 
 
 class Preamble:
-    """Knows these lines, and counts them; may be used by several threads.
+    """Recognizes and counts startup lines; thread-safe.
 
     Attributes:
-        count: How many there were.
+        count: The number of lines recognized so far.
     """
 
-    def __init__(self, expects_gpu):
-        """Know whether the line that no GPU was found would tell something."""
+    def __init__(self, expects_gpu: bool) -> None:
+        """Set which lines count.
+
+        Args:
+            expects_gpu: Whether a GPU is expected. If so, the line that reports that
+                there is none is informative, and does not count.
+        """
         self._expects_gpu = expects_gpu
         self._lock = threading.Lock()
         self.count = 0
 
-    def takes(self, line):
-        """Tell whether this is one of the lines; then it is counted."""
+    def takes(self, line: str) -> bool:
+        """Return whether this is a startup line, and count it if so."""
         found = _ALWAYS.match(line)
         if found is None and not self._expects_gpu:
             found = _WITHOUT_GPU.match(line)

@@ -1,4 +1,9 @@
-"""Writes to streams whose reader may be slow, without waiting for it."""
+"""A writer that never waits for the reader of its stream.
+
+A thread of its own does the writing. If the reader is too slow, lines are left out.
+"""
+
+from __future__ import annotations
 
 import atexit
 import collections
@@ -8,9 +13,10 @@ import os
 import threading
 import time
 import weakref
+from typing import Any, TextIO
 
-# In characters: from the first on the reader is behind, from the second on lines are
-# left out.
+# Characters that wait to be written: from _BEHIND on the reader counts as behind, and
+# from _MAX_WAITING on lines are left out.
 _BEHIND = 1 << 20
 _MAX_WAITING = 8 << 20
 _LEFT_OUT = "... lines are left out here, which nobody has read in time ...\n"
@@ -18,19 +24,21 @@ _IDLE_SECS = 1.0
 _RETRY_SECS = 0.05
 _EXIT_SECS = 1.0
 
-_writers: weakref.WeakSet = weakref.WeakSet()
+_writers: weakref.WeakSet[StreamWriter] = weakref.WeakSet()
 
 
-def without_waiting(*streams):
-    """Give streams that write to these, without waiting for those who read them.
+def without_waiting(*streams: TextIO | None) -> list[Any]:
+    """Return streams that write to the given ones without waiting for their readers.
 
-    What is no file of the system never waits, and is given as it is. Streams of one
-    file are given as one, also later, so that the order stays.
+    Returns:
+        For each stream a `StreamWriter`, or the stream itself if it is not a file of
+        the operating system, because such a stream never waits. Streams of the same
+        file share one writer, also across calls, which keeps their output in order.
     """
     return [_writer_of(stream) for stream in streams]
 
 
-def _writer_of(stream):
+def _writer_of(stream: TextIO | None) -> Any:
     raw = _raw(stream)
     if raw is None:
         return stream
@@ -41,8 +49,14 @@ def _writer_of(stream):
     return StreamWriter(stream, raw)
 
 
-def write_in_time(stream, text, timeout_secs=5.0):
-    """Write a text, but wait for the stream's reader only so long."""
+def write_in_time(stream: TextIO | None, text: str, timeout_secs: float = 5.0) -> None:
+    """Write a text, and wait for the reader of the stream up to a timeout.
+
+    Args:
+        stream: The stream; None writes nothing.
+        text: The text.
+        timeout_secs: How long to wait. Text that is not read in time is left out.
+    """
     if stream is None:  # this process was started without it
         return
     [writer] = without_waiting(stream)
@@ -51,26 +65,31 @@ def write_in_time(stream, text, timeout_secs=5.0):
         writer.drain(timeout_secs)
 
 
-def _raw(stream):
+def _raw(stream: Any) -> io.FileIO | None:
     buffer = getattr(stream, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     return raw if isinstance(raw, io.FileIO) and not raw.closed else None
 
 
-def _file(raw):
+def _file(raw: io.FileIO) -> tuple[int, int]:
     status = os.fstat(raw.fileno())
     return status.st_dev, status.st_ino
 
 
 class StreamWriter:
-    """A text stream that is written on a thread of its own, in order.
+    """A text stream whose output is written in order by a thread of its own.
 
-    It writes to the file itself: who waited for the reader with Python's lock of the
-    stream would keep this process from its end.
+    It writes to the raw file. A thread that waited for the reader while it held the
+    lock of Python's buffered stream would keep this process from exiting.
     """
 
-    def __init__(self, stream, raw):
-        """Write to the `io.FileIO` that a stream is made of."""
+    def __init__(self, stream: Any, raw: io.FileIO) -> None:
+        """Flush the stream, and use its raw file from now on.
+
+        Args:
+            stream: The text stream.
+            raw: The file below it.
+        """
         self._stream, self._raw = stream, raw
         self._texts: collections.deque[str] = collections.deque()
         self._waiting = 0
@@ -78,11 +97,15 @@ class StreamWriter:
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
         with contextlib.suppress(OSError, ValueError):
-            stream.flush()  # what was written to it before
+            stream.flush()  # earlier output comes first
         _writers.add(self)
 
-    def write(self, text):
-        """Let a text be written; of too many, some are left out, and it says so."""
+    def write(self, text: str) -> None:
+        """Queue a text to be written.
+
+        If too much is waiting already, the text is left out, and a line in the output
+        says so.
+        """
         with self._changed:
             if self._waiting >= _MAX_WAITING:
                 self._leaves_out = True
@@ -93,12 +116,12 @@ class StreamWriter:
                 self._add(_LEFT_OUT)
             self._add(text)
 
-    def is_behind(self):
-        """Tell whether much waits for the reader."""
+    def is_behind(self) -> bool:
+        """Return whether much text is waiting for the reader."""
         return self._waiting >= _BEHIND
 
-    def drain(self, timeout_secs):
-        """Wait until all is written; what is not in time is left out."""
+    def drain(self, timeout_secs: float) -> None:
+        """Wait until everything is written; leave out what is not written in time."""
         deadline = time.monotonic() + timeout_secs
         with self._changed:
             while self._waiting:
@@ -113,27 +136,27 @@ class StreamWriter:
                     self._add(_LEFT_OUT)
                 return
 
-    def flush(self):
-        """Do nothing: all is written as soon as it can be."""
+    def flush(self) -> None:
+        """Do nothing, because every text is written as soon as possible."""
 
-    def isatty(self):
-        """Tell whether it is a terminal."""
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
         return self._stream.isatty()
 
-    def fileno(self):
-        """Give the file descriptor."""
+    def fileno(self) -> int:
+        """Return the file descriptor."""
         return self._raw.fileno()
 
-    def file(self):
-        """Give what tells the file from others; None once it is closed."""
+    def file(self) -> tuple[int, int] | None:
+        """Return the device and inode of the file; None once it is closed."""
         return None if self._raw.closed else _file(self._raw)
 
     @property
-    def encoding(self):
-        """The name of its encoding."""
+    def encoding(self) -> str:
+        """The name of the stream's encoding."""
         return self._stream.encoding
 
-    def _add(self, text):
+    def _add(self, text: str) -> None:
         self._texts.append(text)
         self._waiting += len(text)
         self._changed.notify_all()
@@ -143,7 +166,7 @@ class StreamWriter:
             )
             self._thread.start()
 
-    def _serve(self):
+    def _serve(self) -> None:
         while True:
             with self._changed:
                 while not self._texts:
@@ -156,18 +179,18 @@ class StreamWriter:
                 self._waiting -= len(text)
                 self._changed.notify_all()
 
-    def _put(self, data):
-        # Whoever read along may have left; the job goes on, and so do its log files.
+    def _put(self, data: bytes) -> None:
+        # The reader may have closed the stream. The job and its log files continue.
         with contextlib.suppress(OSError, ValueError):
             while data:
                 count = self._raw.write(data)
-                if count is None:  # somebody has made the file one that never waits
+                if count is None:  # another process has made the file non-blocking
                     time.sleep(_RETRY_SECS)
                 else:
                     data = data[count:]
 
 
 @atexit.register
-def _drain_all():
+def _drain_all() -> None:
     for writer in list(_writers):
         writer.drain(_EXIT_SECS)

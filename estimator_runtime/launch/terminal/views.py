@@ -1,48 +1,72 @@
-"""Ways to show how far a job is: rows on a terminal, or a line now and then."""
+"""Views of a job's progress: rows on a terminal, or a line at intervals."""
 
+from __future__ import annotations
+
+import dataclasses
 import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from estimator_runtime.time_left import time_left
+from estimator_runtime.config.options import OPTIONS
+from estimator_runtime.launch.terminal.startup_noise import Preamble
+from estimator_runtime.output import log_filter, native_log
+from estimator_runtime.output.terminal import time_left
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.job import Job
+    from estimator_runtime.launch.supervisor.task_state import TaskState
+    from estimator_runtime.launch.task import Task
+    from estimator_runtime.launch.terminal.console import Console
+    from estimator_runtime.launch.terminal.job_status import (
+        JobStatus,
+        Status,
+        TaskStatus,
+    )
 
 _LINE_SECS = 10.0
 
 
-def choose(mode, console, status):
-    """Give the way to show a job that a mode stands for.
+class View(Protocol):
+    """A way to show the progress of a job."""
+
+    def show(self, now: float) -> None:
+        """Show the progress, if it is time; call this often."""
+
+
+def choose(mode: str, console: Console, status: Status) -> View:
+    """Return the view that a mode stands for.
 
     Args:
-        mode: "bar", "plain", "none", or "auto": a bar on a terminal, else lines.
-        console: Where it is shown. Where that is no terminal, nothing can be drawn
-            anew below the lines of the tasks: a bar is lines there.
+        mode: "bar", "plain", "none" or "auto". "auto" is "bar" if tqdm is installed,
+            and "plain" otherwise.
+        console: Where the progress is shown. If it is not a terminal, nothing can be
+            redrawn below the lines of the tasks, so a bar becomes lines.
         status: The `Status` of the job.
-
-    Returns:
-        What has `show(now)`, to be called often.
     """
     if mode == "auto":
         mode = "bar" if importlib.util.find_spec("tqdm") is not None else "plain"
     if mode == "none":
         return Nothing()
     if not console.is_terminal:
-        return Lines(console, status)
+        return StatusLines(console, status)
     return Rows(console, status) if mode == "bar" else StatusLine(console, status)
 
 
 class Nothing:
-    """Shows nothing."""
+    """A view that shows nothing."""
 
-    def show(self, now):
-        """Show nothing."""
+    def show(self, now: float) -> None:
+        """Do nothing."""
 
 
 class Rows:
     """A row for each task and a bar for the whole job, below all other lines."""
 
-    def __init__(self, console, status):
+    def __init__(self, console: Console, status: Status) -> None:
         self._console, self._status = console, status
 
-    def show(self, now):
-        """Draw them, if it is time."""
+    def show(self, now: float) -> None:
+        """Draw the rows and the bar, if it is time."""
         seen = self._status.look(now)
         if seen is not None:
             bar = total(seen, self._console.columns, self._console.can_unicode)
@@ -51,28 +75,31 @@ class Rows:
 
 
 class StatusLine:
-    """One line below all others."""
+    """One status line below all other lines."""
 
-    def __init__(self, console, status):
+    def __init__(self, console: Console, status: Status) -> None:
         self._console, self._status = console, status
 
-    def show(self, now):
-        """Draw it, if it is time."""
+    def show(self, now: float) -> None:
+        """Draw the line, if it is time."""
         seen = self._status.look(now)
         if seen is not None:
             self._console.status([("", line(seen))])
 
 
-class Lines:
-    """A line each ten seconds, among the others; none for a job of seconds."""
+class StatusLines:
+    """A status line every ten seconds, among the lines of the tasks.
 
-    def __init__(self, console, status):
+    A job that ends within ten seconds gets none.
+    """
+
+    def __init__(self, console: Console, status: Status) -> None:
         self._console, self._status = console, status
-        self._said_at = None
+        self._said_at: float | None = None
         self._step = 0
 
-    def show(self, now):
-        """Write it, if it is time and there were steps."""
+    def show(self, now: float) -> None:
+        """Write a line, if it is time and the global step has changed."""
         if self._said_at is None:
             self._said_at = now
         seen = self._status.look(now)
@@ -82,11 +109,11 @@ class Lines:
         self._console.say(line(seen))
 
 
-def line(seen):
-    """Say in one line how far a job is.
+def line(seen: JobStatus) -> str:
+    """Return the progress of a job as one line.
 
-    Rates are of the last seconds. The total is that of the global step; the others are
-    what each task has trained itself.
+    Rates are measured over the last seconds. The total is the rate of the global step.
+    The rate of a task counts only the steps that it has trained itself.
     """
     of = "" if seen.last_step is None else f" of {seen.last_step}"
     parts = [f"step {seen.step}{of}"]
@@ -112,8 +139,8 @@ def line(seen):
     return " | ".join(parts)
 
 
-def describe(task):
-    """Say in a few words how far a task is."""
+def describe(task: TaskStatus) -> str:
+    """Return the progress of a task in a few words."""
     parts = [task.state] if task.state else []
     if task.step is not None:
         parts.append(f"step {task.step}")
@@ -126,13 +153,13 @@ def describe(task):
     return ", ".join(parts)
 
 
-def total(seen, columns, can_unicode):
-    """Draw the bar of the whole job; without a last step, a count.
+def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
+    """Return the bar of the whole job, or a count if the last step is unknown.
 
     Args:
-        seen: The `JobStatus`.
-        columns: How wide it may be.
-        can_unicode: Whether the terminal shows more than ASCII.
+        seen: The progress of the job.
+        columns: Maximum width in characters.
+        can_unicode: Whether the terminal can show characters outside ASCII.
     """
     from tqdm import tqdm
 
@@ -145,7 +172,7 @@ def total(seen, columns, can_unicode):
         remarks["restarts"] = str(seen.restarts)
     step = seen.step
     if seen.last_step is not None:
-        step = min(step, seen.last_step)  # workers may take a few steps more
+        step = min(step, seen.last_step)  # workers may run a few steps more
     return tqdm.format_meter(
         step,
         seen.last_step,
@@ -158,7 +185,7 @@ def total(seen, columns, can_unicode):
     )
 
 
-def _metrics(metrics):
+def _metrics(metrics: Mapping[str, float]) -> str:
     shown = [
         f"{name} {value:.5g}"
         for name, value in metrics.items()
@@ -166,3 +193,94 @@ def _metrics(metrics):
     ]
     at = f" at step {metrics['global_step']:.0f}" if "global_step" in metrics else ""
     return ", ".join(shown) + at
+
+
+class Screen:
+    """The terminal output of one job.
+
+    It shows the lines of the tasks and the progress of the job. At the end it reports
+    how many lines were left out.
+
+    Attributes:
+        console: The `Console` that everything is written to.
+    """
+
+    def __init__(self, console: Console, presentation: Presentation) -> None:
+        """Store the console, and the `Presentation` of the job."""
+        self.console, self._presentation = console, presentation
+        self._preamble = Preamble(presentation.expects_gpu)
+        self._watches: Sequence[TaskState] = []
+        self._view: View = Nothing()
+
+    def open(self, watches: Sequence[TaskState], status: Status) -> None:
+        """Start to show the job of these tasks.
+
+        Args:
+            watches: The `TaskState` of every task.
+            status: The `Status` of the job.
+        """
+        self._watches = watches
+        self.console.introduce([str(watch.task) for watch in watches])
+        self._view = choose(self._presentation.progress, self.console, status)
+
+    def write(self, task: Task, line: str, is_error: bool) -> None:
+        """Show a line of a task, unless it is startup noise on standard error."""
+        if not (is_error and self._leaves_out(line)):
+            self.console.write(str(task), line, is_error)
+
+    def write_of_parent(self, line: str) -> None:
+        """Show a line of the process that starts the tasks, unless it is noise.
+
+        This method is thread-safe.
+        """
+        if not self._leaves_out(line):
+            self.console.say(line)
+
+    def show(self, now: float) -> None:
+        """Show the progress of the job, if it is time."""
+        self._view.show(now)
+
+    def close(self) -> None:
+        """Remove the status rows, and report how many lines were left out."""
+        self.console.status([])
+        warnings = sum(watch.hidden_warnings for watch in self._watches)
+        if warnings or self._preamble.count:
+            self.console.say(log_filter.summary(warnings, self._preamble.count))
+
+    def _leaves_out(self, line: str) -> bool:
+        return not self._presentation.is_verbose and self._preamble.takes(line)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Presentation:
+    """The settings of what is shown of a job.
+
+    Attributes:
+        progress: "bar", "plain", "none" or "auto".
+        is_verbose: Whether every line is shown.
+        expects_gpu: Whether the line in which TensorFlow reports that it finds no GPU
+            is worth showing.
+    """
+
+    progress: str = "auto"
+    is_verbose: bool = False
+    expects_gpu: bool = False
+
+    @classmethod
+    def of(cls, job: Job, environ: Mapping[str, str]) -> Presentation:
+        """Read the settings from the environment that the tasks of a job get.
+
+        Args:
+            job: The `Job`; its own variables win over `environ`.
+            environ: The environment of this process.
+
+        Raises:
+            ConfigError: If a variable has an invalid value.
+        """
+        environ = {**environ, **job.env}
+        return cls(
+            progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
+            is_verbose=log_filter.is_verbose(environ),
+            expects_gpu=native_log.are_here()
+            or any(job.resources_of(task).gpus for task in job.tasks),
+        )

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+pytestmark = pytest.mark.long("tasks notice a cut network by deadlines in seconds")
+
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _BRIDGE = "hub"
 
 

@@ -324,8 +324,8 @@ def test_ctrl_c_before_signals_are_heeded_stops_the_job_in_order(tmp_path):
     (tmp_path / "toy.py").write_text("import time\ntime.sleep(100)\n")
     program = """
 import os, signal, sys
-from estimator_runtime.cli import main
-from estimator_runtime.launch.stop_requests import StopRequests
+from estimator_runtime.cli.main import main
+from estimator_runtime.cli.run import StopRequests
 
 make = StopRequests.__init__
 

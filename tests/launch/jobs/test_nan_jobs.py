@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 
 
 def _weights(tmp_path):
@@ -66,7 +66,7 @@ import json, os, pathlib, time
 
 import tensorflow as tf
 
-from estimator_runtime import preemption
+from estimator_runtime.preemption import request as preemption
 
 v1 = tf.compat.v1
 task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]

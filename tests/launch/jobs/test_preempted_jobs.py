@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-_PROGRAM = Path(__file__).parent / "programs" / "preempted.py"
+pytestmark = pytest.mark.long("whole jobs are stopped and started again")
+
+_PROGRAM = Path(__file__).parents[1] / "programs" / "preempted.py"
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-_PROGRAM = str(Path(__file__).parent / "programs" / "preempted.py")
+_PROGRAM = str(Path(__file__).parents[1] / "programs" / "preempted.py")
 _STOPPING = (
     r"{}: stopping after this step, with a checkpoint of it; the same again ends"
 )

@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from estimator_runtime import gpus
+from estimator_runtime.output import native_log
 
-_PROGRAM = pathlib.Path(__file__).parent / "programs" / "train.py"
+_PROGRAM = pathlib.Path(__file__).parents[1] / "programs" / "train.py"
 _PS = ("--workers", "1", "--ps", "1")
 # Of Estimators, whoever calls; of hooks and sessions, whoever but the program calls.
 _OF_ESTIMATORS = re.compile(
@@ -64,7 +64,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
 
 
 def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
-    if gpus.are_here():
+    if native_log.are_here():
         pytest.skip("this machine has a GPU")
     job = launch("--ps", "1", _PROGRAM, TF_CPP_MIN_LOG_LEVEL="0")
     assert job.end() == 0, job.text

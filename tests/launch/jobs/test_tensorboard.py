@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
 _CHROME = shutil.which("chromium") or shutil.which("google-chrome")
 _RATES = {"global_step/sec", "examples/sec"}
@@ -201,7 +201,7 @@ def test_a_port_that_is_taken_meanwhile_is_said_and_the_training_goes_on(
 
 
 def test_a_worker_that_cannot_see_the_model_directory_makes_none(tmp_path):
-    from estimator_runtime.hooks.step_rate import TaskRateHook
+    from estimator_runtime.session.hooks.step_rate import TaskRateHook
 
     folder = tmp_path / "of the chief"
     with tf.Graph().as_default():

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-_PROGRAM = Path(__file__).parent / "programs" / "train.py"
+pytestmark = pytest.mark.long("whole jobs lose tasks and start them again")
+
+_PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
 

@@ -8,6 +8,8 @@ import time
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.long("tasks wait for each other until deadlines in seconds")
+
 
 @pytest.mark.parametrize(
     "arguments", [["--strategy", "ps"], ["--steps", "5000", "--stop_at", "60"]]

@@ -13,8 +13,8 @@ import pytest
 # A task of it forks, and both say who they are; the second is in a session of its own.
 _SERVE = r"""
 import contextlib, os, resource, signal, socket, sys
-from estimator_runtime.launch import descendants
-from estimator_runtime.launch.parent import Parent
+from estimator_runtime.launch.local import process_tree as descendants
+from estimator_runtime.launch.local.fork_server import ForkServer
 
 connection = socket.socket(fileno=int(sys.argv[1]))
 connection.set_inheritable(False)
@@ -32,7 +32,7 @@ def limit(number, _):
 
 signal.signal(signal.SIGUSR1, limit)
 signal.signal(signal.SIGUSR2, limit)
-if Parent(connection, None).serve():
+if ForkServer(connection, None).serve():
     name = "task"
     if os.fork() == 0:
         os.setsid()

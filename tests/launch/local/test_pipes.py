@@ -8,9 +8,16 @@ import threading
 
 import pytest
 
-from estimator_runtime.launch.events import Events
-from estimator_runtime.launch.reader import Reader
-from estimator_runtime.launch.task import Ended, Lost, Output, Reported, Run, Task
+from estimator_runtime.launch.local.pipes import Reader
+from estimator_runtime.launch.task import (
+    Ended,
+    Events,
+    Lost,
+    Output,
+    Reported,
+    Run,
+    Task,
+)
 
 _RUN = Run(task=Task(type="chief", index=0), attempt=0)
 _WITHIN_SECS = 30.0

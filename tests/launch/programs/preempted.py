@@ -50,7 +50,7 @@ def save_slowly(write):
 
 
 if args.slow_save_secs:
-    from estimator_runtime.checkpoint.bundle_writer import BundleWriter
+    from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
     BundleWriter.write = save_slowly(BundleWriter.write)
 

@@ -23,7 +23,7 @@ class _SilentCluster:
 
 
 def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(monkeypatch):
-    from estimator_runtime.launch import ray_tasks
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
     monkeypatch.setattr(ray_tasks, "_GONE_SECS", 0.1)
     job = Job(command=("train.py",), replicas={"chief": 1})

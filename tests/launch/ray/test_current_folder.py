@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 
-_ENTRY_POINT = "import sys\nfrom estimator_runtime.cli import main\nsys.exit(main())\n"
+_ENTRY_POINT = (
+    "import sys\nfrom estimator_runtime.cli.main import main\nsys.exit(main())\n"
+)
 _PACKAGES = ("numpy", "ray", "setproctitle", "tensorflow", "tqdm", "wrapt")
 
 

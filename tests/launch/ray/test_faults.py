@@ -7,6 +7,10 @@ import signal
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.long(
+    "nodes of a Ray cluster start, die and are found to be dead"
+)
+
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.long("nodes of a Ray cluster start the tasks of whole jobs")
+
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")

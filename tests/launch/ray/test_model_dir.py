@@ -47,13 +47,13 @@ class _Method:
 
 @pytest.fixture(autouse=True)
 def ray(monkeypatch):
-    from estimator_runtime.launch import shared_folder
+    from estimator_runtime.launch.ray import model_dir
 
-    monkeypatch.setattr(shared_folder, "ray", _Ray)
+    monkeypatch.setattr(model_dir, "ray", _Ray)
 
 
 def test_a_folder_that_all_see_is_shared_and_left_as_it_was(tmp_path):
-    from estimator_runtime.launch.shared_folder import why_not_shared
+    from estimator_runtime.launch.ray.model_dir import why_not_shared
 
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor()}
     assert why_not_shared(str(tmp_path), actors) is None
@@ -63,7 +63,7 @@ def test_a_folder_that_all_see_is_shared_and_left_as_it_was(tmp_path):
 def test_an_actor_that_is_lost_while_it_is_asked_leaves_nothing_in_the_folder(tmp_path):
     from ray.exceptions import RayActorError
 
-    from estimator_runtime.launch.shared_folder import why_not_shared
+    from estimator_runtime.launch.ray.model_dir import why_not_shared
 
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_to_be_lost=True)}
     with pytest.raises(RayActorError):

@@ -6,7 +6,7 @@ import pytest
 
 import estimator_runtime
 from estimator_runtime.compat import versions
-from estimator_runtime.launch.node_probe import difference, probe
+from estimator_runtime.launch.ray.node_probe import difference, probe
 
 _HERE = {"Python": "3.11", "estimator_runtime": "0.1.0", "TensorFlow": "2.21.0"}
 

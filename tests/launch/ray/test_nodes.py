@@ -49,7 +49,7 @@ class _Ray:
 @pytest.fixture
 def cluster(monkeypatch):
     """Give the `_Ray`, and what this machine has or raises."""
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     ray, here = _Ray(), [_HERE]
 
@@ -58,26 +58,26 @@ def cluster(monkeypatch):
             raise here[-1]
         return here[-1]
 
-    monkeypatch.setattr(ray_cluster, "ray", ray)
-    monkeypatch.setattr(ray_cluster, "_first", {})
-    monkeypatch.setattr(ray_cluster.node_probe, "probe", probe)
+    monkeypatch.setattr(ray_nodes, "ray", ray)
+    monkeypatch.setattr(ray_nodes, "_first", {})
+    monkeypatch.setattr(ray_nodes.node_probe, "probe", probe)
     return ray, here
 
 
 def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(
     cluster,
 ):
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     cluster[0].found = {"1" * 56: _NEW, "2" * 56: _NEW, "3" * 56: _OLD, "4" * 56: _HERE}
     first, second, third, fourth = cluster[0].found
-    ray_cluster.check_nodes([first, second], None)
+    ray_nodes.check_nodes([first, second], None)
     told = f"node 10.0.0.{third} has TensorFlow 2.15.1, and node 10.0.0.{first} 2.21.0;"
     with pytest.raises(LaunchError, match=f"^{re.escape(told)} install the same"):
-        ray_cluster.check_nodes([third], None)
+        ray_nodes.check_nodes([third], None)
     told = f"node 10.0.0.{fourth} has no TensorFlow, which tasks need; install the same"
     with pytest.raises(LaunchError, match=re.escape(told)):
-        ray_cluster.check_nodes([fourth], None)
+        ray_nodes.check_nodes([fourth], None)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(
 def test_this_machine_is_asked_once_and_what_it_cannot_say_is_an_error_of_ours(
     cluster, error, told
 ):
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     ray, here = cluster
     ray.found = {"1" * 56: _NEW}
     here.append(error)
     with pytest.raises(LaunchError, match=rf"^this machine cannot say .*{told}$"):
-        ray_cluster.check_nodes(ray.found, None)
+        ray_nodes.check_nodes(ray.found, None)
     here.append(_HERE)
-    ray_cluster.check_nodes(ray.found, None)
+    ray_nodes.check_nodes(ray.found, None)
     here.append(error)
-    ray_cluster.check_nodes(ray.found, None)
+    ray_nodes.check_nodes(ray.found, None)

@@ -180,8 +180,10 @@ def test_a_node_with_another_version_is_named(launch, cluster, tmp_path):
     (tmp_path / "train.py").touch()
     package = Path(estimator_runtime.__file__).parent
     shutil.copytree(package, tmp_path / "old" / "estimator_runtime")
-    version = tmp_path / "old" / "estimator_runtime" / "_version.py"
-    version.write_text('__version__ = "0.0.1"\n')
+    old = tmp_path / "old" / "estimator_runtime" / "__init__.py"
+    version = f'__version__ = "{estimator_runtime.__version__}"'
+    assert version in old.read_text()
+    old.write_text(old.read_text().replace(version, '__version__ = "0.0.1"'))
     # The only node with so many GPUs, as far as Ray knows.
     node = cluster.add(
         num_gpus=2,
@@ -211,8 +213,8 @@ def test_a_node_that_sees_another_model_dir_is_named(
 
 def test_help_and_local_jobs_do_not_import_ray():
     program = (
-        "import sys, estimator_runtime.cli, estimator_runtime.launch.local as l\n"
-        "import estimator_runtime.launching, estimator_runtime.launch_options\n"
+        "import sys, estimator_runtime.cli.main, estimator_runtime.launch.local.backend as l\n"
+        "import estimator_runtime.cli.run, estimator_runtime.cli.run_flags\n"
         "print({'ray', 'tensorflow'} & set(sys.modules))"
     )
     answer = subprocess.run(

@@ -11,9 +11,8 @@ import pytest
 
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.events import Events
-from estimator_runtime.launch.task import Ended, Leaving, Refused, Reported, Run
+from estimator_runtime.launch.task import Ended, Events, Leaving, Refused, Reported, Run
+from estimator_runtime.launch.terminal.console import Console
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
 _THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
@@ -164,7 +163,7 @@ class _Tasks:
     """`RayTasks` of a job in a `_Cluster`, and what they tell."""
 
     def __init__(self, cluster, checked, job):
-        from estimator_runtime.launch.ray_tasks import RayTasks
+        from estimator_runtime.launch.ray.tasks import RayTasks
 
         self.cluster, self._job, self._said = cluster, job, io.StringIO()
         cluster.size = len(job.tasks)
@@ -193,23 +192,18 @@ class _Tasks:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    from estimator_runtime.launch import (
-        ray_cluster,
-        ray_movable_seat,
-        ray_seat,
-        ray_seating,
-        ray_tasks,
-        shared_folder,
-    )
+    from estimator_runtime.launch.ray import model_dir, scheduling, slot
+    from estimator_runtime.launch.ray import nodes as ray_nodes
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
     cluster = _Cluster()
-    modules = ray_movable_seat, ray_seat, ray_seating, ray_tasks, shared_folder
+    modules = slot, slot, scheduling, ray_tasks, model_dir
     for module in modules:
         monkeypatch.setattr(module, "ray", cluster)
     names = ("is_alive", "leaving", "addresses", "check_nodes", "disconnect")
     for name in names:
-        monkeypatch.setattr(ray_cluster, name, getattr(cluster, name))
-    monkeypatch.setattr(ray_seat, "_Actor", _Class(cluster))
+        monkeypatch.setattr(ray_nodes, name, getattr(cluster, name))
+    monkeypatch.setattr(slot, "_Actor", _Class(cluster))
     return cluster
 
 
@@ -224,7 +218,7 @@ class _Class:
 @pytest.fixture
 def tasks_of(cluster, monkeypatch):
     """Give a function that makes the `_Tasks`, of the ids of nodes that are checked."""
-    from estimator_runtime.launch import ray_tasks
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
     made = []
 
@@ -259,7 +253,7 @@ def start(tasks_of, cluster):
 def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_tasks
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
     monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
     monkeypatch.setattr(ray_tasks, "_GONE_SECS", 5.0)
@@ -298,10 +292,10 @@ def _silent(*_):
 def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     tasks = start()
-    monkeypatch.setattr(ray_cluster, "is_alive", _silent)
+    monkeypatch.setattr(ray_nodes, "is_alive", _silent)
     cluster.actors[1].die()
     end = tasks.next()
     assert (end.run, end.is_displaced) == (tasks.runs[1], False)
@@ -311,15 +305,16 @@ def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
 def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_cluster, ray_notices
+    from estimator_runtime.launch.ray import node_notices
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
-    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.02)
+    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.02)
     monkeypatch.setattr(_Actor, "is_slow", True)
     tasks = start()
-    monkeypatch.setattr(ray_cluster, "is_alive", _silent)
+    monkeypatch.setattr(ray_nodes, "is_alive", _silent)
     looks = cluster.looks
     _wait_until(lambda: cluster.looks > looks + 2, tasks)
-    monkeypatch.setattr(ray_cluster, "is_alive", cluster.is_alive)
+    monkeypatch.setattr(ray_nodes, "is_alive", cluster.is_alive)
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
 
@@ -327,9 +322,9 @@ def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
 def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_notices
+    from estimator_runtime.launch.ray import node_notices
 
-    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
     tasks = start()
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
@@ -357,10 +352,10 @@ def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
 def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_seat
+    from estimator_runtime.launch.ray import slot
 
-    monkeypatch.setattr(ray_seat, "LEASE_SECS", 1.0)
-    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 1.5)
+    monkeypatch.setattr(slot, "LEASE_SECS", 1.0)
+    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 1.5)
     tasks = start()
     cluster.actors[0].tell()
     began = time.monotonic()
@@ -387,9 +382,9 @@ def _look_twice(cluster):
 @pytest.fixture
 def often(monkeypatch):
     """Let it be looked often for what has become of the nodes."""
-    from estimator_runtime.launch import ray_notices
+    from estimator_runtime.launch.ray import node_notices
 
-    monkeypatch.setattr(ray_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
 
 
 def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
@@ -459,7 +454,7 @@ def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(
 
 
 def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
-    from estimator_runtime.launch.ray_cluster import NodeSilentError
+    from estimator_runtime.launch.ray.nodes import NodeSilentError
 
     cluster.problems = [NodeSilentError("no answer")] * 2
     start(())
@@ -474,11 +469,11 @@ def test_a_node_that_will_not_do_is_the_end(start, cluster):
 
 
 def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, monkeypatch):
-    from estimator_runtime.launch import ray_seating
+    from estimator_runtime.launch.ray import scheduling
 
-    monkeypatch.setattr(ray_seating, "_ACTORS_SECS", 0.5)
-    monkeypatch.setattr(ray_seating, "_SAID_AFTER_SECS", 0.0)
-    monkeypatch.setattr(ray_seating, "_RETRY_SECS", 0.2)
+    monkeypatch.setattr(scheduling, "_ACTORS_SECS", 0.5)
+    monkeypatch.setattr(scheduling, "_SAID_AFTER_SECS", 0.0)
+    monkeypatch.setattr(scheduling, "_RETRY_SECS", 0.2)
     monkeypatch.setattr(_Actor, "__init__", _init_deaf)
     tasks = tasks_of()
     who = "chief on node 10.0.0.1, worker 0 on node 10.0.0.1"
@@ -502,13 +497,14 @@ def _wait_until(is_so, tasks):
 def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
     start, cluster, monkeypatch, is_moved_at_once
 ):
-    from estimator_runtime.launch import ray_cluster, ray_seat, ray_seating
+    from estimator_runtime.launch.ray import nodes as ray_nodes
+    from estimator_runtime.launch.ray import scheduling, slot
 
     checked = []
-    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
-    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.2)
-    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
-    monkeypatch.setattr(ray_seating, "_RETRY_SECS", 0.1)
+    monkeypatch.setattr(ray_nodes, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(slot, "LEASE_SECS", 0.2)
+    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 0.2)
+    monkeypatch.setattr(scheduling, "_RETRY_SECS", 0.1)
     tasks = start()
     # Both are to have new actors, on a node that answers nothing.
     for actor in cluster.actors[:]:
@@ -547,10 +543,10 @@ def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
 def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
     start, cluster, monkeypatch, report
 ):
-    from estimator_runtime.launch import ray_model_dir, shared_folder
+    from estimator_runtime.launch.ray import model_dir
 
-    monkeypatch.setattr(ray_model_dir, "_RETRY_SECS", 0.1)
-    monkeypatch.setattr(shared_folder, "_ANSWER_SECS", 0.2)
+    monkeypatch.setattr(model_dir, "_RETRY_SECS", 0.1)
+    monkeypatch.setattr(model_dir, "_ANSWER_SECS", 0.2)
     tasks = start()
     chief = cluster.actors[0]
     reported = Reported(run=tasks.runs[0], report=report)
@@ -568,10 +564,10 @@ def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
 
 
 def test_each_folder_that_is_trained_in_is_asked_about(start, cluster, monkeypatch):
-    from estimator_runtime.launch import ray_model_dir
+    from estimator_runtime.launch.ray import model_dir
 
     asked = []
-    monkeypatch.setattr(ray_model_dir, "_problem", lambda path, _: asked.append(path))
+    monkeypatch.setattr(model_dir, "_problem", lambda path, _: asked.append(path))
     tasks = start()
     reports = [
         (0, {"checkpoint_dir": "/first"}),  # before one has been named
@@ -599,10 +595,10 @@ def test_where_a_worker_saves_is_its_own_business(start, cluster):
 @pytest.fixture
 def beside_evaluator(start, cluster, monkeypatch):
     """Give the `_Tasks` of a job that is started, its evaluator on a node of its own."""
-    from estimator_runtime.launch import ray_seat
+    from estimator_runtime.launch.ray import slot
 
-    monkeypatch.setattr(ray_seat, "LEASE_SECS", 0.5)
-    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 0.2)
+    monkeypatch.setattr(slot, "LEASE_SECS", 0.5)
+    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 0.2)
     cluster.nodes = lambda: ["id", "id", "old"]
     places = [("old", "10.0.0.3", "."), _Actor.place, _Actor.place]
     with monkeypatch.context() as context:
@@ -630,11 +626,12 @@ def _calls(actor):
 def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_will_do(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_cluster, ray_seat
+    from estimator_runtime.launch.ray import nodes as ray_nodes
+    from estimator_runtime.launch.ray import slot
 
     checked, tasks = [], beside_evaluator
-    monkeypatch.setattr(ray_cluster, "check_nodes", lambda new, _: checked.append(new))
-    monkeypatch.setattr(ray_seat, "_LEASE_MARGIN_SECS", 2.5)
+    monkeypatch.setattr(ray_nodes, "check_nodes", lambda new, _: checked.append(new))
+    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 2.5)
     began = time.monotonic()
     _move_evaluator(tasks, monkeypatch)
     _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
@@ -648,11 +645,11 @@ def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_
 def test_whether_the_model_dir_is_shared_is_asked_again_where_an_evaluator_goes(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_model_dir
+    from estimator_runtime.launch.ray import model_dir
 
     asked, tasks = [], beside_evaluator
     monkeypatch.setattr(
-        ray_model_dir, "_problem", lambda _, nodes: asked.append(set(nodes))
+        model_dir, "_problem", lambda _, nodes: asked.append(set(nodes))
     )
     reported = Reported(run=tasks.runs[0], report={"model_dir": "/model"})
     cluster.actors[0].tell(reported)
@@ -670,7 +667,7 @@ def test_whether_the_model_dir_is_shared_is_asked_again_where_an_evaluator_goes(
 def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray_cluster import NodeSilentError
+    from estimator_runtime.launch.ray.nodes import NodeSilentError
 
     cluster.problems = [LaunchError("other versions"), NodeSilentError("no answer")]
     _move_evaluator(beside_evaluator, monkeypatch)
@@ -681,9 +678,9 @@ def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
 def test_a_node_that_stays_silent_is_not_asked_for_ever(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray_cluster import NodeSilentError
+    from estimator_runtime.launch.ray.nodes import NodeSilentError
 
-    monkeypatch.setattr(beside_evaluator.tasks._seating, "_timeout_secs", 0)
+    monkeypatch.setattr(beside_evaluator.tasks._scheduler, "_timeout_secs", 0)
     cluster.problems = [NodeSilentError("node 10.0.0.9 does not answer")] * 1000
     _move_evaluator(beside_evaluator, monkeypatch)
     refused = Refused(reason="node 10.0.0.9 does not answer")
@@ -693,10 +690,10 @@ def test_a_node_that_stays_silent_is_not_asked_for_ever(
 def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     tasks, is_answered = beside_evaluator, threading.Event()
-    monkeypatch.setattr(ray_cluster, "check_nodes", lambda *_: is_answered.wait(30))
+    monkeypatch.setattr(ray_nodes, "check_nodes", lambda *_: is_answered.wait(30))
     run = _move_evaluator(tasks, monkeypatch)
     tasks.tasks.signal(run, 15)
     assert tasks.next() == Ended(run=run, status=-15)
@@ -711,12 +708,12 @@ def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
 def test_an_evaluator_whose_new_node_cannot_be_looked_at_has_ended(
     beside_evaluator, cluster, monkeypatch
 ):
-    from estimator_runtime.launch import ray_cluster
+    from estimator_runtime.launch.ray import nodes as ray_nodes
 
     def is_alive(node):
         return node != "old" if node != "new" else _silent()
 
-    monkeypatch.setattr(ray_cluster, "is_alive", is_alive)
+    monkeypatch.setattr(ray_nodes, "is_alive", is_alive)
     run = _move_evaluator(beside_evaluator, monkeypatch)
     assert beside_evaluator.next().run == run
     assert "start" not in _calls(cluster.actors[3])

@@ -3,11 +3,11 @@
 import io
 
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.completion import Completion
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.shutdown import Shutdown
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.supervisor.completion import Completion
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.terminal.console import Console
 
 
 class _Tasks:
@@ -20,7 +20,7 @@ def _trained(**arguments):
     job = Job(command=("train.py",), replicas={"chief": 1, "evaluator": 1}, **arguments)
     said = io.StringIO()
     console = Console(said, said)
-    chief, _ = watches = [Watch(task, 0) for task in job.tasks]
+    chief, _ = watches = [TaskState(task, 0) for task in job.tasks]
     for watch in watches:
         watch.start(now=0.0)
     chief.end(0)

@@ -2,11 +2,11 @@
 
 import io
 
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.heartbeats import Heartbeats
-from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.terminal.console import Console
 
 
 class _Signals:
@@ -21,7 +21,7 @@ class _Signals:
 
 def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgives():
     said, tasks = io.StringIO(), _Signals()
-    watch = Watch(Task(type="worker", index=1), max_restarts=3)
+    watch = TaskState(Task(type="worker", index=1), max_restarts=3)
     watch.start(now=0.0)
     watch.hear({"imported": True}, now=0.0)
     console = Console(said, said)
@@ -48,7 +48,7 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
 
 def test_a_task_whose_program_is_done_has_longer_to_end():
     said, tasks = io.StringIO(), _Signals()
-    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch = TaskState(Task(type="chief", index=0), max_restarts=3)
     watch.start(now=0.0)
     watch.hear({"imported": True, "ending": True}, now=0.0)
     console = Console(said, said)
@@ -62,7 +62,7 @@ def test_a_task_whose_program_is_done_has_longer_to_end():
 
 def test_a_task_may_be_silent_for_longer_until_tensorflow_is_imported():
     said, tasks = io.StringIO(), _Signals()
-    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch = TaskState(Task(type="chief", index=0), max_restarts=3)
     watch.start(now=0.0)
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
@@ -77,7 +77,7 @@ def test_a_task_may_be_silent_for_longer_until_tensorflow_is_imported():
 
 def test_a_silent_task_that_uses_the_cpu_is_named_and_not_killed_until_it_stops():
     said, tasks = io.StringIO(), _Signals()
-    watch = Watch(Task(type="worker", index=1), max_restarts=3)
+    watch = TaskState(Task(type="worker", index=1), max_restarts=3)
     watch.start(now=0.0)
     watch.hear({"imported": True}, now=0.0)
     console = Console(said, said)
@@ -104,7 +104,7 @@ def test_a_silent_task_that_uses_the_cpu_is_named_and_not_killed_until_it_stops(
 
 def test_a_task_that_only_uses_the_cpu_after_its_program_is_done_is_stuck():
     said, tasks = io.StringIO(), _Signals()
-    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch = TaskState(Task(type="chief", index=0), max_restarts=3)
     watch.start(now=0.0)
     watch.hear({"imported": True, "ending": True}, now=0.0)
     console = Console(said, said)

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from estimator_runtime.checkpoint import recovery
-from estimator_runtime.launch.logs import TaskLog
-from estimator_runtime.launch.record import Record
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Run, Task
 
 _CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)

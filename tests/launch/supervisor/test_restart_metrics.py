@@ -4,12 +4,12 @@ import io
 
 import tensorflow as tf
 
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.event_writer import EventFile
-from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.restart_scalars import RestartScalars
+from estimator_runtime.checkpoint.event_file import EventFile
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.restart_metrics import RestartScalars
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.terminal.console import Console
 
 
 def _events(path):
@@ -42,7 +42,7 @@ def test_its_name_is_one_that_tensorboard_reads_and_sorts_by_time(tmp_path):
 
 def _job(tmp_path, stderr=None):
     chief, worker = (
-        Watch(Task(type=task_type, index=0), max_restarts=3)
+        TaskState(Task(type=task_type, index=0), max_restarts=3)
         for task_type in ("chief", "worker")
     )
     record = Record([], None)

@@ -12,11 +12,11 @@ from tensorflow.python.training.basic_session_run_hooks import (
 )
 
 from estimator_runtime import errors, reporting
-from estimator_runtime.checkpoint.restore import MissingVariablesError
-from estimator_runtime.launch.restarts import Budget, Failure
+from estimator_runtime.checkpoint.restore.session_creator import MissingVariablesError
+from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
-from estimator_runtime.stalls import StepWatch
+from estimator_runtime.reporting import StepWatch
 
 _KILLED = Failure(status=-9, step=100)
 
@@ -93,7 +93,7 @@ def test_a_first_start_that_was_in_vain_is_not_made_good():
 
 
 def test_a_restart_was_in_vain_if_its_address_was_lost_before_any_sign_of_life():
-    watch = Watch(Task(type="worker", index=0), max_restarts=3)
+    watch = TaskState(Task(type="worker", index=0), max_restarts=3)
     told = []
     for has_lived, is_displaced in ((False, True), (True, True), (False, False)):
         watch.start(now=0.0)
@@ -200,7 +200,7 @@ def test_a_program_that_fails_twice_in_the_same_way_has_failed(first, second, re
 
 
 def test_an_evaluator_that_fails_at_another_checkpoint_has_not_failed_twice():
-    watch = Watch(Task(type="evaluator", index=0), max_restarts=3)
+    watch = TaskState(Task(type="evaluator", index=0), max_restarts=3)
     refusals = []
     for step in (100, 200, 200):
         watch.start(now=0.0)

@@ -3,10 +3,10 @@
 import io
 import signal
 
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.terminal.console import Console
 
 _KILL, _TERM = int(signal.SIGKILL), int(signal.SIGTERM)
 
@@ -27,7 +27,7 @@ def _job(*tasks, is_gang, said=None):
     for name in tasks:
         task_type, _, index = name.partition(" ")
         task = Task(type=task_type, index=int(index or 0))
-        watches[name] = Watch(task, max_restarts=3)
+        watches[name] = TaskState(task, max_restarts=3)
         watches[name].start(now=0.0)
     trainers = [watches[name] for name in tasks if name[0] in "cw"]
     signals = _Signals()

@@ -1,9 +1,9 @@
 """Which tasks are started again together, with a back end that the test holds."""
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.starts import Starts
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.supervisor.starts import Starts
+from estimator_runtime.launch.supervisor.task_state import TaskState
 
 
 class _Tasks:
@@ -26,7 +26,7 @@ class _Tasks:
 def _job(**replicas):
     """Give (the back end, the starts, name to watch) of a job."""
     job = Job(command=("train.py",), replicas={"chief": 1, **replicas})
-    watches = {str(task): Watch(task, job.max_restarts) for task in job.tasks}
+    watches = {str(task): TaskState(task, job.max_restarts) for task in job.tasks}
     tasks = _Tasks()
     return tasks, Starts(job, tasks, list(watches.values())), watches
 

@@ -8,13 +8,12 @@ import signal
 
 import pytest
 
-from estimator_runtime.cluster import Cluster
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.presentation import Presentation
-from estimator_runtime.launch.screen import Screen
-from estimator_runtime.launch.supervisor import Supervisor
+from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.task import Ended, Leaving, Lost, Reported
+from estimator_runtime.launch.terminal.console import Console
+from estimator_runtime.launch.terminal.views import Presentation, Screen
 
 _TASKS = ("chief", "worker 0", "ps 0")
 _GANG = {"chief": 1, "worker": 2}

@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from estimator_runtime.launch import logs
-from estimator_runtime.launch.logs import TaskLog, excerpt
-from estimator_runtime.launch.record import Record
+from estimator_runtime.launch.supervisor import task_log
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.task_log import TaskLog, excerpt
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
 
 
 def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it():
@@ -152,7 +152,7 @@ def test_a_log_that_was_removed_is_there_again_when_an_outcome_names_it(
     removed, tmp_path
 ):
     log, _, _ = removed
-    watch = Watch(log.task, max_restarts=0)
+    watch = TaskState(log.task, max_restarts=0)
     watch.log = log
     outcome = Record([log], log_dir="given").outcome(1, "it failed", watch)
     path = tmp_path / "model" / "logs" / "worker-1.log"
@@ -202,7 +202,7 @@ def test_a_file_system_that_counts_no_names_has_not_lost_the_log(tmp_path, monke
     log = TaskLog(Task(type="worker", index=1), said.append, clock=lambda: now[0])
     log.open(str(tmp_path))
     none = os.stat_result([0] * 10)
-    monkeypatch.setattr(logs.os, "fstat", lambda fd: none)
+    monkeypatch.setattr(task_log.os, "fstat", lambda fd: none)
     for line in ("one", "two", "three"):
         log.write(line)
         now[0] += 1.0

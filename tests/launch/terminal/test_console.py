@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.stream_writer import write_in_time
+from estimator_runtime.launch.terminal.console import Console
+from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
 
 class _Terminal(io.StringIO):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.status import Status
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.view import describe, line, total
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.terminal.job_status import Status
+from estimator_runtime.launch.terminal.views import describe, line, total
 
 
 def _watch(task_type, index=0):
-    watch = Watch(Task(type=task_type, index=index), max_restarts=3)
+    watch = TaskState(Task(type=task_type, index=index), max_restarts=3)
     watch.start(now=0.0)
     return watch
 

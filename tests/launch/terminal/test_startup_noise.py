@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.launch.preamble import Preamble
+from estimator_runtime.launch.terminal.startup_noise import Preamble
 
 NO_GPU = (
     "I0000 00:00:1795315667.980824    6103 cudart_stub.cc:31] Could not find cuda "

@@ -4,12 +4,12 @@ import io
 
 import pytest
 
-from estimator_runtime.launch import view
-from estimator_runtime.launch.console import Console
-from estimator_runtime.launch.record import Record
-from estimator_runtime.launch.status import Status
+from estimator_runtime.launch.supervisor.job_record import Record
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.watch import Watch
+from estimator_runtime.launch.terminal import views
+from estimator_runtime.launch.terminal.console import Console
+from estimator_runtime.launch.terminal.job_status import Status
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def chief():
-    watch = Watch(Task(type="chief", index=0), max_restarts=3)
+    watch = TaskState(Task(type="chief", index=0), max_restarts=3)
     watch.start(now=0.0)
     return watch
 
@@ -28,7 +28,7 @@ def shown(mode, stream, chief, looks):
     """Give what is written when the chief is at the steps of `looks`, by seconds."""
     console = Console(stream, stream)
     console.introduce(["chief"])
-    way = view.choose(mode, console, Status([chief], Record([], None)))
+    way = views.choose(mode, console, Status([chief], Record([], None)))
     for now, step in looks.items():
         chief.hear({"step": step}, now)
         way.show(now)

@@ -1,0 +1,1 @@
+"""The local back end: every task is a process of this machine."""

@@ -1,0 +1,1 @@
+"""The Ray back end: every task is a process on a node of a Ray cluster."""

@@ -1,0 +1,223 @@
+"""The check that all nodes of a Ray cluster share the model directory of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from estimator_runtime.launch.ray.errors import brief
+from estimator_runtime.launch.task import Refused, Reported, Task
+from estimator_runtime.launch.terminal.console import Console
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch.ray.slot import Slot
+
+_RETRY_SECS = 5.0
+# On a network file system it may take a while until all nodes see a new file.
+_SEEN_SECS = 5.0
+_ANSWER_SECS = 30.0
+_POLL_SECS = 0.5
+_HERE = "the machine of the launcher"
+
+
+class ModelDir:
+    """Checks that tasks can read what they have saved wherever they are restarted.
+
+    It learns the folder from the reports of the tasks: the model directory of an
+    Estimator or, until one has been reported, the folder to which a session of the
+    chief saves.
+    """
+
+    def __init__(
+        self, leader: Task, console: Console, is_closing: threading.Event
+    ) -> None:
+        """Wait for a first report.
+
+        Args:
+            leader: The chief, or the worker that acts as chief.
+            console: Where to report that a node does not answer.
+            is_closing: An event that is set at the end of the job.
+        """
+        self._leader, self._console, self._is_closing = leader, console, is_closing
+        self._nodes: Mapping[str, Slot] = {}  # a slot on each node, by its address
+        self._copies: frozenset[str] = frozenset()  # of the working directory, on nodes
+        self._is_named = False
+        self._asked: set[str] = set()  # the folders checked on these nodes
+        self._lock = threading.Lock()
+
+    def move(self, nodes: Mapping[str, Slot], copies: Iterable[str]) -> None:
+        """Record where the tasks are from now on.
+
+        Args:
+            nodes: A slot on each node, by the address of the node.
+            copies: The folders that Ray has copied to the nodes, in which tasks run.
+        """
+        with self._lock:
+            self._move(nodes, copies)
+
+    def move_one(self, slot: Slot, node: str, copies: Iterable[str]) -> None:
+        """Record where one task is from now on; the others stay where they were.
+
+        Args:
+            slot: The slot of the task.
+            node: The address of its node.
+            copies: As for `move`.
+        """
+        with self._lock:
+            others = [(at, it) for at, it in self._nodes.items() if it is not slot]
+            nodes = {node: slot, **dict(others)}
+            if nodes.keys() != self._nodes.keys():
+                self._move(nodes, self._copies.union(copies))
+
+    def _move(self, nodes: Mapping[str, Slot], copies: Iterable[str]) -> None:
+        """Do the same as `move`, with the lock held."""
+        self._nodes, self._copies, self._asked = nodes, frozenset(copies), set()
+
+    def hear(self, event: Reported, refuse: Callable[[Refused], None]) -> None:
+        """Check the folder in a task's report, if there is one.
+
+        Args:
+            event: The report.
+            refuse: A callback for the case that the folder is not suitable. A thread
+                may call it later.
+        """
+        path = event.report.get("model_dir")
+        if path is not None:
+            self._is_named = True
+        elif event.run.task == self._leader and not self._is_named:
+            path = event.report.get("checkpoint_dir")
+        if path is None or "://" in path:  # TensorFlow reads it, the same on all nodes
+            return
+        if any(_is_in(path, copy) for copy in self._copies):
+            reason = (
+                f"model_dir {path!r} is in the copy of --working-dir that a node has; "
+                "give the path of a folder that all nodes share"
+            )
+            refuse(Refused(reason=reason))
+            return
+        with self._lock:
+            nodes, is_asked = self._nodes, path in self._asked
+            self._asked.add(path)
+        if not is_asked:
+            threading.Thread(
+                target=self._ask,
+                args=(path, nodes, refuse),
+                name="estimator_runtime check",
+                daemon=True,
+            ).start()
+
+    def _ask(
+        self,
+        path: str,
+        nodes: Mapping[str, Slot],
+        refuse: Callable[[Refused], None],
+    ) -> None:
+        """Check a folder until all nodes have answered, or the tasks have moved."""
+        reported = None
+        while nodes is self._nodes and not self._is_closing.is_set():
+            try:
+                problem = _problem(path, nodes)
+            except RayError as error:
+                # A lost actor is restarted: on its node or, after `move`, elsewhere.
+                if brief(error) != reported and not self._is_closing.is_set():
+                    reported = brief(error)
+                    self._console.say(
+                        f"whether all nodes see model_dir {path!r} is not known yet "
+                        f"({reported}); asking again"
+                    )
+                self._is_closing.wait(_RETRY_SECS)
+                continue
+            if problem is not None and not self._is_closing.is_set():
+                refuse(Refused(reason=problem))
+            return
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Return whether a path is inside a folder."""
+    whole = os.path.normpath(os.path.join(folder, path))
+    return os.path.commonpath((whole, folder)) == folder
+
+
+def _problem(path: str, nodes: Mapping[str, Slot]) -> str | None:
+    """Return why the nodes do not share a folder; see `why_not_shared`."""
+    actors = {node: slot.actor for node, slot in nodes.items()}
+    for node, actor in actors.items():
+        if actor is None:
+            raise RayError(f"the actor on node {node} is gone")
+    return why_not_shared(path, actors)
+
+
+def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
+    """Return why the nodes and this machine do not share a folder.
+
+    Every node writes a file. Then every node and this machine look for all files.
+
+    Args:
+        path: The folder.
+        actors: The handle of a `TaskActor` on each node, by the address of the node.
+
+    Returns:
+        Which node cannot write, or does not see which file; None if all see the same
+        folder.
+
+    Raises:
+        RayError: If the result is unknown, because an actor is gone or does not answer.
+    """
+    tokens = {
+        node: os.path.join(path, f".estimator-runtime-{uuid.uuid4().hex}")
+        for node in actors
+    }
+    try:
+        writing = {
+            node: actor.write_token.remote(tokens[node])
+            for node, actor in actors.items()
+        }
+        for node, written in writing.items():
+            problem = ray.get(written, timeout=_ANSWER_SECS)
+            if problem is not None:
+                return f"node {node} cannot write to model_dir {path!r}: {problem}"
+        deadline = time.monotonic() + _SEEN_SECS
+        while True:
+            problem = _unseen(path, tokens, actors)
+            if problem is None or time.monotonic() > deadline:
+                return problem
+            time.sleep(_POLL_SECS)
+    except RayTaskError as error:
+        return f"model_dir {path!r} cannot be looked at: {brief(error)}"
+    finally:
+        for token in tokens.values():  # the actor that wrote it may be gone
+            with contextlib.suppress(OSError):
+                os.remove(token)
+        for node, actor in actors.items():
+            actor.remove_token.remote(tokens[node])
+
+
+def _unseen(
+    path: str, tokens: Mapping[str, str], actors: Mapping[str, Any]
+) -> str | None:
+    """Return which node does not see which file, or None if all see all files."""
+    names = list(tokens.values())
+    seen = {
+        f"node {node}": actor.seen_tokens.remote(names)
+        for node, actor in actors.items()
+    }
+    found = {
+        reader: ray.get(answer, timeout=_ANSWER_SECS) for reader, answer in seen.items()
+    }
+    found[_HERE] = [name for name in names if os.path.isfile(name)]
+    for reader, there in found.items():
+        for node, token in tokens.items():
+            if token not in there:
+                return (
+                    f"{reader} does not see what node {node} writes to model_dir "
+                    f"{path!r}; use a folder that all of them share"
+                )
+    return None

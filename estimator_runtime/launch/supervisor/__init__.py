@@ -1,0 +1,1 @@
+"""Supervision of the tasks of one job, from their start to its outcome."""
