@@ -1,7 +1,10 @@
-"""`estimator-runtime enable`, `disable` and `status`: automatic activation by hand."""
+"""`estimator-runtime enable`, `disable` and `status`: automatic activation."""
 
-from estimator_runtime.activation import VARIABLE, Activation
+import argparse
+from collections.abc import Callable
+
 from estimator_runtime.compat import install, versions
+from estimator_runtime.compat.inject.activation import VARIABLE, Activation
 from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
 
@@ -12,18 +15,18 @@ _WHERE_ENABLED = (
 )
 
 
-def _enable(_options):
+def _enable(_options: argparse.Namespace) -> tuple[str, int]:
     versions.check_installed()
     Activation().enable()
     return Activation().describe(), 0
 
 
-def _disable(_options):
+def _disable(_options: argparse.Namespace) -> tuple[str, int]:
     Activation().disable()
     return Activation().describe(), 0
 
 
-def _status(_options):
+def _status(_options: argparse.Namespace) -> tuple[str, int]:
     activation = Activation().describe()
     try:
         install()
@@ -32,8 +35,11 @@ def _status(_options):
     return f"{activation}\n{report()}", 0
 
 
-# Name of a command to (what gives its text and exit status, its help, its description).
-COMMANDS = {
+# The name of each command to (the function that runs it and returns a text and the exit
+# status, its help, its description).
+COMMANDS: dict[
+    str, tuple[Callable[[argparse.Namespace], tuple[str, int]], str, str]
+] = {
     "enable": (
         _enable,
         "let every python of this environment have the runtime",

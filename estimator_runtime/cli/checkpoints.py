@@ -3,14 +3,16 @@
 import argparse
 import json
 import math
+from collections.abc import Iterator
+from typing import Any
 
-from estimator_runtime.checkpoint import inventory, measured
+from estimator_runtime.checkpoint import cost, inventory
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def add_options(parser):
-    """Add the options of `checkpoints`."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `checkpoints` to its parser."""
     parser.add_argument("model_dir", metavar="MODEL_DIR", help="folder of a training")
     parser.add_argument(
         "--verify",
@@ -30,7 +32,7 @@ def add_options(parser):
     )
 
 
-def _hours(text):
+def _hours(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -42,15 +44,15 @@ def _hours(text):
     return value
 
 
-def describe(options, now):
-    """Say what is in a model directory.
+def describe(options: argparse.Namespace, now: float) -> tuple[str, int]:
+    """Describe the checkpoints of a model directory.
 
     Args:
-        options: As parsed.
-        now: Seconds since 1970.
+        options: The parsed options of `checkpoints`.
+        now: The time in seconds since 1970.
 
     Returns:
-        (text, exit status: 0 if a restart would go on from the newest checkpoint, else
+        (text, exit status: 0 if a restart would resume from the newest checkpoint, else
         1).
 
     Raises:
@@ -58,11 +60,11 @@ def describe(options, now):
     """
     problem = None
     if options.verify:
-        from estimator_runtime.checkpoint import checksums
+        from estimator_runtime.checkpoint.tensor_bundle import checksums
 
         problem = checksums.problem
     found = inventory.take(options.model_dir, problem)
-    costs = None if options.mtbf_hours is None else measured.read(options.model_dir)
+    costs = None if options.mtbf_hours is None else cost.read(options.model_dir)
     if options.json:
         shown = _as_json(found, now)
         if costs is not None:
@@ -76,7 +78,7 @@ def describe(options, now):
     return text, 0 if found.is_sound else 1
 
 
-def _as_json(found, now):
+def _as_json(found: inventory.Inventory, now: float) -> dict[str, Any]:
     return {
         "model_dir": found.folder,
         "restart": None if found.restart is None else found.restart.path,
@@ -97,7 +99,9 @@ def _as_json(found, now):
     }
 
 
-def _as_text(found, now, is_verified):
+def _as_text(
+    found: inventory.Inventory, now: float, is_verified: bool
+) -> Iterator[str]:
     rows = [("step", "size", "age", "state")]
     for each in found.entries:
         reason = each.reason
@@ -123,10 +127,11 @@ def _as_text(found, now, is_verified):
     if found.restart is None:
         yield "no checkpoint can be used: a restart would stop with an error"
     elif not found.is_sound:
-        yield f"a restart would not go on from the newest, of step {found.newest.step}"
+        newest: Any = found.newest  # not None: `restart` is a candidate for it
+        yield f"a restart would not go on from the newest, of step {newest.step}"
 
 
-def _advice_as_json(costs, mtbf_hours):
+def _advice_as_json(costs: cost.Costs, mtbf_hours: float) -> dict[str, Any]:
     mtbf_secs = mtbf_hours * 3600
     advised = costs.best_interval_secs(mtbf_secs)
     return {
@@ -140,7 +145,7 @@ def _advice_as_json(costs, mtbf_hours):
     }
 
 
-def _advice_as_text(costs, mtbf_hours):
+def _advice_as_text(costs: cost.Costs, mtbf_hours: float) -> Iterator[str]:
     mtbf_secs = mtbf_hours * 3600
     advised = costs.best_interval_secs(mtbf_secs)
     yield (
@@ -161,8 +166,8 @@ def _advice_as_text(costs, mtbf_hours):
     )
 
 
-def size(count):
-    """Give a number of bytes, in decimal units."""
+def size(count: float) -> str:
+    """Return a number of bytes as text, in decimal units."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -170,8 +175,8 @@ def size(count):
     return f"{count:.1f} TB"
 
 
-def _age(secs):
-    """Give a duration in the largest unit of which there are two, at least."""
+def _age(secs: float) -> str:
+    """Return a duration as text, in the largest unit that gives 2 or more."""
     for unit, length in _UNITS:
         if secs >= 2 * length:
             return f"{secs / length:.0f} {unit}"

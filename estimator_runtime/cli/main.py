@@ -1,43 +1,34 @@
-"""The command `estimator-runtime`; needs no TensorFlow to explain itself.
+"""The command `estimator-runtime`, whose parsing and help need no TensorFlow.
 
-Each command is a parser and a function that takes the parsed options and returns the
-exit status. What the user did wrong arrives in `main` as an EstimatorRuntimeError and
-becomes one line; a program's own exceptions never come this far.
+Each subcommand is a parser, and a function that takes the parsed options and returns
+the exit status. A mistake of the user's reaches `main` as an EstimatorRuntimeError and
+is printed as one line. A program's own exceptions never get this far.
 """
+
+from __future__ import annotations
 
 import argparse
 import functools
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 
-from estimator_runtime import (
-    __version__,
-    dashboard,
-    dashboard_option,
-    enabling,
-    folding,
-    install,
-    launch_options,
-    launching,
-    listing,
-    rendering,
-    reporting,
-    script,
-    training_flags,
-)
-from estimator_runtime.compat import native_log
-from estimator_runtime.doctor import examination
-from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.parser import (
+from estimator_runtime import __version__, install, reporting
+from estimator_runtime.cli import activation, checkpoints, render, run_flags, script
+from estimator_runtime.cli import run as cli_run
+from estimator_runtime.cli.doctor import report
+from estimator_runtime.cli.parser import (
     Parser,
     check_first,
     misplaced_option,
     show,
     unknown_argument,
 )
-from estimator_runtime.process_name import name_after_task
-from estimator_runtime.tf_config import check_form
+from estimator_runtime.cli.script import name_after_task
+from estimator_runtime.config.tf_config import check_form
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+from estimator_runtime.output import log_filter, native_log, tensorboard
 
 _NAME = "estimator-runtime"
 
@@ -56,19 +47,18 @@ it does not catch, 130 (in a shell) after Ctrl-C.
 """
 
 
-def main(argv=None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: The arguments without the program's name; those of this process when
-            None.
+        argv: The arguments without the program's name; None for those of this process.
 
     Returns:
         The exit status, as `estimator-runtime --help` lists them.
 
     Raises:
-        SystemExit: After --help and --version, and as the script under `run` does.
-        KeyboardInterrupt: As the script under `run` does, already reported.
+        SystemExit: After --help and --version, or if the script under `run` raises it.
+        KeyboardInterrupt: If the script under `run` raises it; already reported.
     """
     try:
         options = _parse(argv)
@@ -79,7 +69,7 @@ def main(argv=None) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _parse(argv):
+def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=_NAME,
         description="Train tf.estimator code, unchanged, on today's TensorFlow.",
@@ -98,10 +88,10 @@ def _parse(argv):
         raise UsageError(f"{first!r} is no command; to run it: {_NAME} run {first}")
     check_first(arguments, parser, commands.choices)
     if arguments[:1] == ["run"]:
-        arguments = ["run", *dashboard_option.with_port(run_parser, arguments[1:])]
+        arguments = ["run", *run_flags.with_port(run_parser, arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        parsers = {**commands.choices, "": parser}  # whose options stand before any
+        parsers = {**commands.choices, "": parser}  # the options before a command
         problem = unknown_argument(unknown[0], arguments, options, parsers)
         raise UsageError(problem)
     if not hasattr(options, "command"):
@@ -109,7 +99,7 @@ def _parse(argv):
     return options
 
 
-def _add_run(commands):
+def _add_run(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = commands.add_parser(
         "run",
         help="run an untouched script or module that uses tf.estimator",
@@ -122,38 +112,40 @@ def _add_run(commands):
         "machines.",
         epilog=_EXIT_STATUSES,
     )
-    training_flags.add_options(parser)
-    dashboard_option.add_option(parser)
-    launch_options.add_options(parser)
+    run_flags.add_training_options(parser)
+    run_flags.add_tensorboard_option(parser)
+    run_flags.add_cluster_options(parser)
     _add_program(parser)
     parser.set_defaults(command=functools.partial(_run, parser))
     return parser
 
 
-def _run(parser, options):
+def _run(parser: Parser, options: argparse.Namespace) -> int:
     _drop_separator(options)
     program, *arguments = options.program
+    check: Callable[[str], None]
+    run: Callable[[str, Sequence[str]], int]
     if options.is_module:
         check, run = script.check_module, script.run_module
     else:
         check, run = script.check_script, script.run_script
     check(program)
-    training_flags.carry(options, os.environ)
-    is_cluster = launch_options.is_wanted(options)
+    run_flags.carry(options, os.environ)
+    is_cluster = run_flags.is_cluster_wanted(options)
     if options.tensorboard is not None:
-        dashboard.check(options.tensorboard)
+        tensorboard.check(options.tensorboard)
     if is_cluster:
-        return launching.launch(options)
-    dashboard.want(options.tensorboard)
+        return cli_run.launch(options)
+    tensorboard.want(options.tensorboard)
     reporting.start(os.environ)
-    # What no reader of it could use. Whether there has to be a chief, or a task, only
-    # the script knows: under a multi-worker strategy worker 0 leads, for one.
+    # Only the form is checked, because only the script knows whether it needs a chief
+    # or a task: under a multi-worker strategy, for example, worker 0 leads.
     check_form(os.environ)
     name_after_task(os.environ)
-    folding.start(os.environ)
+    log_filter.start(os.environ)
     install()
-    if not folding.is_verbose(os.environ) and not reporting.is_on():
-        native_log.quieten()  # a launcher does that line by line
+    if not log_filter.is_verbose(os.environ) and not reporting.is_on():
+        native_log.quieten()  # a launcher filters the lines of its tasks
     try:
         return run(program, arguments)
     except SystemExit as error:
@@ -162,20 +154,21 @@ def _run(parser, options):
         raise
 
 
-def _add_checkpoints(commands):
+def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "checkpoints",
         help="list a training's checkpoints, and which one a restart would use",
         description="List the checkpoints of a training. Nothing is changed.\nThe exit "
         "status is 1 if a restart would not go on from the newest one, or has none.",
     )
-    listing.add_options(parser)
+    checkpoints.add_options(parser)
     parser.set_defaults(
-        command=_print, describe=lambda options: listing.describe(options, time.time())
+        command=_print,
+        describe=lambda options: checkpoints.describe(options, time.time()),
     )
 
 
-def _add_doctor(commands):
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "doctor",
         help="find what keeps a training from starting here, and the remedy",
@@ -184,11 +177,11 @@ def _add_doctor(commands):
         "and, where one\nis given, the script, which is not run. Nothing is changed. "
         "The exit status is 1\nif there is a problem; its line says what would do.",
     )
-    examination.add_options(parser)
-    parser.set_defaults(command=_print, describe=examination.describe)
+    report.add_options(parser)
+    parser.set_defaults(command=_print, describe=report.describe)
 
 
-def _add_render(commands):
+def _add_render(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "render",
         help="print Kubernetes manifests of a job",
@@ -198,26 +191,26 @@ def _add_render(commands):
         "started, and neither the\nscript nor the image is looked at. What follows "
         "SCRIPT is the script's.",
     )
-    rendering.add_options(parser)
+    render.add_options(parser)
     _add_program(parser)
     parser.set_defaults(command=_render)
 
 
-def _render(options):
+def _render(options: argparse.Namespace) -> int:
     _drop_separator(options)
-    show(rendering.render(options))
+    show(render.render(options))
     return 0
 
 
-def _add_program(parser):
+def _add_program(parser: Parser) -> None:
     parser.add_argument(
         "-m",
         action="store_true",
         dest="is_module",
         help="what follows is the name of a module or package, found as python -m does",
     )
-    # PARSER, not REMAINDER: it leaves every argument after the first alone, "--" and
-    # what looks like an option of ours included, and does not swallow those before.
+    # PARSER, not REMAINDER: it does not consume the options before the program, and it
+    # leaves all arguments after it alone, even "--" and those that look like ours.
     parser.add_argument(
         "program",
         metavar="SCRIPT",
@@ -226,19 +219,19 @@ def _add_program(parser):
     )
 
 
-def _drop_separator(options):
-    # Python 3.10 to 3.12 leave the "--" of `run -- SCRIPT` in place, newer ones do not.
+def _drop_separator(options: argparse.Namespace) -> None:
+    # Python 3.10 to 3.12 keep the "--" of `run -- SCRIPT`; newer versions remove it.
     if options.program[0] == "--" and len(options.program) > 1:
         del options.program[0]
 
 
-def _add_activation(commands):
-    for name, (describe, help, description) in enabling.COMMANDS.items():
+def _add_activation(commands: argparse._SubParsersAction[Parser]) -> None:
+    for name, (describe, help, description) in activation.COMMANDS.items():
         parser = commands.add_parser(name, help=help, description=description)
         parser.set_defaults(command=_print, describe=describe)
 
 
-def _print(options):
+def _print(options: argparse.Namespace) -> int:
     text, status = options.describe(options)
     show(f"{text}\n")
     return status

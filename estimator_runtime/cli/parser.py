@@ -1,4 +1,4 @@
-"""The parser of the command line: each mistake is one line, with what would do."""
+"""The parser of the command line: each mistake becomes one line with its remedy."""
 
 import argparse
 import difflib
@@ -7,34 +7,37 @@ import os
 import shlex
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which never guesses an option."""
+    """An argument parser with one-line errors, which accepts no abbreviated options."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any) -> None:
         formatter = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=formatter, **options)
 
-    def error(self, message):
-        """Raise what is wrong.
+    def error(self, message: str) -> NoReturn:
+        """Raise a `UsageError` with the message and a hint at `--help`.
 
         Raises:
             UsageError: Always.
         """
         raise UsageError(f"{message}; see '{self.prog} --help'")
 
-    def _print_message(self, message, file=None):
-        """Print help or the version; what argparse calls."""
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version. argparse calls this."""
         if file is None or file is sys.stdout:
             show(message)
         else:
             super()._print_message(message, file)
 
-    def similar_option(self, argument):
-        """Give the option that may be meant by one it does not know, or None."""
+    def similar_option(self, argument: str) -> str | None:
+        """Return the known option that is closest to an unknown one, or None."""
         name, equals, _ = argument.partition("=")
         known = [
             option
@@ -46,19 +49,19 @@ class Parser(argparse.ArgumentParser):
             iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None
         )
 
-    def has_option(self, argument):
-        """Tell whether it knows an option, given with a value or without."""
+    def has_option(self, argument: str) -> bool:
+        """Return whether an argument is a known option, with a value or without."""
         return argument.partition("=")[0] in self._option_string_actions
 
 
-def show(text):
-    """Print on standard output; that its reader wants no more of it is no error.
+def show(text: str) -> None:
+    """Print text on standard output.
 
-    Characters that its encoding lacks, such as those of a path that is not UTF-8, are
-    escaped, as Python does on standard error.
+    Characters that the encoding lacks, such as those of a path that is not UTF-8, are
+    escaped, as Python does on standard error. A closed pipe is not an error.
 
     Raises:
-        EstimatorRuntimeError: If it cannot be written for another reason.
+        EstimatorRuntimeError: If standard output cannot be written for another reason.
     """
     if sys.stdout is None:  # the process was started without it
         return
@@ -71,7 +74,7 @@ def show(text):
             sys.stdout.write(escaped.decode(encoding))
         sys.stdout.flush()
     except OSError as error:
-        # Python flushes once more at its end, and would report the same there.
+        # Python flushes once more at exit, and would report the same error there.
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
@@ -80,17 +83,19 @@ def show(text):
             raise EstimatorRuntimeError(problem) from error
 
 
-def check_first(arguments, parser, commands):
-    """Check that the first argument is a command, or an option that may stand first.
+def check_first(
+    arguments: Sequence[str], parser: Parser, commands: Mapping[str, Parser]
+) -> None:
+    """Check that the first argument is a command, or an option that may come first.
 
     Args:
         arguments: All arguments of the command line.
-        parser: The `Parser` of what stands before a command.
-        commands: The `Parser` of each command by its name.
+        parser: The parser of the options before a command.
+        commands: The name of each command to its parser.
 
     Raises:
-        UsageError: If it is an option of a command, which it should follow, or is
-            nearly a command.
+        UsageError: If the argument is an option of a command, which it must follow, or
+            resembles a command.
     """
     first = next(iter(arguments), "")
     command = next((each for each in arguments if each in commands), None)
@@ -110,18 +115,23 @@ def check_first(arguments, parser, commands):
             raise UsageError(f"{first!r} is no command; did you mean {similar!r}?")
 
 
-def unknown_argument(argument, arguments, options, parsers):
-    """Say what is wrong with an argument that no parser knows.
+def unknown_argument(
+    argument: str,
+    arguments: Sequence[str],
+    options: argparse.Namespace,
+    parsers: Mapping[str, Parser],
+) -> str:
+    """Explain what is wrong with an argument that no parser accepts.
 
     Args:
         argument: The argument.
         arguments: All arguments of the command line.
-        options: What was parsed of them.
-        parsers: The `Parser` of each command by its name, and that of the options
-            before any command by "".
+        options: The options that were parsed from them.
+        parsers: The name of each command to its parser, and "" to the parser of the
+            options before a command.
 
     Returns:
-        A line, with what would do.
+        One line, with the remedy.
     """
     is_option = argument.startswith("-")
     kind = "unknown option" if is_option else "unexpected argument"
@@ -132,7 +142,8 @@ def unknown_argument(argument, arguments, options, parsers):
     similar = None
     if is_option:
         similar = (parsers[""] if is_before else parser).similar_option(argument)
-    script_given = getattr(options, "script", None)  # to doctor, which does not run it
+    # The script of doctor, which does not run it.
+    script_given: Any = getattr(options, "script", None)
     ours = f"'{parser.prog} --help'"
     remedy = f"see {ours}"
     if similar is not None:
@@ -146,16 +157,19 @@ def unknown_argument(argument, arguments, options, parsers):
     return f"{problem}; {remedy}"
 
 
-def misplaced_option(error, arguments, parser):
-    """Say that an option which a script did not know may be meant for this package.
+def misplaced_option(
+    error: SystemExit, arguments: Sequence[str], parser: Parser
+) -> str | None:
+    """Explain that an option which a script rejected may be meant for this package.
 
     Args:
         error: The SystemExit that the script raised.
-        arguments: The script's.
-        parser: The `Parser` of the command that ran it.
+        arguments: The arguments of the script.
+        parser: The parser of the command that ran it.
 
     Returns:
-        A line, with what would do; None if there is nothing to say.
+        One line, with the remedy; None if the script ended for another reason or has no
+        such option.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     options = (each for each in arguments if each.startswith("-"))
@@ -168,10 +182,10 @@ def misplaced_option(error, arguments, parser):
     )
 
 
-def _is_refusal(frames):
-    """Tell whether a script is ended here for an option that it does not know."""
+def _is_refusal(frames: Sequence[FrameType]) -> bool:
+    """Return whether a script ended in these frames because of an unknown option."""
     places = [(each.f_globals.get("__name__"), each.f_code.co_name) for each in frames]
     if places[-1] == ("argparse", "exit"):
         return "unrecognized arguments" in str(frames[-1].f_locals.get("message"))
-    # Newer ones end the process in a function below.
+    # Newer versions of absl end the process one function further down.
     return ("absl.app", "parse_flags_with_usage") in places[-2:]

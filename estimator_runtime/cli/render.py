@@ -1,15 +1,16 @@
-"""`estimator-runtime render`: a job as manifests for a cluster without Ray."""
+"""`estimator-runtime render`: a job as manifests for Kubernetes, without Ray."""
 
+import argparse
 import os
 import re
 
-from estimator_runtime import launch_options, launching
+from estimator_runtime.cli import run, run_flags
 
 _NO_NAME = "job"
 
 
-def add_options(parser):
-    """Add the options of `render`."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `render` to its parser."""
     parser.add_argument(
         "--backend", choices=("kubernetes",), required=True, help="whose manifests"
     )
@@ -42,20 +43,23 @@ def add_options(parser):
         type=int,
         help="group that may write to the volume (default: 1000, as in our image)",
     )
-    launch_options.add_task_options(parser.add_argument_group("the tasks"))
-    launch_options.add_resource_options(parser.add_argument_group("what each takes"))
+    run_flags.add_task_options(parser.add_argument_group("the tasks"))
+    run_flags.add_resource_options(parser.add_argument_group("what each takes"))
 
 
-def render(options):
-    """Give the manifests that the options ask for.
+def render(options: argparse.Namespace) -> str:
+    """Return the manifests of the job that the options define.
+
+    Args:
+        options: The parsed options of `render`.
 
     Raises:
-        ConfigError: If a value cannot be used.
-        UsageError: If nobody would train.
+        ConfigError: If a value is invalid.
+        UsageError: If no task would train.
     """
     from estimator_runtime.launch.kubernetes import KubernetesBackend
 
-    job = launching.job_of(options)
+    job = run.job_of(options)
     name = options.name or _name_of(options.program[0])
     backend = KubernetesBackend(
         image=options.image,
@@ -68,6 +72,7 @@ def render(options):
     return backend.render(job)
 
 
-def _name_of(program):
+def _name_of(program: str) -> str:
+    """Return a name for Kubernetes, made of the file name of the program."""
     stem = os.path.splitext(os.path.basename(program))[0]
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or _NO_NAME

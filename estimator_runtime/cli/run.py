@@ -1,37 +1,55 @@
-"""`estimator-runtime run` with a cluster: its options, made into a job that is run."""
+"""`estimator-runtime run` with a cluster: a job made of the options, and its run."""
 
+from __future__ import annotations
+
+import argparse
 import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from estimator_runtime.dashboard import Dashboard
+from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError, UsageError
-from estimator_runtime.role import TaskType
+from estimator_runtime.output.tensorboard import Dashboard
+
+if TYPE_CHECKING:
+    from estimator_runtime.launch import Job, JobHandle, Outcome
+    from estimator_runtime.launch.terminal.console import Console
 
 _POLL_SECS = 0.5
+# The same signal twice within this time is one request: nobody presses Ctrl-C that
+# fast. But `timeout` of GNU coreutils signals a program and then its process group, and
+# wrappers forward what the terminal has sent to all.
+_SAME_SECS = 0.1
 
 
-def launch(options):
-    """Run the program as a cluster, to its end.
+def launch(options: argparse.Namespace) -> int:
+    """Run the program as a cluster, and wait for its end.
+
+    Args:
+        options: The parsed options of `run`.
 
     Returns:
         The exit status.
 
     Raises:
+        UsageError: If the options define no valid job; see `job_of`.
         ConfigError: If the job cannot be started.
     """
     from estimator_runtime.launch import get_backend
-    from estimator_runtime.launch.console import Console
-    from estimator_runtime.launch.stream_writer import write_in_time
+    from estimator_runtime.launch.terminal.console import Console
+    from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
     job = job_of(options)
     console = Console()
     backend = get_backend(options.backend, console=console, **_backend_options(options))
     try:
         handle = backend.submit(job)
-    except KeyboardInterrupt:  # while it waited for room in a cluster
+    except KeyboardInterrupt:  # while the job waited for free resources
         write_in_time(
             sys.stderr, "estimator-runtime: stopped by SIGINT before the start\n"
         )
@@ -41,22 +59,38 @@ def launch(options):
             begin = _dashboard(options.tensorboard, handle, console, stack)
             try:
                 outcome = _wait(handle, begin)
-            except KeyboardInterrupt:  # before signals were heeded
+            except KeyboardInterrupt:  # before `_wait` handles signals
                 _cancel(handle, signal.SIGINT)
                 outcome = _wait(handle, begin)
             begin(is_end=True)
-    except LaunchError as error:  # whoever reads the lines may have paused
+    except LaunchError as error:  # a reader that has paused must not block us
         write_in_time(sys.stderr, f"estimator-runtime: error: {error}\n")
         return 1
     write_in_time(sys.stderr, f"estimator-runtime: {outcome}\n")
     return outcome.exit_status
 
 
-def _dashboard(port, handle, console, stack):
-    """Give what starts TensorBoard, if it is wanted, once the folder is known."""
+def _dashboard(
+    port: int | str | None,
+    handle: JobHandle,
+    console: Console,
+    stack: contextlib.ExitStack,
+) -> Callable[..., None]:
+    """Return a function that starts TensorBoard as soon as its folder is known.
+
+    Call the function repeatedly while the job runs. Call it with `is_end=True` when the
+    job has ended: it then prints why TensorBoard was not started.
+
+    Args:
+        port: A port, 0 for any free one, `tensorboard.FIRST_FREE`, or None for no
+            TensorBoard.
+        handle: The job, which knows its model directory.
+        console: Where messages go.
+        stack: Closes TensorBoard at its end.
+    """
     waiting = [] if port is None else [port]
 
-    def begin(is_end=False):
+    def begin(is_end: bool = False) -> None:
         folder = handle.model_dir()
         if waiting and is_end:
             console.say(
@@ -71,7 +105,7 @@ def _dashboard(port, handle, console, stack):
     return begin
 
 
-def _backend_options(options):
+def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.backend == "local":
         return {"warm": not options.cold, "private_network": options.private_network}
     return {
@@ -82,13 +116,16 @@ def _backend_options(options):
     }
 
 
-def job_of(options):
-    """Give the `Job` that the options ask for.
+def job_of(options: argparse.Namespace) -> Job:
+    """Return the job that the options define.
+
+    Args:
+        options: The parsed options of `run` or of `render`.
 
     Raises:
-        UsageError: If nobody would train, or the script is not in the folder that is
-            copied.
-        ConfigError: If a value cannot be used.
+        UsageError: If no task would train, or if the script is not in the folder that
+            is copied to the nodes.
+        ConfigError: If a value is invalid.
     """
     from estimator_runtime.launch import Job, Resources
 
@@ -132,12 +169,16 @@ def job_of(options):
     )
 
 
-def _given(value, default):
+def _given(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _in_copy(script, folder):
-    """Give the path of a script in a copy of the folder."""
+def _in_copy(script: str, folder: str) -> str:
+    """Return the path of a script relative to the folder that is copied.
+
+    Raises:
+        UsageError: If the script is not in the folder.
+    """
     path = os.path.relpath(os.path.realpath(script), os.path.realpath(folder))
     if path.startswith(os.pardir + os.sep):
         raise UsageError(
@@ -147,23 +188,24 @@ def _in_copy(script, folder):
     return path
 
 
-def _wait(handle, look):
-    """Wait for the end; the first Ctrl-C, SIGTERM or SIGHUP stops the job in order.
+def _wait(handle: JobHandle, look: Callable[[], None]) -> Outcome:
+    """Wait for the end of the job, and return how it ended.
+
+    The first Ctrl-C, SIGTERM or SIGHUP stops the job gracefully; another one stops it
+    at once.
 
     Args:
-        handle: The `JobHandle`.
-        look: Called now and then meanwhile.
+        handle: The job.
+        look: Called every half second during the wait.
     """
-    from estimator_runtime.launch.stop_requests import StopRequests
-
     requests = StopRequests()
 
-    def stop(number, _frame):
+    def stop(number: int, _frame: FrameType | None) -> None:
         if requests.take(number, time.monotonic()):
             _cancel(handle, number)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # it is ignored under nohup
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
@@ -177,8 +219,40 @@ def _wait(handle, look):
             signal.signal(number, handler)
 
 
-def _cancel(handle, number):
-    from estimator_runtime.launch.stop_requests import exit_status_of
-
+def _cancel(handle: JobHandle, number: int) -> None:
     reason = f"the job was stopped by {signal.Signals(number).name}"
     handle.cancel(exit_status_of(number), reason)
+
+
+class StopRequests:
+    """A filter that separates stop requests from signals that merely accompany one.
+
+    The first request asks for a graceful stop. Each later one asks for a stop at once.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[int, float] = {}  # each signal to the time it last came
+
+    def take(self, number: int, now: float) -> bool:
+        """Return whether a signal is a request of its own.
+
+        SIGHUP comes from a terminal or a session that closes, often together with
+        SIGTERM. Neither is then a second request, as nobody is asking for a stop at
+        once.
+
+        Args:
+            number: The number of the signal: SIGINT, SIGTERM or SIGHUP.
+            now: The time in seconds.
+        """
+        before = self._taken
+        if number == signal.SIGHUP and before:
+            return False
+        if number in before and now - before[number] < _SAME_SECS:
+            return False
+        self._taken = {**before, number: now}
+        return number != signal.SIGTERM or set(before) != {signal.SIGHUP}
+
+
+def exit_status_of(number: int) -> int:
+    """Return the exit status of a job that a signal ended; SIGHUP counts as SIGTERM."""
+    return 128 + (signal.SIGTERM if number == signal.SIGHUP else number)

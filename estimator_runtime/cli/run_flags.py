@@ -1,12 +1,18 @@
-"""The options of `estimator-runtime run` for a cluster."""
+"""The flags of `estimator-runtime run`: cluster, training options, TensorBoard."""
 
 import argparse
 import math
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
 
-from estimator_runtime.errors import UsageError
+from estimator_runtime.config import waits
+from estimator_runtime.config.options import OPTIONS, Option
+from estimator_runtime.errors import ConfigError, UsageError
+from estimator_runtime.output import log_filter
+from estimator_runtime.output.tensorboard import FIRST_FREE
 
 _BACKENDS = ("local", "ray")
-# Those of one back end only.
+# Options that only one back end has.
 _OF_BACKEND = {
     "cold": "local",
     "private_network": "local",
@@ -28,10 +34,18 @@ _NEED_CLUSTER = {
     "evaluation_timeout": "--evaluation-timeout",
     "log_dir": "--log-dir",
 }
+# The name of each parsed option to the variable from which a training reads it.
+VARIABLES = {
+    **{option.name: option.variable for option in OPTIONS.values()},
+    "verbose": log_filter.VARIABLE,
+    "grace": waits.STOP_GRACE_VARIABLE,
+}
+_FLAG = "--tensorboard"
+_LAST_PORT = 65535
 
 
-def add_options(parser):
-    """Add the options of a cluster to those of `run`."""
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a cluster to the parser of `run`."""
     group = parser.add_argument_group("a cluster, on this machine or on several")
     add_task_options(group)
     group.add_argument(
@@ -80,7 +94,7 @@ def add_options(parser):
     _add_ray_options(parser.add_argument_group("a cluster of several machines, by Ray"))
 
 
-def _add_ray_options(group):
+def _add_ray_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--ray-address",
         metavar="HOST:PORT",
@@ -108,9 +122,9 @@ def _add_ray_options(group):
     )
 
 
-def add_task_options(group):
-    """Add the options that say which tasks a job has."""
-    count = {"metavar": "N", "type": _count}
+def add_task_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that define which tasks a job has."""
+    count: dict[str, Any] = {"metavar": "N", "type": _count}
     group.add_argument(
         "--workers", help="train in N workers, beside the chief", **count
     )
@@ -132,9 +146,9 @@ def add_task_options(group):
     )
 
 
-def add_resource_options(group):
-    """Add the options that say what each task takes of its machine."""
-    amount = {"metavar": "X", "type": _amount}
+def add_resource_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that define the resources of each task."""
+    amount: dict[str, Any] = {"metavar": "X", "type": _amount}
     group.add_argument(
         "--cpus-per-worker",
         help="CPUs of the chief, of each worker, and of the evaluator (default: 1)",
@@ -150,11 +164,12 @@ def add_resource_options(group):
     )
 
 
-def is_wanted(options):
-    """Tell whether the options ask for a cluster.
+def is_cluster_wanted(options: argparse.Namespace) -> bool:
+    """Return whether the options ask for a cluster.
 
     Raises:
-        UsageError: If one that only a cluster has is there without it.
+        UsageError: If an option needs a cluster that is not asked for, or another back
+            end.
     """
     for name, backend in _OF_BACKEND.items():
         if getattr(options, name) in (None, False) or options.backend == backend:
@@ -181,7 +196,7 @@ def is_wanted(options):
     return False
 
 
-def _count(text):
+def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(
             f"it is {text!r}; give a whole number, 0 or more"
@@ -189,7 +204,7 @@ def _count(text):
     return int(text)
 
 
-def _seconds(text):
+def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -201,7 +216,7 @@ def _seconds(text):
     return value
 
 
-def _amount(text):
+def _amount(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -209,3 +224,139 @@ def _amount(text):
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"it is {text!r}; give a number, 0 or more")
     return value
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of training to the parser of `run`."""
+    group = parser.add_argument_group(
+        "training",
+        "Each can be given by a variable too, such as "
+        f"{OPTIONS['steps_per_run'].variable};\ndocs/environment.md lists them.",
+    )
+    for option in OPTIONS.values():
+        group.add_argument(option.flag, help=option.help, **_argument(option))
+    group.add_argument(
+        "--verbose",
+        action="store_true",
+        default=None,  # not given: the variable decides
+        help="show every line of TensorFlow's, also its deprecation warnings about "
+        "what Estimators are made of, and what its C++ half says at its start",
+    )
+    group.add_argument(
+        "--grace",
+        metavar="SECS",
+        type=_parsed_by(waits.seconds),
+        help="what SIGTERM leaves a training for the end of its step (default: "
+        f"{waits.STOP_GRACE_VARIABLE}, or 30); each task of a cluster, for its "
+        "checkpoint too",
+    )
+
+
+def _argument(option: Option) -> dict[str, Any]:
+    """Return the arguments of `add_argument` for an option, without flag and help."""
+    if option.is_switch:
+        return {"action": argparse.BooleanOptionalAction}
+    if option.choices:
+        return {"choices": option.choices}
+    return {"metavar": option.metavar, "type": _parsed_by(option.parse)}
+
+
+def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
+    """Write the given flags into the environment variables that sessions read.
+
+    Child processes inherit them.
+
+    Args:
+        flags: The parsed options of `run`.
+        environ: The environment, which is changed.
+
+    Raises:
+        ConfigError: If a variable has an invalid value.
+    """
+    for name, variable in VARIABLES.items():
+        value = getattr(flags, name)
+        if value is not None:
+            environ[variable] = str(int(value) if isinstance(value, bool) else value)
+    environ.setdefault(OPTIONS["progress"].variable, "auto")
+    check(environ)
+
+
+def check(environ: Mapping[str, str]) -> None:
+    """Check the variables that configure training.
+
+    Args:
+        environ: The environment.
+
+    Raises:
+        ConfigError: If a variable has an invalid value.
+    """
+    log_filter.is_verbose(environ)
+    waits.check(environ)
+    # Each is checked on its own. The program may set the others itself, so their
+    # combination is checked where it creates a RunConfig or a session.
+    for option in OPTIONS.values():
+        option.in_environ(environ)
+
+
+def _parsed_by(parse: Callable[[str, str], Any]) -> Callable[[str], Any]:
+    """Return `parse` as a type for argparse, with errors that argparse expects."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text, "it")
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
+
+
+def add_tensorboard_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--tensorboard` to the parser of `run`."""
+    parser.add_argument(
+        _FLAG,
+        metavar="[PORT]",
+        type=_port,
+        help="start TensorBoard with the job, on 127.0.0.1, and print its address: at "
+        "this PORT, with 0 at any that is free, without PORT at the first from 6006",
+    )
+
+
+def with_port(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a port for a `--tensorboard` that has none.
+
+    Without it, argparse would take the script for the port.
+
+    Args:
+        parser: The parser of `run`, with all its options.
+        arguments: What follows `run` on the command line.
+
+    Returns:
+        The arguments for the parser.
+    """
+    takes_value = {
+        name
+        for action in parser._actions
+        if action.nargs != 0
+        for name in action.option_strings
+    }
+    rest, done = list(arguments), []
+    # Arguments after the script belong to the script.
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        option = rest.pop(0)
+        if option == _FLAG and not (rest and rest[0].isdigit()):
+            option = f"{_FLAG}={FIRST_FREE}"
+        elif option in takes_value and rest:
+            done.append(option)
+            option = rest.pop(0)
+        done.append(option)
+    return [*done, *rest]
+
+
+def _port(text: str) -> int | str:
+    if text == FIRST_FREE:
+        return FIRST_FREE
+    if not (text.isascii() and text.isdigit() and int(text) <= _LAST_PORT):
+        raise argparse.ArgumentTypeError(
+            f"it is {text!r}; give a port, 0 to {_LAST_PORT}, or none"
+        )
+    return int(text)

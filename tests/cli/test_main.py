@@ -11,7 +11,7 @@ import zipapp
 import pytest
 
 import estimator_runtime
-from estimator_runtime.cli import main
+from estimator_runtime.cli.main import main
 
 OURS = [sys.executable, "-m", "estimator_runtime"]
 
@@ -391,7 +391,7 @@ def test_the_command_line_needs_no_tensorflow(tmp_path):
     program = textwrap.dedent(
         """
         import sys
-        from estimator_runtime.cli import main
+        from estimator_runtime.cli.main import main
         try:
             main(["run", "--help"])
         except SystemExit:

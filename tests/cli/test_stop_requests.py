@@ -4,7 +4,7 @@ from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
-from estimator_runtime.launch.stop_requests import StopRequests, exit_status_of
+from estimator_runtime.cli.run import StopRequests, exit_status_of
 
 
 def _requests(*signals):

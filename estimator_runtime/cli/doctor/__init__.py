@@ -1,4 +1,4 @@
 """`estimator-runtime doctor`: what keeps a training from starting here, and the remedy.
 
-Nothing here imports TensorFlow; a child process asks it, with a deadline (`probe`).
+Nothing here imports TensorFlow. A child process does, with a deadline; see `probe`.
 """

@@ -1,19 +1,25 @@
-"""The devices that TensorFlow sees, and those that it should."""
+"""The devices that TensorFlow sees, and the GPUs that it should see."""
 
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from estimator_runtime.doctor.finding import OK, PROBLEM, Finding
+from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
 
 
-def examine(answer, environ, nvidia_devices=None):
-    """Say which devices TensorFlow has.
+def examine(
+    answer: Mapping[str, Any],
+    environ: Mapping[str, str],
+    nvidia_devices: Sequence[str] | None = None,
+) -> Finding:
+    """Check which devices TensorFlow sees.
 
     Args:
-        answer: What `probe.ask` gave.
+        answer: The answer of `probe.ask`.
         environ: The environment, such as `os.environ`.
-        nvidia_devices: The device files of the GPUs that the machine has; those in
-            /dev if None.
+        nvidia_devices: The device files of the machine's NVIDIA GPUs; None for those in
+            /dev.
     """
     if nvidia_devices is None:
         nvidia_devices = sorted(map(str, pathlib.Path("/dev").glob("nvidia[0-9]*")))

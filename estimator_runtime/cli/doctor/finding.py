@@ -1,6 +1,7 @@
-"""What was found: one line for each thing that was looked at."""
+"""The findings of `doctor`: one line for each check."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -8,14 +9,14 @@ OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        about: What it was, such as "packages".
-        state: "ok"; "note", worth knowing; "problem", a training would not start or
-            would not do what it should.
-        text: One line; that of a problem says what would do.
-        facts: The same for programs: what JSON can hold.
+        about: The subject of the check, such as "packages".
+        state: "ok"; "note" for something worth knowing; "problem" if a training would
+            not start, or would not do what it should.
+        text: One line. The line of a problem includes the remedy.
+        facts: The same for programs, as values that JSON can represent.
     """
 
     about: str
@@ -24,8 +25,8 @@ class Finding:
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def as_text(findings):
-    """Write findings as a table, a line each, and a last line that sums up."""
+def as_text(findings: Sequence[Finding]) -> str:
+    """Return a table with one line for each finding, and a last line with the total."""
     width = max(len(each.about) for each in findings)
     lines = [
         f"{each.state:<7}  {each.about:<{width}}  {each.text}" for each in findings
@@ -36,8 +37,8 @@ def as_text(findings):
     return "\n".join(lines)
 
 
-def as_json(findings):
-    """Give findings as an object that JSON can hold."""
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the findings as a dict that can be written as JSON."""
     return {
         "problems": sum(each.state == PROBLEM for each in findings),
         "findings": [dataclasses.asdict(each) for each in findings],

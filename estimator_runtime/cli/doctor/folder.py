@@ -1,34 +1,38 @@
-"""The model directory: can it be written, is there space, what would a restart use?"""
+"""The model directory: whether it can be written, its space, and its checkpoints."""
 
 import os
 import shutil
 import tempfile
 
 from estimator_runtime.checkpoint import inventory
-from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.cli.checkpoints import size
+from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import CheckpointError, ConfigError
-from estimator_runtime.listing import size
-from estimator_runtime.settings import resolve_model_dir
+from estimator_runtime.session.run_config_values import resolve_model_dir
 
 
-def examine(given, config):
-    """Look at the model directory.
+def examine(given: str | None, config: TFConfig | None) -> list[Finding]:
+    """Check the model directory.
 
     Args:
-        given: That of the command line, or None.
-        config: TFConfig, or None if TF_CONFIG cannot be used.
+        given: The folder that the command line names, or None.
+        config: The TFConfig, or None if TF_CONFIG is invalid.
 
     Returns:
-        Findings; of the last checkpoint too, where there is one.
+        One finding about the folder, and one about its checkpoints if it exists on this
+        machine and can be written.
     """
     try:
-        folder = resolve_model_dir(given, config and config.model_dir)
+        named = None if config is None else config.model_dir
+        resolved = resolve_model_dir(given, named)
     except ConfigError as error:
         text = str(error).removeprefix("RunConfig: ")
         return [Finding(about="model dir", state=PROBLEM, text=text)]
-    if folder is None:
+    if resolved is None:
         text = "not looked at; name it with --model-dir"
         return [Finding(about="model dir", state=NOTE, text=text)]
+    folder = os.fsdecode(resolved)
     if "://" in folder:
         text = f"{folder} is not on a file system of this machine: not looked at"
         facts = {"path": folder}
@@ -36,12 +40,12 @@ def examine(given, config):
     return _examine_local(os.path.abspath(folder))
 
 
-def _examine_local(folder):
+def _examine_local(folder: str) -> list[Finding]:
     existing = folder
     while not os.path.lexists(existing):
         existing = os.path.dirname(existing)
     try:
-        # What permissions say is not all: read-only mounts, quotas, full disks.
+        # Permissions do not show read-only mounts, quotas and full disks.
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".doctor-"):
             pass
     except OSError as error:
@@ -63,13 +67,14 @@ def _examine_local(folder):
     try:
         found = inventory.take(folder)
     except CheckpointError as error:
-        if error.__cause__ is None:  # there is none, or nothing at all
+        if error.__cause__ is None:  # the folder is empty, or has no checkpoint
             return [good, Finding(about="checkpoints", state=OK, text="none yet")]
         return [good, Finding(about="checkpoints", state=PROBLEM, text=str(error))]
     return [_with_space(good, found, free), _examine_checkpoints(found)]
 
 
-def _with_space(good, found, free):
+def _with_space(good: Finding, found: inventory.Inventory, free: int) -> Finding:
+    """Return `good`, or a problem if the next checkpoint needs more space."""
     newest = found.newest
     if newest is None or free >= newest.bytes:
         return good
@@ -80,7 +85,7 @@ def _with_space(good, found, free):
     return Finding(about="model dir", state=PROBLEM, text=text, facts=good.facts)
 
 
-def _examine_checkpoints(found):
+def _examine_checkpoints(found: inventory.Inventory) -> Finding:
     restart = found.restart
     facts = {
         "count": len(found.entries),

@@ -1,28 +1,30 @@
-"""The installed packages: can they run Estimators, and were they tested together?"""
+"""The installed packages: whether they run Estimators, and were tested together."""
 
 import importlib.metadata
 import logging
+from collections.abc import Mapping
+from typing import Any
 
-from estimator_runtime.activation import Activation
+from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from estimator_runtime.compat import versions
+from estimator_runtime.compat.inject.activation import Activation
 from estimator_runtime.compat.report import report
-from estimator_runtime.compat.tested import TESTED
-from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.compat.versions import TESTED
 from estimator_runtime.errors import CompatibilityError
 
-_OLDEST_RAY = (2, 60)  # as setup.cfg has it
+_OLDEST_RAY = (2, 60)  # as in setup.cfg
 
 
-def examine():
-    """Look at the packages of this Python; read their metadata only."""
+def examine() -> Finding:
+    """Check the packages of this Python by their metadata, without importing them."""
     try:
         found = report().versions
     except CompatibilityError as error:
         return Finding(about="packages", state=PROBLEM, text=str(error))
     texts = ", ".join(f"{name} {version}" for name, version in found.items())
-    facts = {"versions": found}
+    facts: dict[str, Any] = {"versions": found}
     try:
-        # Of a newer TensorFlow it warns; here that is a finding.
+        # It warns of a newer TensorFlow, which is a finding here.
         logging.getLogger(versions.__name__).disabled = True
         version = versions.check_installed()
         _check_tf_keras(version, found["tf-keras"])
@@ -49,10 +51,10 @@ def examine():
     return Finding(about="packages", state=NOTE, text=text, facts=facts)
 
 
-def examine_ray():
-    """Say which Ray is installed, and whether it is older than what was tested.
+def examine_ray() -> Finding:
+    """Check which Ray is installed, and whether it is older than the tested versions.
 
-    No Ray is asked anything.
+    Ray is not imported, and no cluster is contacted.
     """
     try:
         version = importlib.metadata.version("ray")
@@ -68,16 +70,17 @@ def examine_ray():
     return Finding(about="ray", state=state, text=text, facts={"version": version})
 
 
-def examine_activation(environ):
-    """Say whether every python of this environment has the runtime."""
+def examine_activation(environ: Mapping[str, str]) -> Finding:
+    """Check whether automatic activation is enabled in this Python environment."""
     activation = Activation()
     facts = {"enabled": activation.is_enabled(), "folder": str(activation.folder)}
     text = activation.describe(environ)
     return Finding(about="activation", state=OK, text=text, facts=facts)
 
 
-def _check_tf_keras(version, found):
-    if version < (2, 16) or found == "not installed":  # the latter was checked
+def _check_tf_keras(version: tuple[int, int], found: str) -> None:
+    # `check_installed` has already rejected a missing tf-keras where one is needed.
+    if version < (2, 16) or found == "not installed":
         return
     if versions.parse(found) != version:
         wanted = ".".join(map(str, version))

@@ -1,7 +1,7 @@
-"""Asks TensorFlow, in a child process: importing it takes seconds, and may crash.
+"""Questions to TensorFlow, in a child process: its import takes seconds and may crash.
 
-The child is this module's `main`, on the module search path that a script under
-`estimator-runtime run` would have: a `tensorflow.py` beside the script is found too.
+The child runs `main` of this module, with the module search path that a script under
+`estimator-runtime run` has. So it also finds a `tensorflow.py` beside the script.
 """
 
 import importlib
@@ -10,15 +10,21 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Iterable
+from typing import Any
 
+from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError
-from estimator_runtime.helper_process import helper_command
 
 DEADLINE_SECS = 120.0
 
 
-def ask(names, first_path=None, timeout_secs=DEADLINE_SECS):
-    """Let a child install the runtime, import TensorFlow, and look.
+def ask(
+    names: Iterable[str],
+    first_path: str | None = None,
+    timeout_secs: float = DEADLINE_SECS,
+) -> dict[str, Any]:
+    """Return what TensorFlow has, from a child process that imports it.
 
     Args:
         names: Dotted names to look up, such as "tensorflow.estimator.RunConfig".
@@ -26,9 +32,11 @@ def ask(names, first_path=None, timeout_secs=DEADLINE_SECS):
         timeout_secs: Seconds that the child may take.
 
     Returns:
-        A dict: "devices", each a dict with "name", "type" and "details"; "cuda",
-        whether TensorFlow was built for it; "missing", name to the part of it that
-        there is none of; "v1", name to whether `tf.compat.v1` has it, of those missing.
+        A dict with these keys:
+            "devices": a list of dicts with "name", "type" and "details".
+            "cuda": whether TensorFlow was built with CUDA.
+            "missing": each missing name to its shortest prefix that does not exist.
+            "v1": each missing name of TensorFlow to whether `tf.compat.v1` has it.
 
     Raises:
         EstimatorRuntimeError: If the child fails, or takes too long.
@@ -54,7 +62,7 @@ def ask(names, first_path=None, timeout_secs=DEADLINE_SECS):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _failure(done):
+def _failure(done: subprocess.CompletedProcess[str]) -> str:
     lines = done.stderr.strip().splitlines() or ["no output"]
     if done.returncode < 0:
         return (
@@ -69,11 +77,20 @@ def _failure(done):
 
 
 def main(_arguments: list[str]) -> int:
-    """Be the child: print the answer as one line of JSON."""
+    """Run the child process: print the answer as one line of JSON.
+
+    The module search path and the names come from standard input, as JSON.
+
+    Args:
+        _arguments: The arguments of the command line, which has none.
+
+    Returns:
+        The exit status, 0.
+    """
     sys.path[:], names = json.load(sys.stdin)
     importlib.import_module("estimator_runtime").install()
     tf = importlib.import_module("tensorflow")
-    # Loads the frozen package, with which most patches are applied.
+    # Loads tensorflow-estimator, upon which most patches are applied.
     _ = tf.estimator.Estimator
     missing = {name: _first_missing(name) for name in names}
     missing = {name: part for name, part in missing.items() if part}
@@ -96,18 +113,18 @@ def main(_arguments: list[str]) -> int:
     return 0
 
 
-def _details(tf, device):
+def _details(tf: Any, device: Any) -> dict[str, str]:
     details = tf.config.experimental.get_device_details(device)
     return {key: str(value) for key, value in details.items()}
 
 
-def _first_missing(name):
-    """Give the first part of a dotted name that there is none of, or None."""
+def _first_missing(name: str) -> str | None:
+    """Return the shortest prefix of a dotted name that does not exist, or None."""
     first, *rest = name.split(".")
-    value = importlib.import_module(first)
+    value: Any = importlib.import_module(first)
     for index, part in enumerate(rest):
         if not isinstance(value, types.ModuleType):
-            return None  # what a class or an object has, only the program knows
+            return None  # attributes of classes and objects may be set at run time
         so_far = ".".join([first, *rest[: index + 1]])
         try:
             value = getattr(value, part)
@@ -119,6 +136,6 @@ def _first_missing(name):
     return None
 
 
-def _is_in_v1(name):
+def _is_in_v1(name: str) -> bool:
     rest = name.removeprefix("tensorflow.").removeprefix("compat.v1.")
     return _first_missing(f"tensorflow.compat.v1.{rest}") is None

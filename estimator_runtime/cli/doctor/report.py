@@ -1,21 +1,16 @@
-"""The whole examination: what is looked at, in which order, and the exit status."""
+"""The report of `doctor`: all checks in their order, and the exit status."""
 
+import argparse
 import json
 import os
 import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from estimator_runtime import script, training_flags
-from estimator_runtime.compat import versions
-from estimator_runtime.doctor import (
-    changed,
-    devices,
-    folder,
-    packages,
-    probe,
-    program,
-    task,
-)
-from estimator_runtime.doctor.finding import (
+from estimator_runtime.cli import run_flags, script
+from estimator_runtime.cli.doctor import devices, folder, packages, probe, task
+from estimator_runtime.cli.doctor import script as doctor_script
+from estimator_runtime.cli.doctor.finding import (
     NOTE,
     OK,
     PROBLEM,
@@ -23,10 +18,11 @@ from estimator_runtime.doctor.finding import (
     as_json,
     as_text,
 )
+from estimator_runtime.compat import versions
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
 
 _SHOWN = 5
-# What models are made of; the rest, such as keras.utils, does no harm.
+# The parts of Keras that models consist of. Others, such as keras.utils, do no harm.
 _MODELS_OF_KERAS = (
     *("keras.Input", "keras.Model", "keras.Sequential", "keras.Variable"),
     *("keras.applications", "keras.layers", "keras.metrics", "keras.models"),
@@ -34,8 +30,8 @@ _MODELS_OF_KERAS = (
 )
 
 
-def add_options(parser):
-    """Add the options of `doctor`."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `doctor` to its parser."""
     parser.add_argument(
         "--model-dir",
         metavar="FOLDER",
@@ -49,18 +45,20 @@ def add_options(parser):
     )
 
 
-def describe(options, environ=os.environ):
-    """Say what was found.
+def describe(
+    options: argparse.Namespace, environ: Mapping[str, str] = os.environ
+) -> tuple[str, int]:
+    """Run all checks, and return what they found.
 
     Args:
-        options: As parsed.
+        options: The parsed options of `doctor`.
         environ: The environment.
 
     Returns:
         (text, exit status: 1 if there is a problem, else 0).
 
     Raises:
-        UsageError: If there is no such script.
+        UsageError: If the script does not exist, or is a folder or an archive.
     """
     if options.script is not None:
         script.check_script(options.script)
@@ -69,7 +67,9 @@ def describe(options, environ=os.environ):
     return text, int(any(each.state == PROBLEM for each in found))
 
 
-def _examine(options, environ):
+def _examine(
+    options: argparse.Namespace, environ: Mapping[str, str]
+) -> Iterator[Finding]:
     installed = packages.examine()
     yield installed
     uses, unparsable = _read(options.script)
@@ -87,11 +87,11 @@ def _examine(options, environ):
         except EstimatorRuntimeError as error:
             yield Finding(about="TensorFlow", state=PROBLEM, text=str(error))
     try:
-        training_flags.check(environ)
+        run_flags.check(environ)
     except ConfigError as error:
         yield Finding(about="settings", state=PROBLEM, text=str(error))
-    config, said = task.read(environ)
-    yield said
+    config, finding = task.read(environ)
+    yield finding
     if config is not None and config.cluster:
         yield from task.examine_ports(config)
     yield from folder.examine(options.model_dir, config)
@@ -103,8 +103,11 @@ def _examine(options, environ):
         yield from _examine_script(options.script, uses, answer)
 
 
-def _read(path):
-    """Give (what a script uses, None), or (None, a finding that says why not)."""
+def _read(path: str | None) -> tuple[doctor_script.Uses | None, Finding | None]:
+    """Return what a script uses, and a finding if it cannot be analysed.
+
+    At most one of the two is not None; both are None without a script.
+    """
     if path is None:
         return None, None
     try:
@@ -116,10 +119,12 @@ def _read(path):
     if file.endswith(".pyc"):
         text = f"{path} is compiled: give its source"
         return None, Finding(about="script", state=NOTE, text=text)
-    return program.read(loader.get_data(file)), None
+    return doctor_script.read(loader.get_data(file)), None
 
 
-def _examine_script(path, uses, answer):
+def _examine_script(
+    path: str, uses: doctor_script.Uses, answer: Mapping[str, Any] | None
+) -> Iterator[Finding]:
     name = pathlib.Path(path).name
     shown = [_shown(each) for each in uses.estimator_names]
     facts = {"names": dict(uses.names)}
@@ -135,7 +140,7 @@ def _examine_script(path, uses, answer):
         yield Finding(about="script", state=OK, text=text, facts=facts)
     if answer is not None:
         yield from _missing(name, uses, answer)
-    for line, used, difference, remedy in changed.find(uses):
+    for line, used, difference, remedy in doctor_script.find(uses):
         text = f"{name}:{line}: {_shown(used)} {difference}; write {_shown(remedy)}"
         yield Finding(about="script", state=NOTE, text=text)
     if answer is None or versions.parse(versions.tensorflow_version()) < (2, 16):
@@ -150,11 +155,16 @@ def _examine_script(path, uses, answer):
         yield _keras_3(name, uses.keras_names)
 
 
-def _keras_3(name, used):
-    """Say what `import keras` means to a script that uses Estimators."""
+def _keras_3(name: str, used: Mapping[str, int]) -> Finding:
+    """Return the finding about `import keras` in a script that uses Estimators.
+
+    Args:
+        name: File name of the script.
+        used: Name of keras to its first line; not empty.
+    """
     for dotted, line in used.items():
         if dotted.startswith(_MODELS_OF_KERAS):
-            # For the Estimators, most likely: beside TensorFlow 2.15 it could be.
+            # Most likely for Estimators, which could use it on TensorFlow 2.15.
             text = (
                 f"{name}:{line}: {dotted} is of Keras 3 here, which Estimators "
                 "cannot use; write `from tensorflow import keras`, and `from "
@@ -168,12 +178,15 @@ def _keras_3(name, used):
     return Finding(about="script", state=NOTE, text=text)
 
 
-def _missing(name, uses, answer):
-    told = set()
+def _missing(
+    name: str, uses: doctor_script.Uses, answer: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Yield a problem for each name that the installed TensorFlow does not have."""
+    reported = set()
     for dotted, part in answer["missing"].items():
-        if part in told:
+        if part in reported:
             continue
-        told.add(part)
+        reported.add(part)
         if answer["v1"].get(dotted):
             remedy = (
                 f"write {_shown(_in_v1(dotted))}, or import tensorflow.compat.v1 as tf"
@@ -192,12 +205,12 @@ def _missing(name, uses, answer):
         yield Finding(about="script", state=PROBLEM, text=text, facts={"name": dotted})
 
 
-def _in_v1(dotted):
+def _in_v1(dotted: str) -> str:
     return "tensorflow.compat.v1." + dotted.removeprefix("tensorflow.")
 
 
-def _shown(dotted):
-    """Write a name as scripts do."""
+def _shown(dotted: str) -> str:
+    """Return a name as scripts write it, with "tf" for "tensorflow"."""
     first, dot, rest = dotted.partition(".")
     is_public = first == "tensorflow" and not f"{rest}.".startswith("python.")
     return f"tf{dot}{rest}" if is_public else dotted

@@ -1,32 +1,36 @@
-"""TF_CONFIG as this task understands it, and whether its cluster can be reached."""
+"""TF_CONFIG as this task reads it, and whether its cluster can be reached."""
 
 import concurrent.futures
 import dataclasses
 import errno
 import socket
+from collections.abc import Mapping
 
-from estimator_runtime import peers
-from estimator_runtime.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.tf_config import TFConfig, check_form
+from estimator_runtime.distributed import peers
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.role import TaskType
-from estimator_runtime.tf_config import TFConfig, check_form
 
 _CONNECT_SECS = 2.0
 _THREADS = 32
 
 
-def read(environ):
+def read(environ: Mapping[str, str]) -> tuple[TFConfig | None, Finding]:
     """Read TF_CONFIG.
 
+    Args:
+        environ: The environment.
+
     Returns:
-        (TFConfig, or None if it cannot be used; `Finding`).
+        (TFConfig, or None if TF_CONFIG is invalid; the finding about it).
     """
     if "TF_CONFIG" not in environ:
         text = "not set: this process trains by itself"
         return TFConfig(), Finding(about="TF_CONFIG", state=OK, text=text)
     try:
         check_form(environ)  # as `run` does
-        # Whether there has to be a chief only the script knows.
+        # Only the script knows whether it needs a chief.
         config = TFConfig.from_environ(environ, chief_required=False)
     except ConfigError as error:
         text = str(error).removeprefix("TF_CONFIG: ")
@@ -44,14 +48,15 @@ def read(environ):
     return config, Finding(about="TF_CONFIG", state=state, text=text, facts=facts)
 
 
-def examine_ports(config):
-    """Look whether this task can listen, and who of the others can be reached.
+def examine_ports(config: TFConfig) -> list[Finding]:
+    """Check whether this task can listen, and which other tasks it can reach.
 
     Args:
-        config: TFConfig with a cluster.
+        config: The TFConfig, which has a cluster.
 
     Returns:
-        Findings: one for the own port, if it has one, and one for the others.
+        One finding about the port of this task, if it has one, and one about the other
+        tasks, if there are any.
     """
     others = peers.tasks(config.cluster, config.cluster)
     own = others.pop(_own(config), None)
@@ -61,7 +66,7 @@ def examine_ports(config):
     return found
 
 
-def _examine_own(address):
+def _examine_own(address: str) -> Finding:
     host, port = _split(address)
     facts = {"address": address}
     try:
@@ -87,11 +92,15 @@ def _examine_own(address):
     return Finding(about="own port", state=OK, text=text, facts=facts)
 
 
-def _bind(host, port):
-    """Bind as gRPC's servers do, and let go.
+def _bind(host: str, port: int) -> None:
+    """Bind a socket as gRPC's servers do, and close it.
+
+    Args:
+        host: Name or address of an interface; "" for all.
+        port: The port; 0 for any free one, on which it does not listen.
 
     Raises:
-        OSError: If that cannot be.
+        OSError: If the address cannot be bound.
     """
     infos = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -100,12 +109,12 @@ def _bind(host, port):
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
-        # Who only holds the port, without listening, would let a task have it.
+        # A process that holds the port without listening does not block a task.
         if port:
             probe.listen()
 
 
-def _examine_others(others):
+def _examine_others(others: Mapping[str, str]) -> Finding:
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         reasons = dict(zip(others, pool.map(_reach, others.values()), strict=True))
     facts = {"tasks": {name: reason or "listening" for name, reason in reasons.items()}}
@@ -134,8 +143,8 @@ def _examine_others(others):
 _REFUSED = "nobody listens"
 
 
-def _reach(address):
-    """Say why "host:port" cannot be reached, or None if it can."""
+def _reach(address: str) -> str | None:
+    """Return why "host:port" cannot be reached; None if it can."""
     try:
         with socket.create_connection(_split(address), _CONNECT_SECS):
             return None
@@ -145,10 +154,10 @@ def _reach(address):
         return (error.strerror or str(error)).lower()
 
 
-def _split(address):
+def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def _own(config):
+def _own(config: TFConfig) -> str:
     return f"{config.task_type} {config.task_index}"

@@ -5,13 +5,13 @@ import operator
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.doctor import changed, program
+from estimator_runtime.cli.doctor import script
 
 _ITERATOR = "tf.data.Dataset.range(3).make_one_shot_iterator()"
 
 
 def find(source):
-    return changed.find(program.read(source))
+    return script.find(script.read(source))
 
 
 @pytest.mark.parametrize("used", ["tf.summary.scalar", "tf.summary.text"])
@@ -64,13 +64,13 @@ def test_what_does_what_it_says_is_not(source):
     assert find(source) == []
 
 
-@pytest.mark.parametrize("name", [*changed._SUMMARIES, changed._DROPOUT])
+@pytest.mark.parametrize("name", [*script._SUMMARIES, script._DROPOUT])
 def test_the_names_are_in_both_and_not_the_same(name):
     path = operator.attrgetter(name.removeprefix("tensorflow."))
     assert path(tf) is not path(tf.compat.v1)
 
 
-@pytest.mark.parametrize("method", changed._METHODS)
+@pytest.mark.parametrize("method", script._METHODS)
 def test_the_methods_are_those_of_datasets_of_tensorflow_1_only(method):
     assert hasattr(tf.compat.v1.data.Dataset, method)
     assert not hasattr(tf.data.Dataset, method)

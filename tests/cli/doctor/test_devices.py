@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from estimator_runtime.doctor import devices
+from estimator_runtime.cli.doctor import devices
 
 CPU = {"name": "CPU:0", "type": "CPU", "details": {}}
 GPU = {"name": "GPU:0", "type": "GPU", "details": {"device_name": "NVIDIA T4"}}

@@ -11,11 +11,11 @@ import sys
 import pytest
 import tensorflow as tf
 
+from estimator_runtime.cli.doctor import probe
 from estimator_runtime.compat import versions
-from estimator_runtime.doctor import probe
 from estimator_runtime.errors import EstimatorRuntimeError
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "digits.py"
+EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
 NEW = versions.parse(tf.__version__) >= (2, 16)
 
 
@@ -201,7 +201,7 @@ def test_packages_that_cannot_run_estimators_are_told_and_tensorflow_not_asked(
 def test_the_examination_itself_imports_no_tensorflow(tmp_path):
     program = (
         "import sys\n"
-        "from estimator_runtime import cli\n"
+        "from estimator_runtime.cli import main as cli\n"
         "status = cli.main(['doctor'])\n"
         "print(status, {'tensorflow', 'numpy', 'tf_keras'} & set(sys.modules))\n"
     )

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from estimator_runtime.doctor import folder
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.cli.doctor import folder
+from estimator_runtime.config.tf_config import TFConfig
 
 
 def examine(given, config=None):

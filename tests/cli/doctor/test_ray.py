@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from estimator_runtime.doctor.packages import examine_ray
+from estimator_runtime.cli.doctor.packages import examine_ray
 
-SETUP = (pathlib.Path(__file__).parents[2] / "setup.cfg").read_text()
+SETUP = (pathlib.Path(__file__).parents[3] / "setup.cfg").read_text()
 OLDEST = re.search(r"^    ray>=(\S+)$", SETUP, re.M)[1]
 
 

@@ -4,11 +4,11 @@ import textwrap
 
 import pytest
 
-from estimator_runtime.doctor import program
+from estimator_runtime.cli.doctor import script
 
 
 def read(source):
-    return program.read(textwrap.dedent(source))
+    return script.read(textwrap.dedent(source))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def read(source):
     ],
 )  # fmt: skip
 def test_names_are_followed_from_the_import(source, names):
-    assert list(program.read(source).names) == names
+    assert list(script.read(source).names) == names
 
 
 def test_each_name_has_its_first_line():
@@ -63,7 +63,7 @@ def test_an_if_of_the_model_and_a_try_that_only_cleans_up_guard_nothing():
         """
         import tensorflow as tf
         try:
-            if training:
+            if training or conversion_rate > 0:
                 tf.Session()
         finally:
             print("end")
@@ -82,7 +82,7 @@ def test_an_if_of_the_model_and_a_try_that_only_cleans_up_guard_nothing():
     ],
 )
 def test_a_name_that_may_mean_something_else_is_left_alone(source):
-    assert not any(each.endswith(".Session") and "v1" not in each for each in program.read(source).names)  # fmt: skip
+    assert not any(each.endswith(".Session") and "v1" not in each for each in script.read(source).names)  # fmt: skip
 
 
 def test_tpus_and_keras_itself_are_noticed():
@@ -96,7 +96,7 @@ def test_tpus_and_keras_itself_are_noticed():
     )
     assert uses.tpu_lines == (5,)
     assert uses.keras_names == {"keras": 2, "keras.layers.Dense": 3}
-    nothing = program.read("import tensorflow.keras as keras")
+    nothing = script.read("import tensorflow.keras as keras")
     assert (nothing.tpu_lines, nothing.keras_names) == ((), {})
 
 

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from estimator_runtime.doctor import task
-from estimator_runtime.tf_config import TFConfig
+from estimator_runtime.cli.doctor import task
+from estimator_runtime.config.tf_config import TFConfig
 
 
 def environ(own, **cluster):

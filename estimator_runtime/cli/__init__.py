@@ -1,0 +1,1 @@
+"""The command `estimator-runtime`, with one module for each subcommand."""

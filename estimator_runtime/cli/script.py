@@ -1,0 +1,446 @@
+"""Running an unmodified script or module as `__main__`, as Python itself does.
+
+The program takes over the process: `sys.argv`, `sys.path[0]` and
+`sys.modules["__main__"]` are set to what they are under plain Python. They are not
+restored, because exit handlers, threads and pickles still need them after the program's
+last line. (`runpy.run_path` and `runpy.run_module` do restore them: they put the old
+`__main__` back and clear the program's.)
+
+One difference is known: a few frames of this package lie below the program's on the
+stack. They do not appear in its tracebacks: an exception is caught at the program's
+outermost frame, reported here, and turned into an exit status.
+"""
+
+import builtins
+import contextlib
+import difflib
+import importlib.util
+import os
+import re
+import runpy
+import signal
+import sys
+import traceback
+import types
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from typing import Any
+
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint.save import writer
+from estimator_runtime.config.role import read_task
+from estimator_runtime.config.tf_config import parse
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+from estimator_runtime.output import log_filter
+from estimator_runtime.preemption import exit, request, session_close
+from estimator_runtime.preemption.exit import flush
+
+_PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+_PYTHONS_HOOK = sys.__excepthook__
+# The kernel's name of the process: threads that start later inherit it.
+_PATH = "/proc/self/comm"
+
+
+def check_script(path: str) -> None:
+    """Check that a script can be run, without parsing it.
+
+    Raises:
+        UsageError: If `path` does not exist, or is a folder or an archive.
+    """
+    if os.path.isdir(path):
+        raise UsageError(f"script {path!r} is a folder; {_script_remedy(path)}")
+    if not os.path.exists(path):
+        raise UsageError(f"script {path!r} does not exist; {_script_remedy(path)}")
+    if zipfile.is_zipfile(path):  # plain Python would run its __main__.py
+        raise UsageError(
+            f"script {path!r} is an archive; unpack it, and run its __main__.py"
+        )
+
+
+def check_module(name: str) -> None:
+    """Check that the top-level package of a module exists, without importing it.
+
+    `run_module` looks up the submodules. Python imports the parent packages to find
+    them, which must not happen before the runtime is installed.
+
+    Raises:
+        UsageError: If there is no such module on `sys.path` or in the current folder.
+    """
+    # `python -m train.py` imports all of train, and then finds no module py in it.
+    if os.path.isfile(name) or not _is_importable(name.partition(".")[0]):
+        raise UsageError(f"no module named {name!r}; {_module_remedy(name)}")
+
+
+def load_script(
+    path: str,
+) -> tuple[SourceFileLoader | SourcelessFileLoader, str, types.CodeType]:
+    """Read and compile the file `path`, without running it.
+
+    Returns:
+        (its loader, the name that Python gives the file, its code).
+
+    Raises:
+        UsageError: If the file cannot be read.
+        EstimatorRuntimeError: If it cannot be parsed.
+    """
+    # What Python calls the file in __file__ and tracebacks. It is absolute since 3.9,
+    # but not normalized, so os.path.abspath would be wrong.
+    file = path if os.path.isabs(path) else f"{os.getcwd()}{os.sep}{path}"
+    is_bytecode = path.endswith(".pyc")
+    loader_class = SourcelessFileLoader if is_bytecode else SourceFileLoader
+    loader = loader_class("__main__", file)
+    try:
+        if is_bytecode:
+            code: Any = loader.get_code("__main__")  # never None
+        else:
+            # Not loader.get_code, which would leave a __pycache__ beside the script.
+            code = compile(loader.get_data(file), file, "exec", dont_inherit=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(f"script {path!r} cannot be read: {reason}") from error
+    except (*_PARSE_ERRORS, ImportError, EOFError) as error:
+        raise _unparsable(path, error) from error
+    return loader, file, code
+
+
+def run_script(path: str, arguments: Sequence[str]) -> int:
+    """Run the file `path` as `python path arguments...` does.
+
+    Returns:
+        The exit status: 0, or 1 after an exception, which `sys.excepthook` has
+        reported.
+
+    Raises:
+        UsageError: If the file cannot be read.
+        EstimatorRuntimeError: If it cannot be parsed.
+        SystemExit: If the program raises it.
+        KeyboardInterrupt: If the program raises it. It is already reported; Python
+            ends the process as it would without this package.
+    """
+    loader, file, code = load_script(path)
+    main = _become_main(loader)
+    main.__file__ = file
+    vars(main)["__cached__"] = None
+    sys.argv = [path, *arguments]
+    _set_first_path(os.path.dirname(os.path.realpath(path)))
+    # Python flushes when a script ends, before it reports an exception or the message
+    # of a SystemExit. It does not when a module ends.
+    return execute(code, main, at_end=flush)
+
+
+def run_module(name: str, arguments: Sequence[str]) -> int:
+    """Run the module or package `name` as `python -m name arguments...` does.
+
+    Call `check_module` first.
+
+    Returns:
+        The exit status, as `run_script` does.
+
+    Raises:
+        UsageError: If a parent package exists, but the module does not, or if the
+            module cannot be run.
+        EstimatorRuntimeError: If the module cannot be parsed.
+        SystemExit: If the program raises it.
+        KeyboardInterrupt: If the program raises it; already reported.
+    """
+    # Private, but pdb uses it too: the public runpy.run_module cannot find a module
+    # without running it (see the docstring of this module).
+    find = runpy._get_module_details  # type: ignore[attr-defined]
+    main = _become_main(loader=None)
+    sys.argv = ["-m", *arguments]
+    _set_first_path(os.getcwd())
+    try:
+        _, spec, code = find(name, _CannotRun)
+    except _CannotRun as error:
+        raise UsageError(f"{error}; {_module_remedy(name)}") from error
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - all that Python reports
+        failure = error.with_traceback(_program_frames(error.__traceback__))
+    else:
+        sys.argv[0] = spec.origin
+        vars(main).update(
+            __file__=spec.origin,
+            __cached__=spec.cached,
+            __loader__=spec.loader,
+            __package__=spec.parent,
+            __spec__=spec,
+        )
+        return execute(code, main)
+    if isinstance(failure, _PARSE_ERRORS) and failure.__traceback__ is None:
+        raise _unparsable(getattr(failure, "filename", None) or name, failure)
+    return report(failure)
+
+
+class _CannotRun(Exception):
+    """A module cannot be run. `runpy` raises the class that it is given for this."""
+
+
+def _is_importable(name: str) -> bool:
+    """Return whether `python -m` would find the top-level module `name`."""
+    path = list(sys.path)
+    _set_first_path(os.getcwd())
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        # A launcher continues, and must not import from the current folder.
+        sys.path[:] = path
+
+
+def _script_remedy(path: str) -> str:
+    """Return what to do about a script that cannot be run."""
+    could_be_module = all(part.isidentifier() for part in path.split("."))
+    if os.path.isdir(path):
+        if could_be_module and os.path.isfile(os.path.join(path, "__main__.py")):
+            return f"to run it as a package, put -m before it: -m {path}"
+        return "name a script in it"
+    folder, name = os.path.split(path)
+    if re.fullmatch(r"python[0-9.]*", name):
+        return "leave it out, and name the script itself"
+    if os.path.isdir(folder or "."):
+        scripts = [each for each in os.listdir(folder or ".") if each.endswith(".py")]
+        for similar in difflib.get_close_matches(name, scripts, n=1, cutoff=0.7):
+            return f"did you mean {os.path.join(folder, similar)!r}?"
+    if could_be_module and not path.endswith(".py"):
+        return f"if it is a module, put -m before it: -m {path}"
+    return f"relative paths start from {os.getcwd()!r}"
+
+
+def _module_remedy(name: str) -> str:
+    """Return what to do about a module that cannot be run."""
+    if os.path.isfile(name):
+        return f"it is a file: leave out the -m before {name}"
+    if hasattr(sys.modules.get(name), "__path__"):
+        return f"name a module in it, such as {name}.train"
+    return f"is its package installed, or in a folder below {os.getcwd()!r}?"
+
+
+def _unparsable(path: str, error: BaseException) -> EstimatorRuntimeError:
+    """Return the error that describes in one line why a program cannot be parsed."""
+    where, what = path, str(error)
+    if isinstance(error, SyntaxError):
+        where = f"{path}:{error.lineno}" if error.lineno else path
+        line = (error.text or "").strip().partition("\n")[0]
+        what = f"{error.msg}: {line}" if line else error.msg
+    return EstimatorRuntimeError(f"{where}: {what or type(error).__name__}")
+
+
+def _become_main(
+    loader: SourceFileLoader | SourcelessFileLoader | None,
+) -> types.ModuleType:
+    """Return a new `__main__` module, which replaces that of this process."""
+    main = types.ModuleType("__main__")
+    main.__loader__ = loader
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    # exec() would put the dict of builtins there; in __main__ it is the module.
+    vars(main)["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    # multiprocessing's second name for it: spawned children pickle objects under this
+    # name. multiprocessing took the old module when it was imported.
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = main
+    return main
+
+
+def _set_first_path(folder: str) -> None:
+    # Where Python has added no folder for this package (-P, -I), it would add none for
+    # the program.
+    if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
+        sys.path[0] = folder
+
+
+def _program_frames(
+    traceback: types.TracebackType | None,
+) -> types.TracebackType | None:
+    """Return a traceback without its leading frames of this package and of imports."""
+    ours = {__file__, runpy.run_module.__code__.co_filename}
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if file not in ours and not file.startswith("<frozen importlib"):
+            break
+        traceback = traceback.tb_next
+    return traceback
+
+
+def execute(
+    code: types.CodeType,
+    module: types.ModuleType,
+    at_end: Callable[[], None] = lambda: None,
+) -> int:
+    """Run `code` in the namespace of `module`.
+
+    Args:
+        code: The compiled program.
+        module: Its module, the `__main__` of this process.
+        at_end: Called when the program has ended, in whatever way, and before its
+            exception is reported.
+
+    Returns:
+        The exit status: 0, or what `report` returns for an exception.
+
+    Raises:
+        SystemExit: If the program or its `sys.excepthook` raises it.
+        KeyboardInterrupt: If the program raises it; already reported.
+    """
+    stopped = None
+    try:
+        exec(code, vars(module))
+        return 0
+    except SystemExit as error:
+        log_filter.tell()  # before the last lines, which say how to resume
+        if _tell_stop(error):
+            stopped = error.code
+        raise
+    except BaseException as error:  # noqa: BLE001 - all that Python reports
+        failure = _without_our_frame(error)
+    finally:
+        at_end()
+        log_filter.tell()
+        if stopped is not None and session_close.are_left():
+            session_close.run_exit_handlers()
+            exit.flush_files()
+            os._exit(int(stopped))
+    # Not in the except block: the hook must not run while an exception is handled.
+    return report(failure)
+
+
+def report(failure: BaseException) -> int:
+    """Report an uncaught exception as Python does, without ending the process.
+
+    `sys.excepthook`, which may be the program's own, is called with the exception, and
+    `sys.last_type`, `sys.last_value` and `sys.last_traceback` are set. An error of this
+    package about a value that the program gave is printed as one line instead.
+
+    Args:
+        failure: The exception; its traceback starts at the program's first frame.
+
+    Returns:
+        The exit status, 1.
+
+    Raises:
+        SystemExit: If the hook raised it; its status replaces 1.
+        KeyboardInterrupt: `failure` itself, if it is one. It is already reported.
+            Python needs the exception to end the process by SIGINT after the exit
+            handlers. After a second Ctrl-C while a checkpoint is being written, the
+            process ends here.
+    """
+    reporting.send_error(type(failure))
+    sys.last_type, sys.last_value = type(failure), failure
+    sys.last_traceback = failure.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = failure
+    if isinstance(failure, EstimatorRuntimeError) and sys.excepthook is _PYTHONS_HOOK:
+        places = list(_places(failure))
+        if places[-1][1]:  # not raised by the program itself
+            # An invalid setting: the user needs the line that gave it and the remedy,
+            # but not the frames in which this package found it.
+            own = [place for place, is_ours in places if not is_ours]
+            place = (own or [places[0][0]])[-1]
+            _write(f"estimator-runtime: error: {place}: {failure}\n")
+            return 1
+    is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
+    hook_failure = None if is_told else _call_hook(failure)
+    if hook_failure is not None:
+        _write("Error in sys.excepthook:\n")
+        _print(hook_failure)
+        _write("\nOriginal exception was:\n")
+        _print(failure)
+    # As in Python, a subclass of it is an exception like any other.
+    if type(failure) is KeyboardInterrupt:
+        is_hurried = request.is_hurried() and writer.is_any_under_way()
+        are_left = session_close.are_left()
+        if are_left and not is_hurried:
+            session_close.run_exit_handlers()
+        if is_hurried or are_left:
+            # Python would wait for the threads that write or close.
+            exit.flush_files()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        sys.excepthook = lambda *_: None
+        raise failure
+    return 1
+
+
+def _write(text: str) -> None:
+    # Python too writes nothing if the process was started without standard error, or
+    # if its reader, such as a terminal, has gone.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+
+
+def _tell_stop(failure: BaseException) -> bool:
+    """Return whether `failure` ends a requested stop; if so, print how it ended.
+
+    Under a launcher nothing is printed: the launcher reports it for all its tasks.
+    """
+    lines = request.summary(failure)
+    if lines and not reporting.is_on():
+        exit.flush()
+        _write("".join(f"estimator-runtime: {line}\n" for line in lines))
+    return bool(lines)
+
+
+def _places(failure: BaseException) -> Iterator[tuple[str, bool]]:
+    """Yield where `failure` came through, outermost first.
+
+    Frames of Python's library count as not the program's, because many calls of this
+    package go through them, such as those of contextlib.
+
+    Yields:
+        ("file:line", whether the line is not the program's).
+    """
+    for frame, line in traceback.walk_tb(failure.__traceback__):
+        yield (
+            f"{frame.f_code.co_filename}:{line}",
+            not reporting.is_of_program(frame),
+        )
+
+
+def _call_hook(failure: BaseException) -> BaseException | None:
+    """Call `sys.excepthook`; return the exception that it raises, or None.
+
+    Raises:
+        SystemExit: If the hook raises it.
+    """
+    hook = getattr(sys, "excepthook", sys.__excepthook__)
+    try:
+        hook(type(failure), failure, failure.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - all that Python reports
+        return _without_our_frame(error)
+    return None
+
+
+def _without_our_frame(error: BaseException) -> BaseException:
+    frames = error.__traceback__
+    return error.with_traceback(frames and frames.tb_next)
+
+
+def _print(error: BaseException) -> None:
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def name_after_task(environ: Mapping[str, str]) -> None:
+    """Set the name of this process to that of its task, such as "worker 1".
+
+    All tasks of a job have the same command line, so process lists need the name to
+    distinguish them. The kernel keeps the first 15 bytes. The function does nothing
+    without a cluster or a task, and on systems other than Linux.
+
+    Args:
+        environ: The environment. `tf_config.check_form` must have accepted its
+            TF_CONFIG.
+    """
+    text = environ.get("TF_CONFIG")
+    document = parse(text) if text else {}
+    # `check_form` checks the task only if there is a cluster.
+    task = read_task(document.get("task", {})) if document.get("cluster") else {}
+    if "type" in task and "index" in task:
+        # A missing name is not worth an error where /proc cannot be written.
+        with contextlib.suppress(OSError), open(_PATH, "w") as name:
+            name.write(f"{task['type']} {task['index']}")
