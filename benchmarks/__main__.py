@@ -8,23 +8,36 @@ import pathlib
 import sys
 import warnings
 
-from benchmarks import cadence, harness
-from benchmarks.report import render
+from benchmarks.cadence import benchmark as cadence_benchmark
+from benchmarks.harness import measurement
+from benchmarks.harness.report import render
 
 _BENCHMARKS = {
-    "steps": ("benchmarks.steps", "what a training step costs, in ten ways"),
-    "logging": ("benchmarks.logging_price", "what logging every 100 steps costs"),
-    "cluster": ("benchmarks.ps_cluster", "a step with its variables on another task"),
-    "checkpoints": ("benchmarks.checkpoints", "what saving costs, by size and cadence"),
-    "restart": ("benchmarks.restart", "what restoring costs, and the memory of saves"),
-    "launch": ("benchmarks.launch", "how long a job takes until all of it trains"),
+    "steps": ("benchmarks.steps.benchmark", "what a training step costs, in ten ways"),
+    "logging": ("benchmarks.steps.logging", "what logging every 100 steps costs"),
+    "cluster": (
+        "benchmarks.steps.ps_cluster",
+        "a step with its variables on another task",
+    ),
+    "checkpoints": (
+        "benchmarks.checkpoints.benchmark",
+        "what saving costs, by size and cadence",
+    ),
+    "restart": (
+        "benchmarks.restart.benchmark",
+        "what restoring costs, and the memory of saves",
+    ),
+    "launch": (
+        "benchmarks.launch.benchmark",
+        "how long a job takes until all of it trains",
+    ),
 }
 # Where the render of a benchmark of something else than steps is.
 _OWN_TABLES = {
-    "cadence": "benchmarks.cadence_report",
-    "checkpoints": "benchmarks.checkpoints_report",
-    "restart": "benchmarks.restart_report",
-    "launch": "benchmarks.launch",
+    "cadence": "benchmarks.cadence.report",
+    "checkpoints": "benchmarks.checkpoints.report",
+    "restart": "benchmarks.restart.report",
+    "launch": "benchmarks.launch.benchmark",
 }
 _WITHOUT_PLOT = ("launch", "restart")
 
@@ -51,7 +64,7 @@ def _parser():
         _add_output(command)
     purpose = "how often a training of your own should save"
     command = commands.add_parser("cadence", help=purpose, description=purpose)
-    cadence.add_options(command)
+    cadence_benchmark.add_options(command)
     _add_output(command)
     table = commands.add_parser("table", help="print figures as Markdown")
     table.add_argument("file", help="JSON file of a benchmark")
@@ -72,7 +85,7 @@ def _print_table(path, against):
 
 
 def _table(path, against):
-    report = harness.read(path)
+    report = measurement.read(path)
     name = report.get("benchmark") if isinstance(report, dict) else None
     if name in _OWN_TABLES:
         if against is not None:
@@ -101,9 +114,9 @@ def _add_output(command):
 
 def _measure_cadence(args):
     try:
-        cadence.check(args)
-        report = cadence.measure(args, _announce)
-    except cadence.CadenceError as error:
+        cadence_benchmark.check(args)
+        report = cadence_benchmark.measure(args, _announce)
+    except cadence_benchmark.CadenceError as error:
         _announce(f"benchmarks cadence: error: {error}")
         return 2
     _publish(
@@ -121,7 +134,7 @@ def _measure(name, quick, folder):
 
 
 def _publish(report, table, folder, name):
-    harness.write(report, folder / f"{name}.json")
+    measurement.write(report, folder / f"{name}.json")
     (folder / f"{name}.md").write_text(table)
     if name not in _WITHOUT_PLOT:
         _draw(report, folder / f"{name}.png")
@@ -130,7 +143,7 @@ def _publish(report, table, folder, name):
 
 def _draw(report, path):
     if importlib.util.find_spec("matplotlib"):
-        from benchmarks import plot
+        from benchmarks.harness import plot
 
         plot.draw(report, path)
     else:

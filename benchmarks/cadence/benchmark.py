@@ -11,16 +11,16 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks import harness
-from benchmarks.cadence_report import BASELINE, Training, figures
+from benchmarks.cadence.report import BASELINE, Training, figures
+from benchmarks.harness import measurement
 from estimator_runtime.checkpoint import event_file
 
 _NEVER = 10**9  # steps; the first and the last are saved all the same
 _MOST_CADENCES = 3
 _FITTING_SAVES = 4  # into a run; with fewer a cadence says little on their cost
 _START_SECS = 300  # for imports, the graph and the first steps
-_ROOT = pathlib.Path(__file__).parents[1]
-_PROGRAM = str(pathlib.Path(__file__).with_name("cadence_program.py"))
+_ROOT = pathlib.Path(__file__).parents[2]
+_PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
 # Three rounds have a median that one bad run does not move.
 _MTBF_HOURS, _SECS, _ROUNDS = 24.0, 20.0, 3
 
@@ -94,7 +94,7 @@ def measure(args, announce):
         CadenceError: If the script fails, or does not train long enough.
     """
     run = functools.partial(_run, args.script, args.secs)
-    machine = harness.machine()
+    machine = measurement.machine()
     announce(f"pilot: {args.secs:g} s")
     pilot = run(_NEVER)
     cadences = choose_cadences(pilot.steps)
@@ -104,7 +104,7 @@ def measure(args, announce):
     )
     ways = {BASELINE: functools.partial(run, _NEVER)}
     ways |= {str(every): functools.partial(run, every) for every in cadences}
-    found = harness.interleave(ways, args.rounds, announce)
+    found = measurement.interleave(ways, args.rounds, announce)
     return {
         "benchmark": "cadence",
         "baseline": BASELINE,

@@ -1,8 +1,8 @@
 """Runs somebody's script for a bounded time, with another cadence of checkpoints.
 
-Started by `benchmarks.cadence`: the settings, as JSON, then the script and its
-arguments. Whatever model directory its Estimator has, a copy beside it is trained in:
-beside it, because what a checkpoint costs depends on the disk.
+Started by `benchmarks.cadence.benchmark`: the settings, as JSON, then the script and
+its arguments. Whatever model directory its Estimator has, a copy beside it is trained
+in: beside it, because what a checkpoint costs depends on the disk.
 """
 
 import functools
@@ -15,9 +15,9 @@ import tempfile
 import time
 
 import estimator_runtime as er
-from estimator_runtime import script
-from estimator_runtime.checkpoint import files
-from estimator_runtime.checkpoint.state import State, read_state, write_state
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.cli import script
 
 _WARM_UP_STEPS = 240  # the runtime chooses its threads in the first 238 at most
 _LEAST_STEPS = 5

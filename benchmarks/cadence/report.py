@@ -3,9 +3,10 @@
 import dataclasses
 import statistics
 
-from benchmarks import cadence_cost, harness
-from benchmarks.report import cell, headline, machine_lines
-from estimator_runtime.checkpoint import measured
+from benchmarks.cadence import cost as cadence_cost
+from benchmarks.harness import measurement
+from benchmarks.harness.report import cell, headline, machine_lines
+from estimator_runtime.checkpoint import cost as checkpoint_cost
 
 BASELINE = "none"
 _QUIET = 0.15  # part by which equal runs differ on a machine with nothing else
@@ -59,7 +60,7 @@ def figures(found, mtbf_hours, pilot_steps_per_sec):
     judged = cadence_cost.judge(
         noted["blocked_secs"] + noted["write_secs"], _extra_secs(found), noise / rate
     )
-    costs = measured.Costs(
+    costs = checkpoint_cost.Costs(
         count=len(saves), blocked_secs=judged.secs, write_secs=0.0, interval_secs=None
     )
     best_secs = max(1, round(costs.best_interval_secs(mtbf_secs)))
@@ -68,8 +69,8 @@ def figures(found, mtbf_hours, pilot_steps_per_sec):
         pairs = zip(own, reference, strict=True)
         slowdown = [t.secs / t.steps * o.steps_per_sec - 1 for t, o in pairs]
         cadences[name] = {
-            "steps_per_sec": harness.spread(each.steps_per_sec for each in own),
-            "slowdown": harness.spread(slowdown),
+            "steps_per_sec": measurement.spread(each.steps_per_sec for each in own),
+            "slowdown": measurement.spread(slowdown),
         }
         if name != BASELINE:
             interval_secs = int(name) / rate

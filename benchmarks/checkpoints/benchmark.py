@@ -11,10 +11,10 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
-from benchmarks import harness
-from benchmarks.checkpoints_report import BASELINE
-from benchmarks.contenders import quiet_log
-from benchmarks.harness import Stamp
+from benchmarks.checkpoints.report import BASELINE
+from benchmarks.harness import measurement
+from benchmarks.harness.measurement import Stamp
+from benchmarks.training.contenders import quiet_log
 
 tf1 = tf.compat.v1
 
@@ -77,7 +77,7 @@ def measure(quick, announce):
         "benchmark": "checkpoints",
         "baseline": BASELINE,
         "quick": quick,
-        "machine": harness.machine(),
+        "machine": measurement.machine(),
         "sizes": {},
     }
     for megabytes, cadences in (_QUICK_CADENCES if quick else _CADENCES).items():
@@ -87,7 +87,7 @@ def measure(quick, announce):
             for every in cadences
             for way in (BASELINE, *_MAKERS)
         }
-        trainings = harness.interleave(ways, 1 if quick else _ROUNDS, announce)
+        trainings = measurement.interleave(ways, 1 if quick else _ROUNDS, announce)
         report["sizes"][str(megabytes)] = {
             "measured_saves": _SAVES,
             "cadences": {str(every): _figures(trainings, every) for every in cadences},
@@ -164,16 +164,18 @@ def _figures(trainings, every):
         own = trainings[_name(way, every)]
         pairs = list(zip(own, reference, strict=True))
         found[way] = {
-            "steps_per_sec": harness.spread(
+            "steps_per_sec": measurement.spread(
                 len(t.steps_secs) / t.wall_secs for t in own
             ),
-            "slowdown": harness.spread(t.wall_secs / o.wall_secs - 1 for t, o in pairs),
+            "slowdown": measurement.spread(
+                t.wall_secs / o.wall_secs - 1 for t, o in pairs
+            ),
         }
         if way != BASELINE:
             found[way] |= {
                 "blocked_ms": _spread_of_saves(own, 0),
                 "next_step_ms": _spread_of_saves(own, 1),
-                "cpu_secs_per_save": harness.spread(
+                "cpu_secs_per_save": measurement.spread(
                     (t.cpu_secs - o.cpu_secs) / _SAVES for t, o in pairs
                 ),
             }
@@ -181,6 +183,6 @@ def _figures(trainings, every):
 
 
 def _spread_of_saves(trainings, place):
-    return harness.spread(
+    return measurement.spread(
         1e3 * secs for each in trainings for secs in each.beyond_usual(place)
     )

@@ -3,7 +3,7 @@
 import matplotlib
 from matplotlib import pyplot
 
-from benchmarks import checkpoints_report
+from benchmarks.checkpoints import report as checkpoints_report
 
 matplotlib.use("Agg")  # into a file, on machines without a screen too
 

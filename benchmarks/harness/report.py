@@ -1,6 +1,6 @@
 """Renders the figures of a report as Markdown."""
 
-from benchmarks.harness import spread
+from benchmarks.harness.measurement import spread
 
 
 def render(report, against=None):

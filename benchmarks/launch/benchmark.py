@@ -17,13 +17,13 @@ import tempfile
 import time
 import uuid
 
-from benchmarks import harness
+from benchmarks.harness import measurement
 
 _ROUNDS = 5
 _TIMEOUT_SECS = 240
 _MARKER = "ESTIMATOR_RUNTIME_BENCHMARK"
-_ROOT = pathlib.Path(__file__).parents[1]
-_PROGRAM = str(pathlib.Path(__file__).with_name("launch_program.py"))
+_ROOT = pathlib.Path(__file__).parents[2]
+_PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
 _JOBS = {
     "ps": ("5 tasks: chief, 2 workers, ps, evaluator", "none"),
     "mwms": ("3 tasks: chief, 2 workers, MultiWorkerMirroredStrategy", "mwms"),
@@ -71,7 +71,7 @@ def measure(quick, announce):
         "benchmark": "launch",
         "baseline": baseline,
         "quick": quick,
-        "machine": harness.machine(),
+        "machine": measurement.machine(),
         "jobs": {},
     }
     for job in list(_JOBS)[: 1 if quick else None]:
@@ -79,12 +79,12 @@ def measure(quick, announce):
             way: functools.partial(_launch, way, job)
             for way in (baseline, "cold", "warm")
         }
-        found = harness.interleave(ways, rounds, announce)
+        found = measurement.interleave(ways, rounds, announce)
         report["jobs"][job] = {
             "title": _JOBS[job][0],
             "contenders": {
                 way: {
-                    key: harness.spread(figures[key] for figures in own)
+                    key: measurement.spread(figures[key] for figures in own)
                     for key in _COLUMNS
                 }
                 for way, own in found.items()

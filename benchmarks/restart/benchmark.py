@@ -9,10 +9,11 @@ import tempfile
 
 import tensorflow as tf
 
-from benchmarks import checkpoints, harness
-from benchmarks.contenders import quiet_log
-from benchmarks.harness import Stamp
-from benchmarks.restart_report import BASELINE
+from benchmarks.checkpoints import benchmark
+from benchmarks.harness import measurement
+from benchmarks.harness.measurement import Stamp
+from benchmarks.restart.report import BASELINE
+from benchmarks.training.contenders import quiet_log
 
 tf1 = tf.compat.v1
 
@@ -39,7 +40,7 @@ def measure(quick, announce):
         "benchmark": "restart",
         "baseline": BASELINE,
         "quick": quick,
-        "machine": harness.machine(),
+        "machine": measurement.machine(),
         "restarts": {},
     }
     rounds = 1 if quick else _ROUNDS
@@ -52,12 +53,12 @@ def measure(quick, announce):
                 way: functools.partial(_apart, restore, way, megabytes, folder)
                 for way in _WAYS
             }
-            restored = harness.interleave(restores, rounds, announce)
+            restored = measurement.interleave(restores, rounds, announce)
         trainings = {
             way: functools.partial(_apart, train, way, megabytes)
             for way in ("none", *_WAYS)
         }
-        trained = harness.interleave(trainings, rounds, announce)
+        trained = measurement.interleave(trainings, rounds, announce)
         report["restarts"][str(megabytes)] = {
             "restore": {way: _spreads(found) for way, found in restored.items()},
             "training": {way: _spreads(found) for way, found in trained.items()},
@@ -69,13 +70,13 @@ def restore(way, megabytes, folder):
     """Make a session that restores `folder`; give its figures, of this process."""
     with contextlib.ExitStack() as stack:
         _enter_graph(stack)
-        checkpoints.build(megabytes)
+        benchmark.build(megabytes)
         step = tf1.train.get_global_step()
         # The first session of a process starts TensorFlow's threads and devices.
         with tf.Graph().as_default(), tf1.Session() as session:
             session.run(tf1.constant(0))
         start = Stamp.now()
-        session = stack.enter_context(checkpoints.make_session(way, folder, None))
+        session = stack.enter_context(benchmark.make_session(way, folder, None))
         end = Stamp.now()
         if session.run(step) == 0:
             raise RuntimeError(f"nothing has been restored from {folder}")
@@ -91,8 +92,8 @@ def train(way, megabytes, folder=None):
     with contextlib.ExitStack() as stack:
         folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
         _enter_graph(stack)
-        step = checkpoints.build(megabytes)
-        with checkpoints.make_session(way, folder, _STEPS_BETWEEN) as session:
+        step = benchmark.build(megabytes)
+        with benchmark.make_session(way, folder, _STEPS_BETWEEN) as session:
             for _ in range(_SAVES * _STEPS_BETWEEN):
                 session.run(step)
         return {"peak_mb": _peak_mb()}
@@ -120,4 +121,4 @@ def _peak_mb():
 
 
 def _spreads(found):
-    return {key: harness.spread(each[key] for each in found) for key in found[0]}
+    return {key: measurement.spread(each[key] for each in found) for key in found[0]}

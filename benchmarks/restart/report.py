@@ -1,7 +1,7 @@
 """Renders what a restart costs, and the memory of saving, as Markdown."""
 
-from benchmarks.harness import spread
-from benchmarks.report import cell, headline, machine_lines
+from benchmarks.harness.measurement import spread
+from benchmarks.harness.report import cell, headline, machine_lines
 
 BASELINE = "none"
 

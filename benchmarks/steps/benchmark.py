@@ -2,10 +2,11 @@
 
 import functools
 
-from benchmarks import contenders, harness
-from benchmarks.contenders import Window
-from benchmarks.models import SIMPLE_MODELS
-from benchmarks.wide_and_deep import WIDE_AND_DEEP
+from benchmarks.harness import measurement
+from benchmarks.training import contenders
+from benchmarks.training.contenders import Window
+from benchmarks.training.models import SIMPLE_MODELS
+from benchmarks.training.wide_and_deep import WIDE_AND_DEEP
 
 MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
 # The models with the cheaper steps need more of them for a steady figure.
@@ -37,7 +38,7 @@ def measure(quick, announce):
         "benchmark": "steps",
         "baseline": BASELINE,
         "quick": quick,
-        "machine": harness.machine(),
+        "machine": measurement.machine(),
         "models": {},
     }
     for name, model in MODELS.items():
@@ -49,11 +50,11 @@ def measure(quick, announce):
         ways = _contenders(model, window)
         if quick and name != "linear":
             ways = {way: ways[way] for way in _QUICK_WAYS}
-        costs = harness.interleave(ways, rounds, announce)
+        costs = measurement.interleave(ways, rounds, announce)
         report["models"][name] = {
             "title": model.title,
             "measured_steps": window.steps,
-            "contenders": harness.summarize(costs, BASELINE),
+            "contenders": measurement.summarize(costs, BASELINE),
         }
     return report
 

@@ -2,9 +2,10 @@
 
 import functools
 
-from benchmarks import contenders, harness
-from benchmarks.contenders import Window
-from benchmarks.models import SIMPLE_MODELS
+from benchmarks.harness import measurement
+from benchmarks.training import contenders
+from benchmarks.training.contenders import Window
+from benchmarks.training.models import SIMPLE_MODELS
 
 EVERY = 100
 # Name to the way to train and the most steps in one call of its session.
@@ -44,9 +45,9 @@ def measure(quick, announce):
                 steps_per_run=steps_per_run,
                 log_step_count_steps=every,
             )
-    machine = harness.machine()
+    machine = measurement.machine()
     # The two that are compared are measured one right after the other.
-    costs = harness.interleave(ways, rounds, announce, together=2)
+    costs = measurement.interleave(ways, rounds, announce, together=2)
     return {
         "benchmark": "logging",
         "baseline": _name("stock", None),
@@ -56,7 +57,7 @@ def measure(quick, announce):
             "linear": {
                 "title": _MODEL.title,
                 "measured_steps": window.steps,
-                "contenders": harness.summarize(costs, _name("stock", None)),
+                "contenders": measurement.summarize(costs, _name("stock", None)),
                 "prices": {name: _price(costs, name) for name in _WAYS},
             }
         },
@@ -70,6 +71,6 @@ def _name(way, every):
 def _price(costs, way):
     pairs = list(zip(costs[_name(way, EVERY)], costs[_name(way, None)], strict=True))
     return {
-        "wall_us_per_step": harness.spread(a.wall_us - b.wall_us for a, b in pairs),
-        "cpu_us_per_step": harness.spread(a.cpu_us - b.cpu_us for a, b in pairs),
+        "wall_us_per_step": measurement.spread(a.wall_us - b.wall_us for a, b in pairs),
+        "cpu_us_per_step": measurement.spread(a.cpu_us - b.cpu_us for a, b in pairs),
     }

@@ -10,9 +10,10 @@ import sys
 
 import tensorflow as tf
 
-from benchmarks import contenders, harness
-from benchmarks.contenders import Window
-from benchmarks.models import SIMPLE_MODELS
+from benchmarks.harness import measurement
+from benchmarks.training import contenders
+from benchmarks.training.contenders import Window
+from benchmarks.training.models import SIMPLE_MODELS
 
 _ROUNDS = 5
 _BASELINE = "stock"
@@ -41,7 +42,7 @@ def measure(quick, announce):
         "benchmark": "cluster",
         "baseline": _BASELINE,
         "quick": quick,
-        "machine": harness.machine(),
+        "machine": measurement.machine(),
         "models": {},
     }
     for model in _MODELS[:1] if quick else _MODELS:
@@ -49,11 +50,11 @@ def measure(quick, announce):
             way: functools.partial(_train_in_cluster, way, model, steps)
             for way in _WAYS
         }
-        costs = harness.interleave(ways, rounds, announce)
+        costs = measurement.interleave(ways, rounds, announce)
         report["models"][model] = {
             "title": f"{SIMPLE_MODELS[model].title}; 1 chief, 1 ps",
             "measured_steps": steps,
-            "contenders": harness.summarize(costs, _BASELINE),
+            "contenders": measurement.summarize(costs, _BASELINE),
         }
     return report
 
@@ -83,12 +84,12 @@ def _train_once(way, model, steps):
         # A parameter server never ends by itself.
         server.kill()
         server.wait()
-    return harness.Cost(**json.loads(result.stdout.splitlines()[-1]))
+    return measurement.Cost(**json.loads(result.stdout.splitlines()[-1]))
 
 
 def _task(cluster, task_type, *arguments):
     """Give the arguments of subprocess for one task of the cluster."""
-    root = str(pathlib.Path(__file__).parents[1])
+    root = str(pathlib.Path(__file__).parents[2])
     task = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     return {

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 BATCH_SIZE = 32
-_DIGITS = pathlib.Path(__file__).parents[1] / "examples" / "data" / "digits.csv.gz"
+_DIGITS = pathlib.Path(__file__).parents[2] / "examples" / "data" / "digits.csv.gz"
 
 tf1 = tf.compat.v1
 layers = tf1.layers

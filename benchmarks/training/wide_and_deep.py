@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models import Model
+from benchmarks.training.models import Model
 
 _EDUCATION = ["none", "school", "college", "bachelor", "master", "doctor"]
 _HIDDEN_UNITS = [64, 32]

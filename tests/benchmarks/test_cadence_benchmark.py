@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import cadence, cadence_cost, cadence_report
-from benchmarks.cadence_report import Training
+from benchmarks.cadence import benchmark, cost
+from benchmarks.cadence import report as cadence_report
+from benchmarks.cadence.report import Training
 
 SCRIPT = """
 import sys
@@ -50,7 +51,7 @@ def run(script, *options):
     ],
 )
 def test_cadences_are_round_numbers_of_which_four_fit_into_a_run(steps, cadences):
-    assert cadence.choose_cadences(steps) == cadences
+    assert benchmark.choose_cadences(steps) == cadences
 
 
 def training(step_secs, *, every=None, secs=10.0):
@@ -103,7 +104,7 @@ def test_costs_that_agree_are_said_to_and_the_noted_one_is_counted_with():
     # A checkpoint takes 0.6 s of the loop, in each of two rounds; 0.5 s are noted.
     slow = {every: [0.1 + 0.6 / every] * 2 for every in (30, 10, 3)}
     figures = told(slow, none=(0.1, 0.1), pilot=0.102)
-    assert figures["cost"]["verdict"] == cadence_cost.AGREES
+    assert figures["cost"]["verdict"] == cost.AGREES
     assert figures["cost"]["measured_secs"] == pytest.approx(0.6)
     assert figures["cost"]["secs"] == 0.5
     assert figures["noise"] == pytest.approx(0.02)
@@ -117,7 +118,7 @@ def test_a_consistent_slowdown_is_counted_with_where_it_is_more_than_noted():
     # 2 s a checkpoint, beside 5 % of noise in the runs.
     slow = {30: [0.170], 10: [0.295], 3: [0.770]}
     figures = told(slow, pilot=0.105)
-    assert figures["cost"]["verdict"] == cadence_cost.LOST_MORE
+    assert figures["cost"]["verdict"] == cost.LOST_MORE
     assert figures["cost"]["measured_secs"] == pytest.approx(2.01)
     # The root of 2 * 2.01 s * 3600 s; the table counts with the same cost.
     assert figures["advice"]["interval_secs"] == 120
@@ -132,34 +133,34 @@ def test_a_consistent_slowdown_is_counted_with_where_it_is_more_than_noted():
     ("slow", "none", "verdict", "said"),
     [
         pytest.param(
-            *({300: [0.116], 100: [0.13], 30: [0.174]}, 0.101, cadence_cost.NOISY),
+            *({300: [0.116], 100: [0.13], 30: [0.174]}, 0.101, cost.NOISY),
             "do not grow in proportion to the saves, as a cost would; most likely the "
             "machine was too noisy, so the advice counts with the noted cost: use more --rounds on "
             "a quiet machine.",
             id="+16 to +74 %, though ten times as many are saved",
         ),
         pytest.param(
-            *({30: [0.2], 10: [0.15], 3: [0.1]}, 0.101, cadence_cost.NOISY),
+            *({30: [0.2], 10: [0.15], 3: [0.1]}, 0.101, cost.NOISY),
             "do not grow in proportion to the saves",
             id="less where more are saved",
         ),
         pytest.param(
-            *({30: [0.11], 10: [0.13], 3: [0.19]}, 0.2, cadence_cost.HIDDEN),
+            *({30: [0.11], 10: [0.13], 3: [0.19]}, 0.2, cost.HIDDEN),
             "none exceeds the 100.0% by which runs without checkpoints differ",
             id="all in the noise",
         ),
         pytest.param(
-            *({3: [0.77]}, 0.101, cadence_cost.ALONE),
+            *({3: [0.77]}, 0.101, cost.ALONE),
             "one cadence alone does not show whether that is noise",
             id="one cadence",
         ),
         pytest.param(
-            *({30: [0.104], 10: [0.11], 3: [0.135]}, 0.101, cadence_cost.LOST_LESS),
+            *({30: [0.104], 10: [0.11], 3: [0.135]}, 0.101, cost.LOST_LESS),
             "Training lost less, 0.105 s for each checkpoint",
             id="consistent, but less than noted",
         ),
         pytest.param(
-            *({30: [0.1], 10: [0.1], 3: [0.1]}, 0.101, cadence_cost.LOST_LESS),
+            *({30: [0.1], 10: [0.1], 3: [0.1]}, 0.101, cost.LOST_LESS),
             "Training lost less, 0 s for each checkpoint",
             id="nothing, where the noted cost would be seen",
         ),
@@ -178,13 +179,13 @@ def test_a_cadence_faster_than_its_checkpoints_are_written_is_no_noise():
     # As measured of 13 MB: every third step a save waits for the one before.
     slow = {30: [0.1 + 0.56 / 30], 10: [0.1 + 0.65 / 10], 3: [0.1 + 0.33 / 3]}
     figures = told(slow)
-    assert figures["cost"]["verdict"] == cadence_cost.AGREES
+    assert figures["cost"]["verdict"] == cost.AGREES
 
 
 def test_one_loud_round_of_three_does_not_move_the_cost():
     slow = {every: [0.1 + 0.5 / every, 9.0, 0.1 + 0.5 / every] for every in (10, 3)}
     figures = told(slow, none=(0.1, 0.1, 0.1))
-    assert figures["cost"]["verdict"] == cadence_cost.AGREES
+    assert figures["cost"]["verdict"] == cost.AGREES
     assert figures["cost"]["measured_secs"] == pytest.approx(0.5)
 
 

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from benchmarks import checkpoints
-from benchmarks.checkpoints import Training
+from benchmarks.checkpoints import benchmark
+from benchmarks.checkpoints.benchmark import Training
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -31,13 +31,13 @@ def test_the_loop_is_held_against_one_that_saves_nothing_in_the_same_round():
         "stock, every 3 steps": [training(5.5, 1.0, 1.0, cpu_secs=12.0)],
         "ours, every 3 steps": [training(1.75, 1.0, 1.0, cpu_secs=8.0)],
     }
-    figures = checkpoints._figures(trainings, 3)
+    figures = benchmark._figures(trainings, 3)
     assert {way: each["slowdown"]["median"] for way, each in figures.items()} == {
         "none": 0.0,
         "stock": 1.5,
         "ours": 0.25,
     }
-    assert figures["stock"]["cpu_secs_per_save"]["median"] == 8.0 / checkpoints._SAVES
+    assert figures["stock"]["cpu_secs_per_save"]["median"] == 8.0 / benchmark._SAVES
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,13 @@ def test_a_quick_run_measures_each_size_and_cadence_in_all_ways(folder):
     }
     assert found == {
         (megabytes, every): ["none", "stock", "ours"]
-        for megabytes, cadences in checkpoints._QUICK_CADENCES.items()
+        for megabytes, cadences in benchmark._QUICK_CADENCES.items()
         for every in cadences
     }
     for size in report["sizes"].values():
         for ways in size["cadences"].values():
             # Each save of a round has its figure.
-            assert len(ways["ours"]["blocked_ms"]["rounds"]) == checkpoints._SAVES
+            assert len(ways["ours"]["blocked_ms"]["rounds"]) == benchmark._SAVES
 
 
 def test_the_plot_is_drawn_where_matplotlib_is_installed(folder):
@@ -78,7 +78,7 @@ def test_the_table_has_a_row_for_each_way_to_save(folder):
     rows = [line.strip("| ").split(" | ")[:2] for line in lines if line[:2] == "| "]
     assert [[every.split(",")[0], way] for every, way in rows if every != "every"] == [
         [f"{every} steps", way]
-        for cadences in checkpoints._QUICK_CADENCES.values()
+        for cadences in benchmark._QUICK_CADENCES.values()
         for every in cadences
         for way in ("stock", "ours")
     ]

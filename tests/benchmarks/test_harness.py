@@ -1,14 +1,14 @@
 """How contenders take turns, and what is made of their figures."""
 
-from benchmarks import harness
-from benchmarks.harness import Cost, Stamp
-from benchmarks.report import render
+from benchmarks.harness import measurement
+from benchmarks.harness.measurement import Cost, Stamp
+from benchmarks.harness.report import render
 
 
 def _order_of(rounds, **kwargs):
     order = []
     contenders = {name: lambda: Cost(wall_us=1.0, cpu_us=1.0) for name in "abcd"}
-    harness.interleave(contenders, rounds, order.append, **kwargs)
+    measurement.interleave(contenders, rounds, order.append, **kwargs)
     return [
         "".join(line[-1] for line in order[i : i + 4]) for i in range(0, 4 * rounds, 4)
     ]
@@ -34,7 +34,7 @@ def test_ratios_are_taken_round_by_round():
             Cost(wall_us=w, cpu_us=2.0, notes=("slow",)) for w in (50.0, 50.0, 50.0)
         ],
     }
-    assert harness.summarize(costs, "stock")["ours"] == {
+    assert measurement.summarize(costs, "stock")["ours"] == {
         "wall_us_per_step": _spread(50.0, 50.0, 50.0, [50.0, 50.0, 50.0]),
         "cpu_us_per_step": _spread(2.0, 2.0, 2.0, [2.0, 2.0, 2.0]),
         "steps_per_sec": _spread(20000.0, 20000.0, 20000.0, [20000.0] * 3),
@@ -67,7 +67,7 @@ def test_a_table_compares_with_any_contender():
             "linear": {
                 "title": "linear regression",
                 "measured_steps": 1000,
-                "contenders": harness.summarize(costs, "stock"),
+                "contenders": measurement.summarize(costs, "stock"),
             }
         },
     }

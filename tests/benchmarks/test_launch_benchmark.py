@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from benchmarks import harness, launch
 from benchmarks.__main__ import main
+from benchmarks.harness import measurement
+from benchmarks.launch import benchmark
 
 
 def _report():
     figures = {
-        key: harness.spread([1.0, 2.0, 3.0])
+        key: measurement.spread([1.0, 2.0, 3.0])
         for key in (
             "first_step_secs",
             "all_step_secs",
@@ -33,9 +34,9 @@ def _report():
 
 def test_the_table_can_be_printed_from_the_file(tmp_path, capsys):
     path = tmp_path / "launch.json"
-    harness.write(_report(), path)
+    measurement.write(_report(), path)
     assert main(["table", str(path)]) == 0
-    assert capsys.readouterr().out == launch.render(_report())
+    assert capsys.readouterr().out == benchmark.render(_report())
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_file_that_is_no_report_is_one_line(content, options, said, tmp_path, 
 
 
 def test_the_table_has_machine_versions_and_every_figure_with_its_quartiles():
-    assert launch.render(_report()) == (
+    assert benchmark.render(_report()) == (
         "## launch (quick: the figures mean nothing)\n\n"
         "2026-11-20; a CPU, 2 CPUs, 8.0 GB; Linux 6; Python 3.11.7, tensorflow 2.15.1. "
         "Median (lower to upper quartile).\n\n"
@@ -75,7 +76,7 @@ def test_the_table_has_machine_versions_and_every_figure_with_its_quartiles():
 
 
 def test_plain_processes_get_the_cluster_of_the_job_each_as_its_own_task():
-    commands = launch._commands("stock", "ps", ("program.py",))
+    commands = benchmark._commands("stock", "ps", ("program.py",))
     configs = [json.loads(variables["TF_CONFIG"]) for _, variables in commands]
     assert [(c["task"]["type"], c["task"]["index"]) for c in configs] == [
         ("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("evaluator", 0),
@@ -88,7 +89,7 @@ def test_plain_processes_get_the_cluster_of_the_job_each_as_its_own_task():
 
 
 def test_a_warm_job_is_one_command():
-    [(command, variables)] = launch._commands("warm", "mwms", ("program.py",))
+    [(command, variables)] = benchmark._commands("warm", "mwms", ("program.py",))
     assert command[1:] == [
         "-m", "estimator_runtime", "run", "--workers", "2", "program.py",
     ]  # fmt: skip

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import restart, restart_report
+from benchmarks.restart import benchmark
+from benchmarks.restart import report as restart_report
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def folder(tmp_path_factory, run_benchmark):
 def test_a_quick_run_restores_and_saves_each_size_in_all_ways(folder):
     report = json.loads((folder / "restart.json").read_text())
     assert report["quick"] is True
-    assert list(report["restarts"]) == [str(mb) for mb in restart._QUICK_MEGABYTES]
+    assert list(report["restarts"]) == [str(mb) for mb in benchmark._QUICK_MEGABYTES]
     for figures in report["restarts"].values():
         assert list(figures["restore"]) == ["stock", "ours"]
         assert list(figures["training"]) == ["none", "stock", "ours"]
@@ -66,4 +67,4 @@ def test_the_table_compares_ways_within_a_round(folder):
 
 def test_nothing_restored_is_no_figure(tmp_path):
     with pytest.raises(RuntimeError, match="nothing has been restored"):
-        restart.restore("stock", 1, str(tmp_path))
+        benchmark.restore("stock", 1, str(tmp_path))

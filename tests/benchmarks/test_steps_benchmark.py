@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from benchmarks import contenders
-from benchmarks.contenders import Stopwatch, Window
-from benchmarks.harness import Stamp
-from benchmarks.models import SIMPLE_MODELS
+from benchmarks.harness.measurement import Stamp
+from benchmarks.training import contenders
+from benchmarks.training.contenders import Stopwatch, Window
+from benchmarks.training.models import SIMPLE_MODELS
 
 estimator_runtime.install()
 
@@ -121,7 +121,7 @@ def test_stock_is_the_session_of_tensorflow_and_ours_that_of_the_runtime():
         stock = module_in_use()
     assert (stock, module_in_use()) == (
         "tensorflow.python.training.monitored_session",
-        "estimator_runtime.session",
+        "estimator_runtime.session.monitored_training_session",
     )
 
 

@@ -1,0 +1,1 @@
+"""How often a training of your own should save."""

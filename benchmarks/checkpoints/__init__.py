@@ -1,0 +1,1 @@
+"""What saving checkpoints costs a training."""

@@ -1,0 +1,1 @@
+"""Measures contenders in one interleaved run, and shows the figures."""

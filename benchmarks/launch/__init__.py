@@ -1,0 +1,1 @@
+"""How long a job takes until all of its tasks train."""

@@ -1,0 +1,1 @@
+"""What a restart costs: time to restore, and memory."""

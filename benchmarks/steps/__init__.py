@@ -1,0 +1,1 @@
+"""What a training step costs: alone, with logging, and with a parameter server."""

@@ -1,0 +1,1 @@
+"""The models that are trained, and the ways to train them."""
