@@ -107,7 +107,7 @@ def test_a_value_that_cannot_be_is_one_line_that_names_the_scripts_line(tmp_path
 def test_the_command_explains_itself_without_tensorflow(tmp_path, flag):
     program = (
         "import sys\n"
-        "from estimator_runtime import cli\n"
+        "from estimator_runtime.cli import main as cli\n"
         "try:\n"
         f"    cli.main([{flag!r}])\n"
         "except SystemExit as end:\n"

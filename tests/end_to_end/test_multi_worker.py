@@ -81,7 +81,7 @@ def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addre
 
 # As if the runtime had taken the state file for one that can be read.
 WITHOUT_RECOVERY = """
-from estimator_runtime.checkpoint import recovery
+from estimator_runtime.checkpoint.restore import recovery
 recovery.recover = lambda folder: None
 """
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from estimator_runtime import gpus
+from estimator_runtime.output import native_log
 
 SCRIPT = """
 import logging, sys, warnings
@@ -96,7 +96,7 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
         "Estimators are made of; --verbose shows them"
     )
     assert "left out" not in "\n".join(verbose)
-    if not gpus.are_here():
+    if not native_log.are_here():
         assert CXX_START not in text
         assert CXX_START in "\n".join(verbose)
 
