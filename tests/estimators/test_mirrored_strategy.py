@@ -23,7 +23,7 @@ er.install()
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.distribute import distribute_config  # noqa: E402
 
-from estimator_runtime.hooks.step_rate import batch_size  # noqa: E402
+from estimator_runtime.session.hooks.step_rate import batch_size  # noqa: E402
 
 
 @pytest.fixture(scope="module")
