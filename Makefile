@@ -2,11 +2,12 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job test test_all smoke lint docs
+.PHONY: help main_job quick test test_all smoke lint docs
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
 	@echo "make test      run the fast tests and one job of each kind on TensorFlow 2.21"
+	@echo "make quick     run the unit tests, and FILES=..., in an environment that is kept"
 	@echo "make test_all  run all tests on TensorFlow 2.21 and 2.15"
 	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
@@ -14,6 +15,9 @@ help:
 
 main_job: $(NOX)
 	$(NOX) -s main_job
+
+quick: $(NOX)
+	$(NOX) -s quick -- $(FILES)
 
 test: $(NOX)
 	$(NOX) -s tests

@@ -2,6 +2,7 @@
 
     nox -s main_job     train the example on real data, to a held-out accuracy
     nox -s tests        run the fast tests, and one job of each kind, on TensorFlow 2.21
+    nox -s quick        run the unit tests and the files given, in an environment kept
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
@@ -12,6 +13,7 @@ What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`
 """
 
 import os
+import pathlib
 import shutil
 import sys
 
@@ -96,6 +98,28 @@ def tests(session):
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
     # A process that is done takes tests over from another: they differ a hundredfold.
     session.run("pytest", "--numprocesses=auto", "--dist=worksteal", *selected)
+
+
+@nox.session(reuse_venv=True)
+def quick(session):
+    """Run the unit tests, then the files given, in an environment that is kept.
+
+    The checkout itself is tested. The environment is made again when a pinned version
+    or setup.cfg has changed.
+    """
+    check_python(session)
+    pins = pathlib.Path(f"constraints/tf-{NEWEST_TENSORFLOW}.txt")
+    wanted = pins.read_text() + pathlib.Path("setup.cfg").read_text()
+    stamp = pathlib.Path(session.virtualenv.location) / "installed-from"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        install_tests(session, NEWEST_TENSORFLOW)
+        session.run("pip", "uninstall", "--quiet", "--yes", "estimator_runtime")
+        stamp.write_text(wanted)
+    path = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
+    parallel = ("--numprocesses=auto", "--dist=worksteal")
+    session.run("pytest", "-q", "-m", "unit", *parallel, env={"PYTHONPATH": path})
+    if session.posargs:
+        session.run("pytest", *session.posargs, env={"PYTHONPATH": path})
 
 
 @nox.session

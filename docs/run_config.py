@@ -3,14 +3,13 @@
 Run `nox -s docs`, or `python docs/run_config.py` where the package is installed.
 """
 
-import argparse
 import inspect
 import pathlib
 import re
 import sys
 
 import estimator_runtime
-from estimator_runtime import options, training_flags
+from estimator_runtime.config import options
 
 PAGE = pathlib.Path(__file__).with_suffix(".md")
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns):\n", re.M)
@@ -66,8 +65,7 @@ def page():
 
     config = estimator_runtime.RunConfig
     entries = _entries(config, "Args")
-    # `verbose` is of the command alone.
-    own = [name for name in training_flags.VARIABLES if name in entries]
+    own = list(options.OPTIONS)
     parts = [
         _HEAD,
         _STOCK,
@@ -105,20 +103,19 @@ def page():
 
 
 def _own_row(config, name, meaning):
+    option = options.OPTIONS[name]
     kind, _ = _typed(config, name)
     default = getattr(options.TrainingOptions(), name)
     # Said by the last column for all of them.
     meaning = re.sub(r" None takes.*|; likewise(?=[,.])", "", meaning).rstrip(".") + "."
-    where = ", ".join(f"`{w}`" for w in (*_flags(name), training_flags.VARIABLES[name]))
+    where = ", ".join(f"`{w}`" for w in (*_flags(option), option.variable))
     return f"`{name}`", kind.removesuffix(" or None"), f"`{default!r}`", meaning, where
 
 
-def _flags(name):
-    """Give an option's flags, as `run --help` has them."""
-    parser = argparse.ArgumentParser()
-    training_flags.add_options(parser)
-    [action] = [each for each in parser._actions if each.dest == name]
-    return action.option_strings
+def _flags(option):
+    """Return an option's flags, as `run --help` has them."""
+    negative = option.flag.replace("--", "--no-", 1)
+    return [option.flag, negative] if option.is_switch else [option.flag]
 
 
 def _old_entries(learn):
@@ -136,8 +133,12 @@ def _methods(cls):
         if name.startswith("_") or not inspect.isfunction(member):
             continue
         parameters = list(inspect.signature(member).parameters.values())
-        arguments = ", ".join(map(str, parameters[1:]))  # without self
-        yield f"`{name}({arguments})`", _cell(inspect.getdoc(member).partition("\n")[0])
+        # Without self, and with names and defaults only.
+        shown = [str(each.replace(annotation=each.empty)) for each in parameters[1:]]
+        yield (
+            f"`{name}({', '.join(shown)})`",
+            _cell(inspect.getdoc(member).partition("\n")[0]),
+        )
 
 
 def _typed(cls, name):

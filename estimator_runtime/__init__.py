@@ -1,21 +1,24 @@
 """Train `tf.estimator` code, unchanged, on today's TensorFlow.
 
-Importing this package costs nothing: TensorFlow is loaded when one of the names
-below that needs it is first used.
+To import this package does not import TensorFlow. That happens at the first use of one
+of the names below that needs it.
 
 Attributes:
-    RunConfig: `tf.estimator.RunConfig`, and what it lacks.
-    MonitoredTrainingSession: The session that every Estimator trains through.
-    train_and_evaluate: `tf.estimator.train_and_evaluate`, with a checked start.
+    RunConfig: `tf.estimator.RunConfig` with additional options.
+    MonitoredTrainingSession: The session in which every Estimator trains.
+    train_and_evaluate: `tf.estimator.train_and_evaluate`, which checks the cluster
+        before it starts.
     TFConfig: TF_CONFIG, parsed and checked; needs no TensorFlow.
 """
 
 import importlib
+from typing import Any
 
-from estimator_runtime._version import __version__
 from estimator_runtime.compat import install
+from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import EstimatorRuntimeError
-from estimator_runtime.tf_config import TFConfig
+
+__version__ = "0.1.0"
 
 __all__ = [
     "EstimatorRuntimeError",
@@ -28,24 +31,24 @@ __all__ = [
 ]
 
 _TRAINING_HALF = {
-    "MonitoredTrainingSession": "estimator_runtime.session",
-    "RunConfig": "estimator_runtime.run_config",
-    "train_and_evaluate": "estimator_runtime.training",
+    "MonitoredTrainingSession": "estimator_runtime.session.monitored_training_session",
+    "RunConfig": "estimator_runtime.session.run_config",
+    "train_and_evaluate": "estimator_runtime.distributed.train_and_evaluate",
 }
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _TRAINING_HALF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     install()
-    # First, as a program that goes by tf.estimator has it: what is patched after that
-    # import imports these modules too, and threads that met in the other order would
-    # wait for each other.
+    # First, which is the order of a program that uses tf.estimator. The patches that
+    # follow this import load our modules too, so threads that import in opposite
+    # orders would deadlock.
     importlib.import_module("tensorflow_estimator")
     value = getattr(importlib.import_module(_TRAINING_HALF[name]), name)
     globals()[name] = value
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

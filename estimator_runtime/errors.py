@@ -1,12 +1,12 @@
-"""Every error this package raises on purpose, under one root.
+"""The exceptions that this package raises, all with one base class.
 
-Each class is also the built-in exception (or the one TensorFlow raises) for the
-same mistake, so that code written against `tf.estimator` still catches it.
+Each class also derives from the built-in exception (or the one that TensorFlow raises)
+for the same mistake, so that code written for `tf.estimator` still catches it.
 """
 
 
 class EstimatorRuntimeError(Exception):
-    """Root of all errors of this package; catch it to catch them all."""
+    """The base class of all exceptions of this package."""
 
 
 class ConfigError(EstimatorRuntimeError, ValueError):
@@ -18,19 +18,19 @@ class ConfigTypeError(ConfigError, TypeError):
 
 
 class UsageError(EstimatorRuntimeError):
-    """The command line asks for something that cannot be done; exit status 2."""
+    """The command line requests something impossible; the exit status is 2."""
 
 
 class CompatibilityError(EstimatorRuntimeError, ImportError):
-    """The installed packages, or what they already loaded, cannot run Estimators."""
+    """The installed packages, or what they have loaded, cannot run Estimators."""
 
 
 class CheckpointError(EstimatorRuntimeError, RuntimeError):
-    """A checkpoint cannot be written, or none of those in a folder can be used."""
+    """A checkpoint cannot be written, or no checkpoint of a folder can be used."""
 
 
 class LaunchError(EstimatorRuntimeError, RuntimeError):
-    """A job's tasks cannot be started."""
+    """The tasks of a job cannot be started."""
 
 
 class PeerTimeoutError(EstimatorRuntimeError, TimeoutError):

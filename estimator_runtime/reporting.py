@@ -1,54 +1,76 @@
-"""What a task tells the launcher about itself, while it runs.
+"""Reports of a running task to the launcher, through a pipe.
 
-Under a launcher ESTIMATOR_RUNTIME_REPORT_FD is a pipe to it. A report is a JSON object
-on a line of its own; one is sent every second, with the progress made, so that a task
-that is stopped or cut off is noticed. While a library is loaded, which takes long from
-a slow disk, no thread of python's runs: the first report after TensorFlow's import says
-that it is over ("imported"). The last one of all says that only the process's end is
-left ("ending"), during which no thread runs either. A training that takes no step for
-long is reported with where its threads are ("stalled"). Without a launcher nothing is
-sent.
+Under a launcher, ESTIMATOR_RUNTIME_REPORT_FD is the file descriptor of the pipe.
+Without a launcher nothing is sent. A report is a JSON object on a line of its own. One
+is sent every second, with the progress made, so that the launcher notices a task that
+is stopped or cut off from the network. Some reports have a meaning of their own:
 
-Standard library only: it starts before TensorFlow is imported, and runs on a thread of
-its own, so that a launcher that does not read can never block the training.
+* "imported": TensorFlow has been imported. While a library is loaded, which takes long
+  from a slow disk, no Python thread runs. The first report after the import has this.
+* "stalled": the training has taken no step for long; the report has the stacks of its
+  threads.
+* "ending": the process is about to exit, during which no Python thread runs either. It
+  is the last report of all.
+
+Standard library only, because it starts before TensorFlow is imported. Reports are sent
+on a thread of their own, so that a launcher that does not read never blocks the
+training. No file is read, not even for a line of source code: the training may be
+waiting for that very disk.
 """
+
+from __future__ import annotations
 
 import atexit
 import collections
 import contextlib
+import gc
 import json
+import math
 import os
 import sys
+import sysconfig
 import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import FrameType
+from typing import Any
 
-from estimator_runtime import waits
-from estimator_runtime.stalls import StepWatch
+from estimator_runtime.config import waits
 
 FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
-# The same for all tasks of a job, in the environment of every process of it.
+# Identifies the job: the same in the environment of every process of all its tasks.
 JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
-# Where a scheduler starts all tasks of a job anew: how often it has.
+# Counts how often a scheduler has restarted all tasks of the job together.
 ATTEMPT_VARIABLE = "ESTIMATOR_RUNTIME_JOB_ATTEMPT"
 _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
+_FRAMEWORKS = frozenset(
+    ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
+)
+_OURS = os.path.join(os.path.dirname(__file__), "")
+_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
+# Limits of the report of a stall.
+_MAX_FRAMES, _MAX_THREADS = 5, 4
 
 
 class Reporter:
-    """Sends reports on a thread of its own, in the order given.
+    """Sends reports on a thread of its own, in the order in which they were given.
 
     Args:
-        fd: The pipe to the launcher.
-        steps: The `StepWatch` of the training here.
+        fd: The file descriptor of the pipe to the launcher.
+        steps: The `StepWatch` of the training in this process.
     """
 
-    def __init__(self, fd, steps):
+    def __init__(self, fd: int, steps: StepWatch) -> None:
         self._pipe, self.steps = fd, steps
         self._pid = os.getpid()
-        # Reports, and events to set when all that was before them is sent.
-        self._waiting: collections.deque[dict | threading.Event] = collections.deque()
-        self._progress: dict = {}
+        # Reports, and events to set once everything before them has been sent.
+        self._waiting: collections.deque[dict[str, Any] | threading.Event] = (
+            collections.deque()
+        )
+        self._progress: dict[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(
@@ -56,28 +78,28 @@ class Reporter:
         )
         self._thread.start()
 
-    def send(self, report):
+    def send(self, report: dict[str, Any]) -> None:
         """Send a JSON object soon; never blocks."""
         if os.getpid() == self._pid:  # a forked child has no thread that sends
             self._waiting.append(report)
             self._wake.set()
 
-    def progress(self, **values):
-        """Send these with the next sign of life; later ones replace them."""
+    def progress(self, **values: Any) -> None:
+        """Send values with the next heartbeat; later ones of the same name win."""
         self._progress = {**self._progress, **values}
         if "step" in values:
             self.steps.move()
 
     def flush(self) -> None:
-        """Wait until what was sent has gone, for a few seconds at most."""
+        """Wait until all reports given so far are sent, for a few seconds at most."""
         if os.getpid() == self._pid and self._thread.is_alive():
             is_sent = threading.Event()
             self._waiting.append(is_sent)
             self._wake.set()
             is_sent.wait(_FLUSH_SECS)
 
-    def close(self):
-        """Send what is waiting, as far as the launcher reads it in a few seconds.
+    def close(self) -> None:
+        """Send what is waiting, as far as the launcher reads it within a few seconds.
 
         The process is expected to end now.
         """
@@ -86,11 +108,12 @@ class Reporter:
             self._wake.set()
             self._thread.join(_FLUSH_SECS)
 
-    def _serve(self):
+    def _serve(self) -> None:
         has_imported = False
-        with contextlib.suppress(OSError):  # the launcher is gone, and so will we be
+        with contextlib.suppress(OSError):  # the launcher is gone; this task ends soon
             while True:
-                # Before what waits is sent: what comes now comes with the next round.
+                # Read and cleared before the queue is sent, so that what arrives
+                # meanwhile starts another round.
                 closing = self._closing
                 self._wake.clear()
                 progress, self._progress = self._progress, {}
@@ -110,26 +133,27 @@ class Reporter:
                     return
                 self._wake.wait(_BEAT_SECS)
 
-    def _write(self, report):
+    def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
             data = data[os.write(self._pipe, data) :]
 
 
-def _has_tensorflow():
+def _has_tensorflow() -> bool:
     module = sys.modules.get("tensorflow")
-    # It is there from the start of its import on; importlib itself looks at this, too.
+    # The module is listed as soon as its import starts; `_initializing` is what
+    # importlib itself reads to see whether the import is still under way.
     spec = getattr(module, "__spec__", None)
     return module is not None and not getattr(spec, "_initializing", False)
 
 
-_reporter: Reporter | None = None
+def start(environ: MutableMapping[str, str]) -> None:
+    """Start to send reports, if the environment names a launcher's pipe.
 
+    The variable is removed, because the pipe is not for the children of this process.
 
-def start(environ):
-    """Report from now on, if the environment names a launcher's pipe.
-
-    The variable is removed: the pipe is not for this process's children.
+    Args:
+        environ: The environment, such as `os.environ`; it is changed.
     """
     global _reporter
     text = environ.pop(FD_VARIABLE, None)
@@ -140,17 +164,20 @@ def start(environ):
     atexit.register(_reporter.close)
 
 
-def absolute(folder):
-    """Give a path as the launcher, which may be in another folder, would write it."""
+def absolute(folder: str) -> str:
+    """Return a path that is valid for the launcher too, which may run elsewhere.
+
+    A URL, such as "gs://bucket/model", is returned unchanged.
+    """
     return folder if "://" in folder else os.path.abspath(folder)
 
 
-def is_on():
-    """Tell whether there is a launcher that listens."""
+def is_on() -> bool:
+    """Return whether there is a launcher that receives reports."""
     return _reporter is not None
 
 
-def send(**report):
+def send(**report: Any) -> None:
     """Send a report, if there is a launcher."""
     if _reporter is not None:
         _reporter.send(report)
@@ -159,8 +186,8 @@ def send(**report):
 def send_error(error: type[BaseException]) -> None:
     """Send the class of the error that ends this task, if there is a launcher.
 
-    That is its qualified name, then those of its bases that are this package's or
-    TensorFlow's: a class of the program's may have any name.
+    The report has the qualified name of the class, then those of its base classes that
+    belong to this package or to TensorFlow: a class of the program may have any name.
     """
     names = [
         f"{each.__module__}.{each.__qualname__}"
@@ -170,31 +197,132 @@ def send_error(error: type[BaseException]) -> None:
     send(error=names)
 
 
-def progress(**values):
-    """Send these with the next sign of life, if there is a launcher."""
+def progress(**values: Any) -> None:
+    """Send values with the next heartbeat, if there is a launcher."""
     if _reporter is not None:
         _reporter.progress(**values)
 
 
 def flush() -> None:
-    """Wait until what was sent has gone to the launcher, for a few seconds at most."""
+    """Wait until all reports given so far are sent, for a few seconds at most."""
     if _reporter is not None:
         _reporter.flush()
 
 
-def expect_steps():
-    """Report to the launcher, from now on, when the calling thread takes no step."""
+def expect_steps() -> None:
+    """Start to report to the launcher when the calling thread takes no step."""
     if _reporter is not None:
         _reporter.steps.expect()
 
 
-def expect_no_steps():
-    """Take note that the training has ended."""
+def expect_no_steps() -> None:
+    """Stop to report missing steps: the training has ended."""
     if _reporter is not None:
         _reporter.steps.release()
 
 
-def close():
-    """Send all that waits, before a process ends that does not come to its exit."""
+def close() -> None:
+    """Send everything that waits, before a process ends without its exit handlers."""
     if _reporter is not None:
         _reporter.close()
+
+
+class StepWatch:
+    """Detects a training that should take steps and takes none for too long.
+
+    Any thread may call the methods.
+
+    Args:
+        limit_secs: A stall is reported after this time, and again whenever it has
+            lasted twice as long; 0 for never.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self, limit_secs: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit_secs, self._clock = limit_secs or math.inf, clock
+        self._thread: int | None = None  # the thread that trains, if any
+        self._has_moved = False
+        self._moved_at, self._due_secs = 0.0, self._limit_secs
+
+    def expect(self) -> None:
+        """Expect steps from now on, taken by the calling thread."""
+        self._has_moved, self._thread = True, threading.get_ident()
+
+    def release(self) -> None:
+        """Expect no more steps: the training has ended."""
+        self._thread = None
+
+    def move(self) -> None:
+        """Record a step. It is called at every step, so it has to be cheap."""
+        self._has_moved = True
+
+    def look(self) -> dict[str, Any] | None:
+        """Return a report of the stall, if one is due now.
+
+        Returns:
+            None, or a dict of "secs", the time without a step, and "stacks". That has
+            one list for each thread that runs code of the program, the training thread
+            first. A list has places such as "/home/me/train.py:12, in input_fn", the
+            outermost first.
+        """
+        now, thread = self._clock(), self._thread
+        if self._has_moved or thread is None:
+            self._has_moved = False
+            self._moved_at, self._due_secs = now, self._limit_secs
+            return None
+        if now - self._moved_at < self._due_secs:
+            return None
+        self._due_secs = 2 * (now - self._moved_at)
+        return {"secs": now - self._moved_at, "stacks": _stacks(thread)}
+
+
+def is_of_program(frame: FrameType) -> bool:
+    """Return whether a frame is not of TensorFlow, this package or Python."""
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    path = frame.f_code.co_filename
+    is_installed = "site-packages" in path or "dist-packages" in path
+    is_library = path.startswith((_LIBRARY, "<frozen ")) and not is_installed
+    # A module of this package may be the `__main__` of its process.
+    is_ours = package in _FRAMEWORKS or path.startswith(_OURS)
+    return not (is_ours or is_library)
+
+
+def _stacks(first: int) -> list[list[str]]:
+    """Return the stack of thread `first`, then of others in the program's code."""
+    # A collection of garbage inside the call may let another thread in, and both wait
+    # for ever (python/cpython#106883; seen on 3.11.7).
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        frames = sys._current_frames()
+    finally:
+        if is_collecting:
+            gc.enable()
+    own = frames.pop(first, None)
+    found = [] if own is None else [_places(own)]
+    for frame in frames.values():
+        if any(map(is_of_program, _outwards(frame))):
+            found.append(_places(frame))
+    return found[:_MAX_THREADS]
+
+
+def _places(innermost: FrameType) -> list[str]:
+    """Return the last places in the program's code, then the innermost place of all."""
+    frames = list(_outwards(innermost))
+    told = [frame for frame in frames if frame is innermost or is_of_program(frame)]
+    return [
+        f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+        for frame in reversed(told[:_MAX_FRAMES])
+    ]
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+_reporter: Reporter | None = None

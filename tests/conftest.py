@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import sys
+import time
 
 import pytest
 
@@ -25,28 +26,30 @@ _STOCK = ("against_stock", "equality")
 # Tests of the half that imports no TensorFlow, or of Ray's: their programs train, but
 # what is tested does the same on each TensorFlow.
 _SAME_ON_EACH = (
-    "doctor/",
-    "launch/on_ray/test_ray_current_folder",
-    "launch/on_ray/test_ray_faults",
-    "launch/on_ray/test_ray_refusals",
-    "launch/on_ray/test_ray_task",
-    "launch/test_cut_networks",
-    "launch/test_ends",
+    "cli/doctor/",
+    "launch/ray/test_current_folder",
+    "launch/ray/test_faults",
+    "launch/ray/test_refusals",
+    "launch/ray/test_actor",
+    "launch/ray/test_tasks",
+    "launch/jobs/test_cut_networks",
+    "launch/jobs/test_ends",
     "launch/test_events",
-    "launch/test_local_jobs",
-    "launch/test_scheduled_tasks",
-    "launch/test_shown_jobs",
-    "launch/test_tensorboard",
-    "test_cli",
-    "test_current_folder",
-    "test_script",
-    "test_tf_config_command",
+    "launch/jobs/test_local_jobs",
+    "launch/jobs/test_scheduled_tasks",
+    "launch/jobs/test_shown_jobs",
+    "launch/jobs/test_tensorboard",
+    "cli/test_main",
+    "cli/test_script",
+    "cli/test_tf_config_command",
+    "compat/inject/test_current_folder",
 )
 # Modules whose fixture runs for half a minute, once for all tests of the module.
 _ONE_WORKER = ("benchmarks/", "checkpoint/test_killed")
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
 _PROCESS_FIXTURES = {"launch", "start"}
 _PACKAGE = "estimator_runtime"
+_UNIT_SECS, _LONG_SECS = 0.5, 60
 
 
 def pytest_configure():
@@ -78,6 +81,26 @@ def pytest_collection_modifyitems(items):
     items.sort(key=_turn)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test that takes longer than its tier allows.
+
+    A unit test may use half a second of this process: not by the clock, as other
+    processes share the machine. Any test may take a minute, unless its `long` marker
+    gives the reason.
+    """
+    started, used = time.monotonic(), time.process_time()
+    result = yield
+    used, took = time.process_time() - used, time.monotonic() - started
+    if item.get_closest_marker("unit") and used > _UNIT_SECS:
+        pytest.fail(f"a unit test used {used:.1f} s; {_UNIT_SECS} s is the most")
+    if took > _LONG_SECS and item.get_closest_marker("long") is None:
+        pytest.fail(
+            f"took {took:.0f} s: make it shorter, or say why in a `long` marker"
+        )
+    return result
+
+
 def _turn(item):
     """Return the sort key by which the longest tests begin first."""
     group = item.get_closest_marker("xdist_group")
@@ -86,7 +109,7 @@ def _turn(item):
 
 def _tier(item, path):
     """Return the name of a test's tier; setup.cfg explains each."""
-    if path.startswith("launch/on_ray/"):
+    if path.startswith("launch/ray/"):
         return "ray"
     if path.startswith(_SLOW):
         return "slow"
@@ -158,7 +181,7 @@ def _no_inheritance(monkeypatch):
 def _no_training_left():
     """Let no session that a test has left open have the signals of the next one."""
     yield
-    preemption = sys.modules.get("estimator_runtime.preemption")
+    preemption = sys.modules.get("estimator_runtime.preemption.request")
     if preemption is not None:
         preemption._request.end_all()
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from estimator_runtime import cli
+from estimator_runtime.cli import main
+from estimator_runtime.config.options import OPTIONS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")])
@@ -69,14 +70,14 @@ def test_a_python_snippet_can_be_parsed(block):
 
 @pytest.mark.parametrize("where, arguments", list(shown_commands()))
 def test_a_command_in_a_block_is_one_that_the_command_line_takes(where, arguments):
-    cli._parse(arguments)
+    main._parse(arguments)
 
 
 @pytest.mark.parametrize("where, arguments", list(named_commands()))
 def test_a_command_in_a_sentence_has_options_that_there_are(where, arguments, capsys):
     command = arguments[0]
     with pytest.raises(SystemExit):
-        cli._parse([command, "--help"])
+        main._parse([command, "--help"])
     options = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
     script = next((i for i, x in enumerate(arguments) if x.endswith(".py")), None)
     used = re.findall(r"--[a-z][a-z-]*", " ".join(arguments[:script]))
@@ -119,11 +120,11 @@ def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
     (command,) = re.findall(r"^HEALTHCHECK .*CMD (.*)$", text, re.M)
     name, *arguments = shlex.split(command)
     assert name == "estimator-runtime"
-    cli._parse(arguments)
+    main._parse(arguments)
     (job,) = re.findall(r"^CMD \[\"sh\", \"-c\", \"(.*)\"\]$", text, re.M)
     program, name, *arguments = shlex.split(job.replace('\\"', '"'))
     assert (program, name) == ("exec", "estimator-runtime")
-    assert (ROOT / cli._parse(arguments).program[0]).exists()
+    assert (ROOT / main._parse(arguments).program[0]).exists()
 
 
 def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
@@ -131,7 +132,7 @@ def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
         *("CHILDREN", "FAMILY", "JOB", "JOB_ATTEMPT", "LEGACY_KERAS", "REPORT_FD"),
         "RUN",
     }
-    read = set()
+    read = {name.upper() for name in OPTIONS}
     for file in (ROOT / "estimator_runtime").rglob("*.py"):
         read |= set(re.findall(r'"ESTIMATOR_RUNTIME_(\w+)"', file.read_text()))
     rows = re.findall(r"^\| (.*?) \|", _text("docs/environment.md"), re.M)
@@ -148,13 +149,19 @@ def test_each_file_that_the_image_takes_is_there():
 
 def test_the_architecture_names_modules_that_there_are():
     package = ROOT / "estimator_runtime"
-    named = set(re.findall(r"\b(?:compat|launch|checkpoint)/\w+", _text("docs/architecture.md")))  # fmt: skip
-    assert {"launch/job", "compat/seam", "checkpoint/inventory"} <= named
-    assert [name for name in named if not (package / f"{name}.py").exists()] == []
+    folders = "|".join(each.name for each in package.iterdir() if each.is_dir())
+    named = set(re.findall(rf"\b(?:{folders})(?:/\w+)+", _text("docs/architecture.md")))
+    assert {"launch/job", "compat/seam", "checkpoint/restore/recovery"} <= named
+    gone = [
+        name
+        for name in named
+        if not (package / name).is_dir() and not (package / f"{name}.py").exists()
+    ]
+    assert gone == []
 
 
 def test_the_exit_statuses_of_the_readme_are_those_of_the_help():
-    explained = re.findall(r"^  (\d[\d, ]*)  ", cli._EXIT_STATUSES, re.M)
+    explained = re.findall(r"^  (\d[\d, ]*)  ", main._EXIT_STATUSES, re.M)
     listed = re.findall(r"^\| ([\d, ]+) \|", _text("README.md"), re.M)
     assert listed == explained == ["0", "1", "2", "3", "129, 130, 143"]
 

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 import estimator_runtime as er
+from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.contrib import learn
-from estimator_runtime.options import CHECKS
 
 er.install()
 
@@ -46,7 +46,7 @@ def test_each_property_is_an_argument_or_described(generator):
     arguments = set(inspect.signature(er.RunConfig).parameters)
     described = set(generator._entries(er.RunConfig, "Attributes"))
     assert described == properties - arguments - {"training_options"}
-    assert set(CHECKS) <= arguments
+    assert set(OPTIONS) <= arguments
 
 
 def test_the_page_has_each_flag_and_variable(generator):
@@ -56,6 +56,6 @@ def test_the_page_has_each_flag_and_variable(generator):
         "`train_and_evaluate` evaluates to keep in the folder `best` of the model "
         "directory. | `--keep-best`, `ESTIMATOR_RUNTIME_KEEP_BEST` |"
     ) in page
-    for name in CHECKS:
+    for name in OPTIONS:
         assert page.count(f"| `{name}` |") == 1
         assert f"`ESTIMATOR_RUNTIME_{name.upper()}` |" in page

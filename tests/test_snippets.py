@@ -38,7 +38,6 @@ _NOX = "nox itself, which runs these tests"
 # Page and the beginning of its block: the test that does what it says, or why none does.
 OTHERS = {
     "CONTRIBUTING.md | python3 -m venv": _NOX,
-    "CONTRIBUTING.md | PYTHONPATH=. .venv/bin/nox": _NOX,
     "README.md | $ python examples/digits.py": (
         "end_to_end/test_main_job.py: test_plain_python_runs_the_example_only_where_"
         "tensorflow_has_estimators"
@@ -49,7 +48,7 @@ OTHERS = {
         "test_snippets.py: test_a_command_runs_the_script_with_its_own_flags"
     ),
     "README.md | estimator-runtime enable": (
-        "test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
+        "compat/inject/test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
         "it_is_disabled"
     ),
     "README.md | estimator-runtime run train.py --your --flags                  ": (
@@ -78,25 +77,25 @@ OTHERS = {
         "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
     ),
     "docs/log.md | ps 0 ": (
-        "launch/test_view.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
+        "launch/terminal/test_views.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
     ),
     "docs/log.md | estimator-runtime: left out": (
         "end_to_end/test_quiet_log.py: test_a_script_s_log_has_its_own_warnings_and_"
         "verbose_brings_back_all"
     ),
     "docs/preemption.md | $ estimator-runtime run train.py & sleep": (
-        "launch/test_preempted_programs.py: test_a_signal_ends_the_program_when_the_last_"
+        "launch/jobs/test_preempted_programs.py: test_a_signal_ends_the_program_when_the_last_"
         "step_is_saved"
     ),
     "docs/preemption.md | $ estimator-runtime checkpoints": (
         "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
     ),
-    "docs/ray.md | pip install": "several machines; launch/on_ray has nodes of its own",
+    "docs/ray.md | pip install": "several machines; launch/ray has nodes of its own",
     "docs/ray.md | estimator-runtime render": (
         "launch/test_kubernetes.py: test_a_job_is_rendered_as_these_manifests"
     ),
     "docs/tensorboard.md | estimator-runtime run --tensorboard": (
-        "launch/test_tensorboard.py: test_the_page_of_one_process_has_rates_checkpoints_"
+        "launch/jobs/test_tensorboard.py: test_the_page_of_one_process_has_rates_checkpoints_"
         "loss_and_evaluation"
     ),
     "examples/README.md | python examples/digits.py": (

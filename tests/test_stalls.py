@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from estimator_runtime.stalls import StepWatch, is_of_program
+from estimator_runtime.reporting import StepWatch, is_of_program
 
 
 @pytest.fixture

@@ -1,0 +1,219 @@
+"""The package's modules import downward only, and its launching half no TensorFlow."""
+
+import ast
+import functools
+import pathlib
+import re
+
+import pytest
+
+import estimator_runtime
+from estimator_runtime.compat.registry import PATCHES
+from estimator_runtime.launch import backend
+
+_ROOT = pathlib.Path(estimator_runtime.__file__).parent
+_PACKAGE = "estimator_runtime"
+# From the lowest layer to the highest; modules of one line may import each other.
+_LAYERS = (
+    ("errors",),
+    ("config",),
+    (
+        "compat",
+        "compat.inject",
+        "compat.internals",
+        "compat.keras",
+        "compat.patch",
+        "compat.registry",
+        "compat.report",
+        "compat.versions",
+    ),
+    ("output", "reporting"),
+    ("preemption",),
+    ("checkpoint.tensor_bundle",),
+    ("checkpoint",),
+    ("compat.estimator", "compat.frozen", "compat.removed", "compat.seam"),
+    ("loop",),
+    ("distributed",),
+    ("session",),
+    ("contrib",),
+    ("",),
+    ("launch",),
+    ("cli",),
+    ("__main__",),
+)
+# Upward on purpose, each inside a function.
+_EXCEPTIONS = {
+    # A forked task runs the command that a new process would.
+    ("launch.local.fork_server", "cli.main"),
+    # It stands alone in site-packages, where it finds the whole package or none.
+    ("compat.inject.startup._estimator_runtime_startup", ""),
+}
+# What explains itself at once, and starts, watches and restarts tasks.
+_LAUNCHING_HALF = ("cli", "config", "errors", "launch", "reporting")
+# Seconds of import, which `--help` must not wait for.
+_HEAVY = {"keras", "numpy", "tensorflow", "tensorflow_estimator", "tf_keras"}
+
+
+def _name(path):
+    parts = path.relative_to(_ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+_MODULES = {_name(path): path for path in sorted(_ROOT.rglob("*.py"))}
+# Read here, as it takes longer than a unit test may.
+_TREES = {path: ast.parse(path.read_text()) for path in _MODULES.values()}
+
+
+def _nodes(node, inside):
+    for child in ast.iter_child_nodes(node):
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        if inside or not is_function:
+            yield child
+            yield from _nodes(child, inside)
+
+
+@functools.cache
+def _imports(module, inside_functions=True):
+    """Return the full names that a module imports, ours and others."""
+    found = set()
+    path = _MODULES[module]
+    tree = _TREES.get(path) or ast.parse(path.read_text())
+    for node in _nodes(tree, inside_functions):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _ours(module, inside_functions=True):
+    """Return the modules of the package that a module imports, by their short names."""
+    for full in _imports(module, inside_functions):
+        package, _, name = full.partition(".")
+        if package == _PACKAGE:
+            yield name if name in _MODULES else name.rpartition(".")[0]
+
+
+def _layer(module):
+    """Return the number of the layer with the longest name that the module begins with."""
+    found = [
+        (len(name), number)
+        for number, layer in enumerate(_LAYERS)
+        for name in layer
+        if module == name or (name and module.startswith(f"{name}."))
+    ]
+    assert found, f"{module} belongs to no layer of this test"
+    return max(found)[1]
+
+
+def _upward(module):
+    return {
+        (module, imported)
+        for imported in _ours(module)
+        if _layer(imported) > _layer(module)
+    }
+
+
+@pytest.mark.parametrize("module", _MODULES)
+def test_a_module_imports_from_its_own_layer_or_a_lower_one(module):
+    assert _upward(module) == {each for each in _EXCEPTIONS if each[0] == module}
+
+
+def test_an_import_of_a_higher_layer_is_found(monkeypatch, tmp_path):
+    broken = tmp_path / "hook.py"
+    broken.write_text("def f():\n    from estimator_runtime.session import creators\n")
+    monkeypatch.setitem(_MODULES, "checkpoint.broken", broken)
+    assert _upward("checkpoint.broken") == {("checkpoint.broken", "session.creators")}
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in _MODULES if name.startswith(_LAUNCHING_HALF)]
+)
+def test_the_launching_half_imports_no_tensorflow(module):
+    seen, waiting = set(), {module}
+    while waiting:
+        each = waiting.pop()
+        seen.add(each)
+        parents = {each.rsplit(".", n)[0] for n in range(1, each.count(".") + 1)}
+        waiting |= {*parents, *_ours(each, inside_functions=False)} - seen
+        heavy = {full.partition(".")[0] for full in _imports(each, False)} & _HEAVY
+        assert not heavy, f"{module} imports {each}, which imports {heavy}"
+
+
+def test_the_files_of_a_checkpoint_are_read_by_a_package_that_stands_alone():
+    inside = [name for name in _MODULES if name.startswith("checkpoint.tensor_bundle")]
+    used = {imported for name in inside for imported in _ours(name)}
+    assert {name for name in used if name not in inside} <= {"errors"}
+
+
+def test_launch_does_not_import_the_training_half():
+    training = ("session", "distributed", "loop", "preemption", "contrib")
+    used = {
+        (name, imported)
+        for name in _MODULES
+        if name.startswith("launch")
+        for imported in _ours(name)
+        if imported.startswith(training)
+    }
+    # It imports TensorFlow, so that the tasks that it forks need not.
+    assert used == {("launch.local.fork_server", "distributed.train_and_evaluate")}
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in _MODULES if not name.startswith("compat")]
+)
+def test_private_names_of_tensorflow_are_imported_by_compat_only(module):
+    private = ("tensorflow.python", "tensorflow_estimator.python")
+    assert [each for each in _imports(module) if each.startswith(private)] == []
+
+
+def _entries(folder):
+    return [
+        path
+        for path in folder.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in _MODULES.values()}),
+    ids=lambda folder: str(folder.relative_to(_ROOT)),
+)
+def test_a_folder_is_narrow_and_says_what_it_holds(folder):
+    assert len(_entries(folder)) <= (16 if folder == _ROOT else 12)
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+
+
+def test_class_names_are_unique():
+    where = {}
+    for name, path in _MODULES.items():
+        for node in _TREES[path].body:
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(name)
+    # As in tf.contrib.learn, whose names they keep.
+    where["RunConfig"].remove("contrib.learn")
+    where["TaskType"].remove("contrib.place")
+    assert {name: all_ for name, all_ in where.items() if len(all_) > 1} == {}
+
+
+def _defined(module):
+    tree = _TREES[_MODULES[module]]
+    return {getattr(node, "name", None) for node in tree.body}
+
+
+def test_references_by_string_lead_to_what_there_is():
+    registry = _MODULES["compat.registry"].read_text()
+    found = [
+        (f"compat.{module}", name)
+        for module, name in re.findall(r'_late\("([\w.]+):(\w+)"\)', registry)
+    ]
+    assert len(found) >= len(PATCHES)
+    found += [
+        (module.removeprefix(f"{_PACKAGE}."), name)
+        for name, module in estimator_runtime._TRAINING_HALF.items()
+    ]
+    for reference in backend._BACKENDS.values():
+        module, _, name = reference.removeprefix(f"{_PACKAGE}.").partition(":")
+        found.append((module, name))
+    assert [each for each in found if each[1] not in _defined(each[0])] == []
