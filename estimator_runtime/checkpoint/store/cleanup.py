@@ -120,7 +120,7 @@ def completed(path: str) -> files.Checkpoint | None:
         return None
     prefix = prefix_of(path)
     there = files.at(prefix)
-    if there.has_index:
+    if there.has_index and not commit.has_old(path):
         return there if there.problem() is None else None
     inside = os.path.join(path, os.path.basename(prefix))
     hidden = files.at(inside)
@@ -195,7 +195,8 @@ def _finish(path: str) -> None:
                 files.delete(there)
         return
     is_adopted = would_adopt(path, checkpoint, state)
-    if not files.at(prefix).has_index:
+    # An older checkpoint of that step gives way only to one that training goes on from.
+    if not files.at(prefix).has_index or (is_adopted and commit.has_old(path)):
         checkpoint = commit.move_in(path, prefix)
     if is_adopted:
         _adopt(folder, checkpoint, state)
