@@ -383,8 +383,10 @@ def _candidates(
         reverse=True,
     )
     latest = files.at(state.latest)
-    if not latest.files and not newest_first:
-        newest_first = _candidates(folder, None, found)
+    if not latest.files:  # what the file says of others may be as wrong
+        listed = {each.prefix for each in newest_first}
+        rest = _candidates(folder, None, found)
+        newest_first += [each for each in rest if each.prefix not in listed]
     return [latest, *newest_first]
 
 

@@ -120,8 +120,9 @@ def completed(path: str) -> files.Checkpoint | None:
         return None
     prefix = prefix_of(path)
     there = files.at(prefix)
-    if there.has_index and not commit.has_old(path):
-        return there if there.problem() is None else None
+    if there.has_index:
+        is_new = not commit.has_old(path)
+        return there if is_new and there.problem() is None else None
     inside = os.path.join(path, os.path.basename(prefix))
     hidden = files.at(inside)
     # Some data files may have their final names already: the index is renamed last.
@@ -195,8 +196,7 @@ def _finish(path: str) -> None:
                 files.delete(there)
         return
     is_adopted = would_adopt(path, checkpoint, state)
-    # An older checkpoint of that step gives way only to one that training goes on from.
-    if not files.at(prefix).has_index or (is_adopted and commit.has_old(path)):
+    if not files.at(prefix).has_index:
         checkpoint = commit.move_in(path, prefix)
     if is_adopted:
         _adopt(folder, checkpoint, state)

@@ -189,7 +189,7 @@ def _move_aside(old: files.Checkpoint, folder: str) -> None:
     there is something to move back, wherever the other files are.
     """
     aside = os.path.join(folder, _REPLACED)
-    os.makedirs(aside, exist_ok=True)
+    os.makedirs(aside)
     for path in files.index_first(old.files):
         os.rename(path, os.path.join(aside, os.path.basename(path)))
     for changed in (aside, folder, os.path.dirname(folder)):
