@@ -223,10 +223,13 @@ class Series:
         newer = self._newest.of_another(prefix)
         paths = [path for path, _ in kept]
         place = paths.index(newer) if newer in paths else len(paths)
-        kept.insert(place, (prefix, self._now()))
+        now = self._now()
+        kept.insert(place, (prefix, now))
+        # A time ahead of the clock, which was wrong then, would keep none until then.
+        is_past = self._preserved_at <= now  # False for NaN
         plan = self._policy.plan(
             kept,
-            self._preserved_at,
+            self._preserved_at if is_past else now,
             may_go=lambda path: unread.enter_context(locks.deleting(path)),
         )
         named = plan.kept
