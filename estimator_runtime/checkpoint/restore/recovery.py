@@ -77,7 +77,7 @@ def set_aside_latest(folder: str, reason: str) -> files.Checkpoint | None:
         return _recover(folder, seen, {each.prefix: reason for each in latest})
 
 
-def refuse_to_start_over(folder: str) -> None:
+def refuse_to_start_over(folder: str, what: str = "training would start over") -> None:
     """Raise if the folder has a usable checkpoint but the session restored none.
 
     Call this before you initialize a new session. Only one series of checkpoints
@@ -86,6 +86,7 @@ def refuse_to_start_over(folder: str) -> None:
 
     Args:
         folder: Path of a local folder; it need not exist.
+        what: What would happen, for the error.
 
     Raises:
         CheckpointError: If there is a usable checkpoint, or the folder cannot be read.
@@ -101,7 +102,7 @@ def refuse_to_start_over(folder: str) -> None:
         return
     why = f" ({seen.lost})" if seen.lost else ""
     raise CheckpointError(
-        f"training would start over in {folder!r}, although {best.prefix} is good: "
+        f"{what} in {folder!r}, although {best.prefix} is good: "
         f"TensorFlow found no checkpoint to restore there{why} and was about to "
         "initialize the model. To resume from it, replace the contents of "
         f"{STATE_FILE!r} in that folder with the line `model_checkpoint_path: "
@@ -383,8 +384,10 @@ def _candidates(
         reverse=True,
     )
     latest = files.at(state.latest)
-    if not latest.files and not newest_first:
-        newest_first = _candidates(folder, None, found)
+    if not latest.files:  # what the file says of others may be as wrong
+        listed = {each.prefix for each in newest_first}
+        rest = _candidates(folder, None, found)
+        newest_first += [each for each in rest if each.prefix not in listed]
     return [latest, *newest_first]
 
 

@@ -148,6 +148,7 @@ class SaverTarget:
         )
 
     def _save_by_saver(self, step: int, own_series: Series) -> int:
+        old = own_series.mark_of(step)
         try:
             prefix = self._save(step)
             if not prefix or "://" in prefix:
@@ -156,7 +157,8 @@ class SaverTarget:
         except CheckpointError:
             raise
         except (OSError, *OF_DISKS) as error:
-            raise own_series.failed(step, error, self._needed_bytes()) from error
+            needed_bytes = self._needed_bytes()
+            raise own_series.failed(step, error, needed_bytes, old) from error
         return files.at(prefix).bytes
 
     def _needed_bytes(self) -> int | None:

@@ -121,7 +121,8 @@ def completed(path: str) -> files.Checkpoint | None:
     prefix = prefix_of(path)
     there = files.at(prefix)
     if there.has_index:
-        return there if there.problem() is None else None
+        is_new = not commit.has_old(path)
+        return there if is_new and there.problem() is None else None
     inside = os.path.join(path, os.path.basename(prefix))
     hidden = files.at(inside)
     # Some data files may have their final names already: the index is renamed last.

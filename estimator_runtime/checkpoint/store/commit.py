@@ -11,10 +11,13 @@ is on the disk before the next one begins:
    left unfinished.
 
 A checkpoint that already has the name is first moved into the hidden folder, and is
-deleted with it. Until then, one of the two can always be recovered.
+deleted with it. Until then, one of the two can always be recovered. The hidden folder
+also has a link to its index: while the index in its place is that one, it is not the
+checkpoint that the save was to write.
 """
 
 import contextlib
+import filecmp
 import json
 import logging
 import os
@@ -34,6 +37,7 @@ _logger = logging.getLogger(__name__)
 
 NOTE = "gone.json"
 _REPLACED = "replaced"
+_OLD_INDEX = "old-index"
 
 
 def start(prefix: str) -> str:
@@ -55,6 +59,12 @@ def start(prefix: str) -> str:
     os.stat(os.path.dirname(folder) or ".")
     os.makedirs(folder)
     cleanup.hold(folder)
+    old = f"{prefix}.index"
+    if os.path.exists(old):
+        try:
+            os.link(old, os.path.join(folder, _OLD_INDEX))
+        except OSError:  # a file system without hard links
+            shutil.copyfile(old, os.path.join(folder, _OLD_INDEX))
     return folder
 
 
@@ -121,6 +131,19 @@ def move_in(folder: str, prefix: str) -> files.Checkpoint:
             put_back(folder)
         raise
     return files.at(prefix)
+
+
+def has_old(folder: str) -> bool:
+    """Return whether the checkpoint in place is older than the save of a hidden folder.
+
+    Raises:
+        OSError: If an index cannot be read.
+    """
+    # A copy of the model directory has no links, so the content decides.
+    mark = os.path.join(folder, _OLD_INDEX)
+    if has_replaced(folder) or not os.path.exists(mark):
+        return False
+    return filecmp.cmp(mark, f"{_prefix_of(folder)}.index", shallow=False)
 
 
 def has_replaced(folder: str) -> bool:

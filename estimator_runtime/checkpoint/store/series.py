@@ -134,6 +134,7 @@ class Series:
                 of the cluster may still be writing to them.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
+        old = self.mark_of(step)
         with write_lock(), contextlib.ExitStack() as unread:
             folder = None
             try:
@@ -146,7 +147,7 @@ class Series:
                 gone = self._record(prefix, folder, unread)
                 self._delete(gone)
             except (OSError, *OF_DISKS) as error:
-                raise self.failed(step, error, needed_bytes) from error
+                raise self.failed(step, error, needed_bytes, old) from error
             finally:
                 # Also after other errors: if the folder stayed, later checkpoints
                 # would be taken for older ones.
@@ -156,21 +157,41 @@ class Series:
                 cleanup.delete_late(self._folder)
         return prefix
 
+    def mark_of(self, step: int) -> tuple[int, int] | None:
+        """Return a mark of the checkpoint of a step that is there, or None.
+
+        It changes once the checkpoint is replaced.
+        """
+        prefix = prefix_of(self._saver, self._save_path, step)
+        try:
+            found = os.stat(f"{prefix}.index")
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     def failed(
-        self, step: int, error: BaseException, needed_bytes: int | None
+        self,
+        step: int,
+        error: BaseException,
+        needed_bytes: int | None,
+        old: tuple[int, int] | None,
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
+
+        A checkpoint of that step that was there before stays, unless it was replaced.
 
         Args:
             step: The global step.
             error: What the Saver has raised.
             needed_bytes: As for `add_saved`.
+            old: What `mark_of` returned before the Saver was called.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
+        is_replaced = old is None or old != self.mark_of(step)
         shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
         for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
             durable.remove_if_there(path)
-        self._give_up(prefix, None, has_names=True)
+        self._give_up(prefix, None, has_names=is_replaced)
         return disk_error(prefix, error, needed_bytes)
 
     def _put_meta(self, path: str, content: bytes) -> None:
@@ -202,10 +223,13 @@ class Series:
         newer = self._newest.of_another(prefix)
         paths = [path for path, _ in kept]
         place = paths.index(newer) if newer in paths else len(paths)
-        kept.insert(place, (prefix, self._now()))
+        now = self._now()
+        kept.insert(place, (prefix, now))
+        # A time ahead of the clock, which was wrong then, would keep none until then.
+        is_past = self._preserved_at <= now  # False for NaN
         plan = self._policy.plan(
             kept,
-            self._preserved_at,
+            self._preserved_at if is_past else now,
             may_go=lambda path: unread.enter_context(locks.deleting(path)),
         )
         named = plan.kept

@@ -34,8 +34,8 @@ def patch_readers(_module: ModuleType) -> None:
     in_folder = cls.latest_checkpoint
     cls.latest_checkpoint = _holding_latest(in_folder)
     # Only exports use the `latest_checkpoint` of a subclass.
-    cls.evaluate = _holding(cls.evaluate, in_folder)
-    cls.predict = _holding_until_done(cls.predict, in_folder)
+    cls.evaluate = _holding(cls.evaluate, _refusing_none(in_folder))
+    cls.predict = _holding_until_done(cls.predict, _refusing_none(in_folder))
     cls._export_all_saved_models = _holding(
         cls._export_all_saved_models, lambda self: self.latest_checkpoint()
     )
@@ -56,6 +56,23 @@ def _holding_latest(
         return locks.hold_newest(lambda: original(self))
 
     return latest_checkpoint
+
+
+def _refusing_none(
+    latest: Callable[[Any], str | None],
+) -> Callable[[Any], str | None]:
+    """Wrap `latest_checkpoint` so that it raises beside a good checkpoint.
+
+    If TensorFlow finds no checkpoint, it evaluates the initial values of the model.
+    """
+
+    def latest_or_none(self: Any) -> str | None:
+        found, folder = latest(self), os.fsdecode(self.model_dir)
+        if found is None and "://" not in folder:
+            recovery.refuse_to_start_over(folder, "the model would be untrained")
+        return found
+
+    return latest_or_none
 
 
 def _holding(

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.save.target import SaverTarget
 from estimator_runtime.checkpoint.store import cleanup, durable, files
 from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.store.state_file import read_state
@@ -185,6 +186,70 @@ def test_at_any_call_of_the_restart_the_old_or_the_new_one_survives(ckpt, again,
             end(ckpt)
             assert recovery.recover(str(ckpt)).step == 20, (number, second)
             assert value(ckpt) in ({20.0}, {30.0})
+
+
+@pytest.mark.parametrize("saves_by", ["a snapshot", "its Saver"])
+def test_a_run_that_dies_while_it_saves_a_step_again_does_not_go_on_from_the_old_one(
+    ckpt, disk, saves_by
+):
+    """Go back from step 20 to 10, and die while saving another step 20."""
+    for path in ckpt.glob("model.ckpt-30.*"):
+        path.rename(ckpt / path.name.replace("model.ckpt-30", "new"))
+    prefix = str(ckpt / "model.ckpt")
+    cleanup.write_state(
+        str(ckpt), cleanup.State(latest=f"{prefix}-10", paths=(f"{prefix}-10",))
+    )
+    with tf.Graph().as_default():
+        tf.compat.v1.get_variable("weight", initializer=0.0)
+        saver = train.Saver(max_to_keep=5, save_relative_paths=True)
+
+    def write(prefix):
+        for path in sorted(ckpt.glob("new.*")):  # the index comes after the data
+            part = shutil.copy(path, f"{prefix}{path.suffix}.part")
+            os.rename(part, f"{prefix}{path.suffix}")
+
+    def save():
+        series = Series(saver, prefix, now=lambda: 1.0)
+        if saves_by == "a snapshot":
+            series.add(20, write, 4)
+        else:
+            series.add_saved(20, lambda: write(f"{prefix}-20"), 4)
+
+    before = content(ckpt)
+    calls, _ = disk.run(save)
+    found = set()
+    for number in range(len(calls)):
+        restore(ckpt, before)
+        disk.run(save, lambda at, n=number: Killed() if at >= n else None)
+        end(ckpt)
+        step = recovery.recover(str(ckpt)).step
+        found.add((step, value(ckpt).pop() if step == 20 else None))
+    assert found == {(10, None), (20, 30.0)}
+
+
+class FullDisk(train.Saver):
+    def save(self, *_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+
+def test_a_saver_that_finds_the_disk_full_leaves_the_old_one_of_that_step(ckpt):
+    """The state file does not name it, as where training has gone back before it."""
+    prefix = str(ckpt / "model.ckpt")
+    state = cleanup.State(latest=f"{prefix}-10", paths=(f"{prefix}-10",))
+    cleanup.write_state(str(ckpt), state)
+    before = content(ckpt)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable("weight", initializer=0.0)
+        saver = FullDisk()
+        of_its_own = SaverTarget(session, saver, prefix, has_graph=False)
+        series = Series(saver, prefix)
+        for save in (
+            lambda: series.add_saved(20, lambda: saver.save(session, prefix), 4),
+            lambda: of_its_own.save(20),
+        ):
+            with pytest.raises(CheckpointError, match="No space left"):
+                save()
+            assert content(ckpt) == before
 
 
 def test_where_the_new_one_is_damaged_the_old_one_comes_back(ckpt, again, disk):

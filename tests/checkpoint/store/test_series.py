@@ -1,6 +1,7 @@
 """Which files a Saver's checkpoints leave in a folder, over several runs."""
 
 import errno
+import math
 import os
 import pathlib
 import re
@@ -124,6 +125,27 @@ def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
     state = train.get_checkpoint_state(str(tmp_path))
     assert state.model_checkpoint_path == f"{prefix}-200"
     assert list(state.all_model_checkpoint_timestamps) == [200 * 60]
+
+
+@pytest.mark.parametrize("wrong", [1e12, math.inf, math.nan])
+def test_a_clock_that_was_ahead_does_not_end_that_one_each_n_hours_is_kept(
+    tmp_path, wrong
+):
+    """An earlier run has kept one at that time."""
+    hours, prefix = [0.0], str(tmp_path / "model.ckpt")
+    state = State(latest=f"{prefix}-1", paths=(f"{prefix}-1",), last_preserved=wrong)
+    write_state(str(tmp_path), state)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        tf1.get_variable("v", initializer=1.0)
+        saver = train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=2)
+        session.run(tf1.global_variables_initializer())
+        snapshot = Snapshot(session, saver)
+        series = Series(saver, prefix, now=lambda: 1e9 + 3600 * hours[0])
+        bundles, values = BundleWriter(snapshot.saved), snapshot.take()
+        for hours[0] in (2, 3, 5, 6):
+            series.add(hours[0], lambda path: bundles.write(path, values), values.bytes)
+    assert steps_on_disk(tmp_path) == [5, 6]
+    assert read_state(tmp_path).last_preserved == 1e9 + 4 * 3600
 
 
 @pytest.mark.parametrize("in_cluster", [False, True])

@@ -221,6 +221,14 @@ def test_a_state_file_that_names_what_is_absent_is_made_again_from_the_files(
     assert [each.step for each in files.find(folder)] == list(STEPS)
 
 
+def test_where_all_that_is_named_is_absent_or_damaged_the_other_files_are_used(folder):
+    (folder / STATE_FILE).write_text(
+        'model_checkpoint_path: "gone"\nall_model_checkpoint_paths: "model.ckpt-400"\n'
+    )
+    (folder / "model.ckpt-400.index").write_bytes(b"damaged")
+    assert recovery.recover(str(folder)).step == 500
+
+
 def test_a_pattern_among_the_older_checkpoints_deletes_none(folder):
     content = (folder / STATE_FILE).read_text()
     (folder / STATE_FILE).write_text(content.replace("-100", "-*"))
