@@ -78,6 +78,14 @@ def read_state(folder: str) -> State | None:
     )
 
 
+def readable_state(folder: str) -> State | None:
+    """Return the content of a folder's state file; None if missing or malformed."""
+    try:
+        return read_state(folder)
+    except StateError:
+        return None
+
+
 def _parsed(text: str) -> Any:
     """Return the protobuf message in the text of a state file."""
     from google.protobuf import text_format
