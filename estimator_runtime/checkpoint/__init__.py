@@ -9,7 +9,7 @@
 * `best`, `inventory` and `cost` are about all checkpoints of a training: the best ones,
   a list for the command line, and what they cost.
 
-`hook`, `cost_summary`, `store.series`, `restore.session_creator`,
+`hook`, `store.series`, `restore.session_creator`,
 `tensor_bundle.writer` and the modules of `save`, except `save.writer`, import
 TensorFlow. The other modules do not.
 """

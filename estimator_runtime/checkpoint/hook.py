@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
-from estimator_runtime.checkpoint.cost_summary import CheckpointCost
+from estimator_runtime.checkpoint.cost import CheckpointCost
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.disk_errors import graph_written
 from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot

@@ -14,7 +14,6 @@ import numpy as np
 from estimator_runtime.checkpoint.restore.recovery import scan
 from estimator_runtime.checkpoint.store import files, newest
 from estimator_runtime.checkpoint.tensor_bundle import checksums, index
-from estimator_runtime.checkpoint.tensor_bundle.proto import DTYPE, SIZE
 
 _logger = logging.getLogger(__name__)
 # Float, double and half of tensorflow.DataType. A complex number is a pair of these.
@@ -108,13 +107,9 @@ def first(prefix: str) -> str | None:
     Raises:
         OSError: If the checkpoint cannot be read.
     """
-    if not os.path.exists(f"{prefix}.index") and index.v1_files(prefix):
-        return None
     for key, entry, path in index.values(prefix):
-        dtype = entry.get(DTYPE)
-        if not entry.get(SIZE) or dtype not in (*_FLOATS, _BFLOAT16):
-            continue
-        if any(map(_is_nan(dtype), index.chunks(path, entry))):
+        is_float = entry.dtype in (*_FLOATS, _BFLOAT16)
+        if is_float and any(map(_is_nan(entry.dtype), index.chunks(path, entry))):
             return checksums.name_of(key)
     return None
 

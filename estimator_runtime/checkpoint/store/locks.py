@@ -75,7 +75,7 @@ def hold(prefix: str, leases: contextlib.ExitStack | None = None) -> bool:
     Raises:
         RuntimeError: If there is neither an enclosing `together` nor `leases`.
     """
-    leases = leases or _scope.get()
+    leases = _scope.get() if leases is None else leases
     if leases is None:
         raise RuntimeError("there is no `together` that would end the lease")
     with contextlib.ExitStack() as tried:
