@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from estimator_runtime.checkpoint.restore.recovery import scan
-from estimator_runtime.checkpoint.store import files, newest
+from estimator_runtime.checkpoint.restore.recovery import newest_as_text, scan
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.tensor_bundle import checksums, index
 
 _logger = logging.getLogger(__name__)
@@ -34,17 +34,17 @@ def add_note(error: Exception, folder: str) -> None:
         folder: The model directory. Nothing may write to it meanwhile.
     """
     if "://" in folder:
-        note = newest.as_text(None, unknown=f"as only TensorFlow reads {folder}")
+        note = newest_as_text(None, unknown=f"as only TensorFlow reads {folder}")
     else:
         folder = os.path.realpath(folder)
         # The search reads all of the data, which may take minutes.
         _logger.warning(LOOKING, folder)
-        note = newest.as_text(*newest_good(folder))
+        note = newest_as_text(*newest_good(folder))
     getattr(error, "add_note", _logger.error)(note)
 
 
 def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
-    """Return the newest checkpoint without NaN, for `newest.as_text`.
+    """Return the newest checkpoint without NaN, for `newest_as_text`.
 
     Args:
         folder: Path of a local folder.

@@ -126,6 +126,24 @@ def plan(
     return *seen.plan(), seen.lost
 
 
+def newest_as_text(
+    path: str | None, unknown: str | None = None, spoilt: str | None = None
+) -> str:
+    """Return the message about the newest good checkpoint, on one or two lines.
+
+    Args:
+        path: Path of the checkpoint without suffix, or None.
+        unknown: Why the path is unknown, or None.
+        spoilt: Which newer checkpoints are unusable and why, or None.
+    """
+    if path is not None:
+        line = f"newest good checkpoint: {path}"
+        return f"{line}\n{spoilt}" if spoilt else line
+    if unknown is not None:
+        return f"newest good checkpoint: not known here, {unknown}"
+    return "no checkpoint was saved"
+
+
 @contextlib.contextmanager
 def _explained(folder: str) -> Iterator[None]:
     """Raise errors of a folder that cannot be read or changed with a remedy."""
