@@ -186,10 +186,6 @@ class BestCheckpoints:
 
         The file of metrics was lost, or a user has put the checkpoints there.
         Checkpoints without a known value of the metric are ignored.
-
-        Args:
-            noted: The noted metrics, by name of the checkpoint.
-            new: Name of the checkpoint that is being offered.
         """
         there = [each for each in files.find(self._folder) if each.has_index]
         # `find` returns numbered checkpoints only, so no step is None.
