@@ -116,9 +116,6 @@ class Costs(Cost):
 def read(folder: str) -> Costs:
     """Read the cost of a training's checkpoints.
 
-    Args:
-        folder: Its model directory.
-
     Returns:
         The medians of all checkpoints.
 

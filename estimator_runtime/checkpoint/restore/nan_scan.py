@@ -46,9 +46,6 @@ def add_note(error: Exception, folder: str) -> None:
 def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     """Return the newest checkpoint without NaN, for `newest_as_text`.
 
-    Args:
-        folder: Path of a local folder.
-
     Returns:
         A tuple of the checkpoint's path or None, why the path is unknown or None, and
         which newer checkpoints have NaN and what to do about them, or None.
@@ -75,9 +72,6 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
 
 def newest_without(folder: str) -> tuple[files.Checkpoint | None, dict[str, str]]:
     """Return the newest checkpoint to resume from that has no NaN.
-
-    Args:
-        folder: Path of a local folder.
 
     Returns:
         A tuple of the checkpoint or None, and the newer checkpoints with NaN that

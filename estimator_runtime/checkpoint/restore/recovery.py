@@ -39,9 +39,6 @@ def recover(folder: str) -> files.Checkpoint | None:
     newest good one is used. The process that trains calls this before it restores. No
     other process may write to the folder meanwhile.
 
-    Args:
-        folder: Path of a local folder; it need not exist.
-
     Returns:
         The checkpoint that the state file names now, or None if the folder has none.
 
@@ -84,9 +81,6 @@ def refuse_to_start_over(folder: str) -> None:
     counts: the one that the state file names, or, if that cannot be read, the one that
     TensorFlow's hooks save. Others may be there for another purpose and are left alone.
 
-    Args:
-        folder: Path of a local folder; it need not exist.
-
     Raises:
         CheckpointError: If there is a usable checkpoint, or the folder cannot be read.
     """
@@ -114,9 +108,6 @@ def plan(
     folder: str,
 ) -> tuple[files.Checkpoint | None, dict[str, str], str | None]:
     """Return which checkpoint training would resume from, without changing anything.
-
-    Args:
-        folder: Path of the folder.
 
     Returns:
         A tuple of the checkpoint or None, the checkpoints that would be skipped (path
@@ -278,9 +269,6 @@ class FolderScan:
 def scan(folder: str) -> FolderScan:
     """Return what a restart finds in a folder, without changing anything.
 
-    Args:
-        folder: Path of the folder.
-
     Raises:
         OSError: If the folder cannot be read.
     """
@@ -326,9 +314,6 @@ def scan_and_hold(folder: str) -> FolderScan:
     """Return what a restart finds, and lock the checkpoint that it would resume from.
 
     The checkpoint is not deleted before the end of the enclosing `locks.together`.
-
-    Args:
-        folder: Path of the folder.
 
     Raises:
         OSError: If the folder cannot be read.

@@ -58,9 +58,6 @@ def graph_written(folder: str) -> Iterator[None]:
     """Raise a `CheckpointError` where TensorFlow cannot write `graph.pbtxt`.
 
     The partial file is deleted.
-
-    Args:
-        folder: The folder of the checkpoints.
     """
     try:
         yield

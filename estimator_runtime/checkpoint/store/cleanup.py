@@ -56,10 +56,6 @@ def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
     unknown, its save is left alone until ten minutes after the last change. The log
     names what cannot be removed.
 
-    Args:
-        folder: The folder of the checkpoints.
-        now: Returns the current time, in seconds since 1970.
-
     Raises:
         OSError: If the folder cannot be read, or a checkpoint cannot be completed.
     """

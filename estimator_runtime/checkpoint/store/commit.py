@@ -38,9 +38,6 @@ _REPLACED = "replaced"
 def start(prefix: str) -> str:
     """Create and lock the hidden folder for a new checkpoint, and return its path.
 
-    Args:
-        prefix: The final path of the checkpoint, without suffix.
-
     Raises:
         OSError: If the folder cannot be created.
     """
@@ -83,10 +80,6 @@ def abandon(folder: str) -> None:
 
 def move_in(folder: str, prefix: str) -> files.Checkpoint:
     """Sync the files in a hidden folder, and move them to their final names.
-
-    Args:
-        folder: A hidden folder that `start` has created.
-        prefix: The final path of the checkpoint, without suffix.
 
     Returns:
         The checkpoint, complete and durable. The state file does not name it yet.
@@ -131,9 +124,6 @@ def put_back(folder: str) -> bool:
     """Move a checkpoint that was to be replaced back to its place.
 
     It replaces the new files there, which are incomplete or no longer wanted.
-
-    Args:
-        folder: The hidden folder of the new checkpoint.
 
     Returns:
         Whether there was a checkpoint to move back.
@@ -199,10 +189,6 @@ def forget(folder: str, prefix: str) -> None:
     """Remove a checkpoint from the state file, if the file names others too.
 
     Use this for a folder whose readers may find it in the state that a dead run left.
-
-    Args:
-        folder: The folder of the checkpoints.
-        prefix: Path of the checkpoint, without suffix.
     """
     state = readable_state(folder)
     if state is None or prefix not in state.paths:

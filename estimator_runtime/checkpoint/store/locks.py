@@ -128,9 +128,6 @@ def hold_newest(
 def reading(prefix: str) -> Iterator[bool]:
     """Hold a lease, so that a checkpoint is not deleted in this context.
 
-    Args:
-        prefix: Path of the checkpoint, without suffix.
-
     Yields:
         Whether the checkpoint exists. Also True if no lease is possible: on remote
         storage, or on a file system without locks.
@@ -146,9 +143,6 @@ def reading(prefix: str) -> Iterator[bool]:
 @contextlib.contextmanager
 def deleting(prefix: str) -> Iterator[bool]:
     """Keep readers away from a checkpoint that is to be deleted in this context.
-
-    Args:
-        prefix: Path of the checkpoint, without suffix.
 
     Yields:
         Whether you may delete it: False while it is being read.

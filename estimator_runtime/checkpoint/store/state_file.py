@@ -38,9 +38,6 @@ def read_state(folder: str) -> State | None:
     If TensorFlow's parser rejects the file, TensorFlow ignores it and starts at step 0.
     So this function uses the same parser.
 
-    Args:
-        folder: The folder.
-
     Returns:
         The content, or None if there is no file. Its paths are absolute if `folder` is.
 
