@@ -87,7 +87,8 @@ class BestCheckpoints:
         if "://" in model_dir:
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
-                f"{model_dir!r} is no local folder; there none can be kept"
+                f"{model_dir!r} is not a local folder, and checkpoints are kept in a "
+                "local folder only"
             )
         self._folder = os.path.join(os.path.abspath(model_dir), FOLDER)
         self._criterion = criterion
@@ -124,8 +125,8 @@ class BestCheckpoints:
         except OSError as error:
             raise CheckpointError(
                 f"{prefix!r} cannot be kept in {self._folder!r}: "
-                f"{error.strerror or error}; make room, or give the permission, or "
-                "leave keep_best out"
+                f"{error.strerror or error}; make room, grant the permission, or leave "
+                "keep_best out"
             ) from error
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
@@ -206,8 +207,8 @@ class BestCheckpoints:
         if unknown:
             self._told.update(unknown)
             _logger.warning(
-                "%s in %s: no evaluation of which the metric %r is known; kept, but "
-                "not counted among the best. Delete what is not needed",
+                "%s in %s: kept, but not counted among the best, because no evaluation "
+                "with the metric %r is known. Delete what you do not need",
                 ", ".join(unknown),
                 self._folder,
                 self._criterion.metric,

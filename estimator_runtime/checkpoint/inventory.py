@@ -133,14 +133,14 @@ def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inv
     except (FileNotFoundError, NotADirectoryError) as error:
         is_missing = isinstance(error, FileNotFoundError)
         raise CheckpointError(
-            f"{folder!r} {'does not exist' if is_missing else 'is no folder'}; give "
+            f"{folder!r} {'does not exist' if is_missing else 'is not a folder'}; give "
             "the model_dir of a training"
         ) from error
     except OSError as error:
         is_denied = isinstance(error, PermissionError)
         raise CheckpointError(
             f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); "
-            + ("run this as a user who may" if is_denied else _CHECK_DISK)
+            + ("run this as a user with read permission" if is_denied else _CHECK_DISK)
         ) from error
 
 
@@ -295,7 +295,7 @@ def _temporary(path: str) -> Entry | None:
         inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
     if cleanup.is_late(path):
-        reason = "names what is deleted when nobody reads it any more"
+        reason = "lists checkpoints to delete once nobody reads them"
     elif cleanup.is_dead(path):
         reason = "left by a run that died"
     prefix = cleanup.prefix_of(path)

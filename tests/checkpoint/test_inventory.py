@@ -363,7 +363,7 @@ def test_no_good_checkpoint_is_status_1_and_said(ckpt, capsys):
         (lambda path: None, "{!r} does not exist; give the model_dir of a training"),
         (
             lambda path: path.write_text(""),
-            "{!r} is no folder; give the model_dir of a training",
+            "{!r} is not a folder; give the model_dir of a training",
         ),
         (
             lambda path: path.mkdir(),

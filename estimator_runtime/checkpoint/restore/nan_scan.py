@@ -21,7 +21,7 @@ _FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
 _BFLOAT16 = 14  # numpy has no such type
 _BFLOAT16_INFINITY = 0x7F80
 # Logged before a search; takes the folder.
-LOOKING = "a loss was NaN: looking for NaN in what %s has saved"
+LOOKING = "a loss was NaN: searching the checkpoints in %s for NaN"
 
 
 def add_note(error: Exception, folder: str) -> None:
@@ -55,7 +55,7 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     except FileNotFoundError:
         return None, None, None
     except (OSError, ValueError) as error:
-        return None, f"as it cannot be seen which has NaN: {error}", None
+        return None, f"as the checkpoints cannot be searched for NaN: {error}", None
     if not spoilt:
         return found.prefix if found else None, None, None
     path, name = next(iter(spoilt.items()))

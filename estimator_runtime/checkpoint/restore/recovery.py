@@ -144,7 +144,7 @@ def _explained(folder: str) -> Iterator[None]:
         raise  # names a file that cannot be read, and the remedy
     except OSError as error:
         raise CheckpointError(
-            f"the checkpoints in {folder!r} cannot be looked at: "
+            f"the checkpoints in {folder!r} cannot be checked: "
             f"{error.strerror or error} ({error.filename!r}); grant this process "
             "read and write permission, or give another folder"
         ) from error
@@ -175,7 +175,7 @@ def _recover(
         "Training goes on from %s, because %s.%s",
         best.prefix,
         "; ".join(filter(None, (seen.lost, shown))),
-        " What is damaged is kept in 'damaged' beside it." if bad else "",
+        " Damaged files are kept in 'damaged' beside it." if bad else "",
     )
     return best
 

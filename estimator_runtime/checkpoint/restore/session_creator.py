@@ -172,7 +172,7 @@ def _mismatch(
         None,
         "Restoring from checkpoint failed: there is a mismatch between this model and "
         f"that of {prefix}: {_listed(found)}; give the model that it was saved from, "
-        "or another folder (all files are as they were)",
+        "or another folder (no file was changed)",
     )
 
 

@@ -102,8 +102,8 @@ class CheckpointWriter:
                 step = self._waiting[0]
                 self._waiting = None
                 _logger.warning(
-                    "The checkpoint of step %d is left out: the one before is still "
-                    "being written, and a newer one has come.",
+                    "Skipping the checkpoint of step %d: the one before is still being "
+                    "written, and a newer one is due.",
                     step,
                 )
             self._wait_until(lambda: self._waiting is None)
@@ -202,7 +202,7 @@ class CheckpointWriter:
             waited_secs += self._named_every_secs
             _logger.warning(
                 "Training has waited %g s for the checkpoint of step %s to be written; "
-                "does its disk answer?",
+                "is its disk responding?",
                 waited_secs,
                 self._writing_step,
             )

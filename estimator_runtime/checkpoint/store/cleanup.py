@@ -62,7 +62,7 @@ def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
     for path in temporaries(folder):
         if not is_dead(path, now):
             continue
-        TRAINING_LOG.info("Removing %s, which a run that died has left.", path)
+        TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
         if _is_hidden_folder(path):
             if not is_late(path):
                 _finish(path)
@@ -200,9 +200,9 @@ def _finish(path: str) -> None:
         )
     elif _is_newest(folder, checkpoint, state):
         _logger.warning(
-            "Training does not go on from %s, which a run had saved when it died: the "
-            "state file was changed after that, and does not name it. The checkpoint "
-            "stays where it is; name it in the state file to go on from it.",
+            "Training does not go on from %s, which an interrupted run saved: the "
+            "state file was changed after that and does not name it. The checkpoint "
+            "stays where it is; to go on from it, name it in the state file.",
             prefix,
         )
 
@@ -295,7 +295,7 @@ def _warned(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         _logger.warning(
-            "%s, which a run that died has left, cannot be removed: %s",
+            "%s, which a run that died left behind, cannot be removed: %s",
             path,
             error.strerror or error,
         )

@@ -63,8 +63,8 @@ def abandon(folder: str) -> None:
     try:
         if _has_only_one(folder):
             _logger.warning(
-                "%s could not be put back; it is kept in %r, and put back by the next "
-                "run",
+                "%s could not be moved back; it stays in %r until the next run moves "
+                "it back",
                 durable.final_path(folder),
                 folder,
             )

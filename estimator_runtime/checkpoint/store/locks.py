@@ -114,7 +114,8 @@ def hold_newest(
                 break
             if clock() >= deadline:
                 _logger.warning(
-                    "%s is read although somebody has been about to delete it for %g s",
+                    "Reading %s although another process has been about to delete it "
+                    "for %g s",
                     prefix,
                     _PATIENCE_SECS,
                 )
@@ -237,9 +238,9 @@ class ModelDirLock:
         os.close(descriptor)
         if is_locked is False and key not in _model_dirs:
             _logger.warning(
-                "another process trains in %r too, or has locked it: two trainings "
-                "go on from what the other has saved, and delete it; end one, or "
-                "give it a model_dir of its own",
+                "another process trains in %r too, or has locked it: each goes on from "
+                "what the other saves, and deletes it; end one, or give it its own "
+                "model_dir",
                 folder,
             )
 

@@ -241,7 +241,7 @@ class Series:
             self._has_warned = True
             _logger.warning(
                 "%s stays the newest checkpoint, beside %s of an earlier step: another "
-                "hook, or the program, saves in this folder too. Let only one do so",
+                "hook or the program saves to this folder too. Let only one do so",
                 newer,
                 os.path.basename(prefix),
             )

@@ -28,12 +28,12 @@ def shard_bytes(prefix: str) -> list[int]:
         raise TableError("has no header")
     count = proto.parse("BundleHeaderProto", entries[0][1]).num_shards
     if not 0 < count < _MOST_SHARDS:
-        raise TableError(f"speaks of {count} .data files")
+        raise TableError(f"names {count} .data files")
     sizes = [0] * count
     for _, value in entries[1:]:
         entry = proto.parse("BundleEntryProto", value)
         if not 0 <= entry.shard_id < count:
-            raise TableError(f"speaks of .data file {entry.shard_id} of {count}")
+            raise TableError(f"names .data file {entry.shard_id} of {count}")
         sizes[entry.shard_id] = max(sizes[entry.shard_id], entry.offset + entry.size)
     return sizes
 

@@ -112,7 +112,7 @@ def _read(path: str, read: Callable[[BinaryIO], _T]) -> _T:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise TableError("is no regular file")
+                raise TableError("is not a regular file")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return read(file)
         finally:

@@ -210,9 +210,9 @@ def test_a_state_file_that_was_changed_after_a_run_died_wins(
     assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
     assert not hidden.exists()
     assert caplog.messages == [
-        f"Training does not go on from {ckpt}/model.ckpt-30, which a run had saved when "
-        "it died: the state file was changed after that, and does not name it. The "
-        "checkpoint stays where it is; name it in the state file to go on from it."
+        f"Training does not go on from {ckpt}/model.ckpt-30, which an interrupted run "
+        "saved: the state file was changed after that and does not name it. The "
+        "checkpoint stays where it is; to go on from it, name it in the state file."
     ]
 
 
@@ -446,7 +446,7 @@ def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
         )
     assert done.stdout == "30\n", done.stderr
     assert done.stderr == (
-        f"{hidden}, which a run that died has left, cannot be removed: "
+        f"{hidden}, which a run that died left behind, cannot be removed: "
         "Permission denied\n"
     )
 
