@@ -188,10 +188,10 @@ class BestCheckpoints:
         The file of metrics was lost, or a user has put the checkpoints there.
         Checkpoints without a known value of the metric are ignored.
         """
-        there = [each for each in files.find(self._folder) if each.has_index]
+        there = files.find(self._folder)
         # `find` returns numbered checkpoints only, so no step is None.
         steps: dict[str, Any] = {
-            os.path.basename(each.prefix): each.step for each in there
+            os.path.basename(each.prefix): each.step for each in there if each.has_index
         }
         lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
         if not lacking:

@@ -50,16 +50,10 @@ def scalars(path: str, prefix: str = "") -> Iterator[tuple[int, str, float]]:
 
 
 def by_step(folder: str, prefix: str = "") -> dict[int, dict[str, float]]:
-    """Read the scalars in all event files of a folder.
+    """Return the scalars in all event files of a folder: step to tag to value.
 
-    If several files have a value for the same step and tag, the newest file wins.
-
-    Args:
-        folder: The folder.
-        prefix: As in `scalars`.
-
-    Returns:
-        The scalars of each step: tag without the prefix to value.
+    They are those that `scalars` yields. If several files have a value for the same
+    step and tag, the newest file wins.
 
     Raises:
         OSError: If a file cannot be read.
@@ -108,12 +102,7 @@ class EventFile:
         self._append(wall_time=now, file_version=_VERSION)
 
     def write(self, scalars: Mapping[str, float], step: int, now: float) -> None:
-        """Write some scalars.
-
-        Args:
-            scalars: The values, by tag.
-            step: The global step at which they are shown.
-            now: Seconds since 1970.
+        """Write scalars (tag to value) at a global step.
 
         Raises:
             OSError: If the file cannot be written.

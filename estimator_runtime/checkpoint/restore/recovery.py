@@ -123,7 +123,7 @@ def newest_as_text(
     """Return the message about the newest good checkpoint, on one or two lines.
 
     Args:
-        path: Path of the checkpoint without suffix, or None.
+        path: Path of the checkpoint, or None.
         unknown: Why the path is unknown, or None.
         spoilt: Which newer checkpoints are unusable and why, or None.
     """

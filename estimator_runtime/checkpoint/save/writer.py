@@ -154,12 +154,7 @@ class CheckpointWriter:
     def may_meet(
         self, save_path: str | bytes | os.PathLike[Any], state_file: str | None
     ) -> bool:
-        """Return whether a Saver may write the same files as this writer.
-
-        Args:
-            save_path: As in `wait_before_save`.
-            state_file: As in `wait_before_save`.
-        """
+        """Return whether a Saver may write the same files; see `wait_before_save`."""
         path = os.path.abspath(os.fsdecode(save_path))
         folder, name = os.path.split(path)
         return any(

@@ -141,8 +141,15 @@ def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) ->
         checkpoint: What `completed` returned for this folder.
         state: The state file's content, or None if it cannot be read.
     """
-    is_newest = _is_newest(os.path.dirname(path), checkpoint, state)
-    return is_newest and not _is_outdated(path, checkpoint)
+    folder = os.path.dirname(path)
+    if not _is_newest(folder, checkpoint, state):
+        return False
+    # In a copy of a folder whose files have new times, this may be wrong in either
+    # direction. So each restart logs which checkpoint it uses. With a coarse clock, two
+    # successive saves may have equal times: nobody edits a file that fast.
+    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
+    changed_ns = _state_changed_ns(folder)
+    return changed_ns is None or changed_ns / 1e9 <= last
 
 
 def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
@@ -156,18 +163,6 @@ def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -
     if checkpoint.step is None:
         return False
     return all(step is not None and step < checkpoint.step for step in steps)
-
-
-def _is_outdated(path: str, checkpoint: files.Checkpoint) -> bool:
-    """Return whether the state file is newer than the last change of a dead run.
-
-    In a copy of a folder whose files have new times, the result may be wrong in either
-    direction. So each restart logs which checkpoint it uses. With a coarse clock, two
-    successive saves may have equal times: nobody edits a file that fast.
-    """
-    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
-    changed_ns = _state_changed_ns(os.path.dirname(path))
-    return changed_ns is not None and changed_ns / 1e9 > last
 
 
 def _state_changed_ns(folder: str) -> int | None:

@@ -153,10 +153,7 @@ class Series:
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
 
-        Args:
-            step: The global step.
-            error: What the Saver has raised.
-            needed_bytes: As for `add_saved`.
+        `error` is what the Saver has raised.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
         shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
