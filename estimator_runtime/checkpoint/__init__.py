@@ -9,7 +9,9 @@
 * `best`, `inventory` and `cost` are about all checkpoints of a training: the best ones,
   a list for the command line, and what they cost.
 
-`hook`, `cost_summary`, `store.series`, `restore.session_creator`,
-`tensor_bundle.writer` and the modules of `save`, except `save.writer`, import
-TensorFlow. The other modules do not.
+Throughout, `prefix` is the path of a checkpoint without suffix, such as
+"/ckpt/model.ckpt-100", `folder` the path of a local folder, and `step` a global step.
+
+`hook`, `store.series`, `restore.session_creator`, `tensor_bundle.writer` and `save`,
+except `save.writer`, import TensorFlow. The other modules do not.
 """

@@ -87,7 +87,8 @@ class BestCheckpoints:
         if "://" in model_dir:
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
-                f"{model_dir!r} is no local folder; there none can be kept"
+                f"{model_dir!r} is not a local folder, and checkpoints are kept in a "
+                "local folder only"
             )
         self._folder = os.path.join(os.path.abspath(model_dir), FOLDER)
         self._criterion = criterion
@@ -124,8 +125,8 @@ class BestCheckpoints:
         except OSError as error:
             raise CheckpointError(
                 f"{prefix!r} cannot be kept in {self._folder!r}: "
-                f"{error.strerror or error}; make room, or give the permission, or "
-                "leave keep_best out"
+                f"{error.strerror or error}; make room, grant the permission, or leave "
+                "keep_best out"
             ) from error
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
@@ -186,15 +187,11 @@ class BestCheckpoints:
 
         The file of metrics was lost, or a user has put the checkpoints there.
         Checkpoints without a known value of the metric are ignored.
-
-        Args:
-            noted: The noted metrics, by name of the checkpoint.
-            new: Name of the checkpoint that is being offered.
         """
-        there = [each for each in files.find(self._folder) if each.has_index]
+        there = files.find(self._folder)
         # `find` returns numbered checkpoints only, so no step is None.
         steps: dict[str, Any] = {
-            os.path.basename(each.prefix): each.step for each in there
+            os.path.basename(each.prefix): each.step for each in there if each.has_index
         }
         lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
         if not lacking:
@@ -210,8 +207,8 @@ class BestCheckpoints:
         if unknown:
             self._told.update(unknown)
             _logger.warning(
-                "%s in %s: no evaluation of which the metric %r is known; kept, but "
-                "not counted among the best. Delete what is not needed",
+                "%s in %s: kept, but not counted among the best, because no evaluation "
+                "with the metric %r is known. Delete what you do not need",
                 ", ".join(unknown),
                 self._folder,
                 self._criterion.metric,

@@ -1,13 +1,13 @@
-"""The cost of a training's checkpoints, read from its event files."""
+"""The cost of a training's checkpoints: written to its event files, and read there."""
 
 import dataclasses
-import glob
 import math
-import os
 import statistics
+from typing import Any
 
 from estimator_runtime.checkpoint import event_file
 from estimator_runtime.errors import CheckpointError
+from estimator_runtime.output.training_log import TRAINING_LOG
 
 _PREFIX = "checkpoint/"
 
@@ -34,6 +34,50 @@ class Cost:
         On a few cores, a write in the background also takes time from training.
         """
         return self.blocked_secs + self.write_secs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointCost(Cost):
+    """The cost of one checkpoint.
+
+    Attributes:
+        step: Its global step.
+        bytes: Size of its values, or of its files if a Saver has written them, in
+            bytes; 0 if it is not known.
+    """
+
+    step: int
+    bytes: int
+
+    def tell(self, summary_writer: Any) -> None:
+        """Write the cost to the log, and as scalars to an event file.
+
+        Args:
+            summary_writer: The `tf.compat.v1.summary.FileWriter` of the event file.
+        """
+        # Not above: the command line reads costs without TensorFlow.
+        from tensorflow.core.framework.summary_pb2 import Summary
+
+        texts = [f"training waited {self.blocked_secs:.4f} s"]
+        if self.write_secs:
+            texts.append(f"the background wrote for {self.write_secs:.4f} s")
+        if self.interval_secs is not None:
+            texts.append(f"{self.interval_secs:.1f} s after the one before")
+        TRAINING_LOG.info(
+            "Checkpoint of step %d, %d bytes: %s",
+            self.step,
+            self.bytes,
+            ", ".join(texts),
+        )
+        values = [
+            Summary.Value(tag=f"{_PREFIX}{name}", simple_value=getattr(self, name))
+            for name in ("blocked_secs", "write_secs", "bytes", "interval_secs")
+            if getattr(self, name) is not None
+        ]
+        summary_writer.add_summary(Summary(value=values), self.step)
+        # Otherwise the file is flushed only every two minutes, and TensorBoard would be
+        # more than one checkpoint behind.
+        summary_writer.flush()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,34 +116,33 @@ class Costs(Cost):
 def read(folder: str) -> Costs:
     """Read the cost of a training's checkpoints.
 
-    Args:
-        folder: Its model directory.
-
     Returns:
         The medians of all checkpoints.
 
     Raises:
         CheckpointError: If an event file cannot be read, or none has a cost.
     """
-    found: dict[str, dict[int, float]] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "events.out.*"))):
-        try:
-            for step, tag, value in event_file.scalars(path, _PREFIX):
-                found.setdefault(tag, {})[step] = value
-        except OSError as error:
-            raise CheckpointError(
-                f"the event file {path!r} cannot be read: {error.strerror or error}"
-            ) from error
-    blocked = found.get("blocked_secs")
-    if not blocked:
+    try:
+        measured = event_file.by_step(folder, _PREFIX).values()
+    except OSError as error:
+        raise CheckpointError(
+            f"the event file {error.filename!r} cannot be read: "
+            f"{error.strerror or error}"
+        ) from error
+
+    def median_of(tag: str) -> float | None:
+        values = [each[tag] for each in measured if tag in each]
+        return statistics.median(values) if values else None
+
+    blocked_secs = median_of("blocked_secs")
+    if blocked_secs is None:
         raise CheckpointError(
             f"the event files in {folder!r} do not say what a checkpoint costs; train "
             "with this runtime until it has saved one, then ask again"
         )
-    intervals = found.get("interval_secs")
     return Costs(
-        count=len(blocked),
-        blocked_secs=statistics.median(blocked.values()),
-        write_secs=statistics.median(found.get("write_secs", {0: 0.0}).values()),
-        interval_secs=statistics.median(intervals.values()) if intervals else None,
+        count=sum("blocked_secs" in each for each in measured),
+        blocked_secs=blocked_secs,
+        write_secs=median_of("write_secs") or 0.0,
+        interval_secs=median_of("interval_secs"),
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
-from estimator_runtime.checkpoint.cost_summary import CheckpointCost
+from estimator_runtime.checkpoint.cost import CheckpointCost
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.disk_errors import graph_written
 from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot
@@ -141,7 +141,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         # Where the checkpoints of this session go.
         self._target: Target | SaverTarget | None = None
         self._meta: bytes | None = None
-        self._claim: ModelDirLock | None = None  # held while there is a session
+        self._lock: ModelDirLock | None = None  # held while there is a session
 
     def begin(self) -> None:
         """Begin, and update the replaced hook."""
@@ -157,7 +157,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     ) -> None:
         """Save the initial variables, unless the session restored them."""
         self.settle_checkpoints()
-        self._claim = ModelDirLock(os.path.dirname(self._save_path))
+        self._lock = ModelDirLock(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
         with graph_written(self._checkpoint_dir):
@@ -188,8 +188,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             if not request.is_hurried():
                 self._writer.wait()
         finally:
-            if self._claim is not None:
-                self._claim.release()
+            if self._lock is not None:
+                self._lock.release()
         if self.measures is not None:
             with _only_logged(self._summary_writer):
                 self._summary_writer.flush()
@@ -205,10 +205,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             self._left_out = step
             return False
         start = self._clock()
-        by_clock = getattr(self._timer, "_every_secs", None) is not None
-        series_of_clock = self if by_clock else None
         with request.saving():
-            self._writer.make_room(instead_of=series_of_clock, raises=not is_last)
+            self._writer.make_room(instead_of=self._series, raises=not is_last)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs
@@ -225,7 +223,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 "Saving checkpoints for %d into %s.", step, self._save_path
             )
             with request.saving():
-                self._write(session, step, waited_secs, series_of_clock)
+                self._write(session, step, waited_secs)
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )
@@ -248,30 +246,41 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         prefix = series.prefix_of(saver, self._save_path, step)
         return os.path.abspath(prefix) == os.path.abspath(self._restored)
 
-    def _write(
-        self,
-        session: tf.compat.v1.Session,
-        step: int,
-        waited_secs: float,
-        series_of_clock: CheckpointHook | None,
-    ) -> None:
-        """Write the checkpoint of a step, or submit it to the writer.
+    @property
+    def _series(self) -> CheckpointHook | None:
+        """This hook if it saves by time: a newer write may replace one that waits."""
+        by_time = getattr(self._timer, "_every_secs", None) is not None
+        return self if by_time else None
 
-        Args:
-            session: The session that holds the variables.
-            step: The global step.
-            waited_secs: How long training has waited for earlier writes, in seconds.
-            series_of_clock: This hook if it saves by time, so that a newer write may
-                replace this one while it waits; else None.
-        """
+    def _write(
+        self, session: tf.compat.v1.Session, step: int, waited_secs: float
+    ) -> None:
+        """Write a checkpoint, for which training has waited `waited_secs` already."""
         start = self._clock()
         since_secs = None if self._saved_at is None else start - self._saved_at
         self._saved_at = start
         if self._target is None:
             self._target = self._make_target(session)
+
+        def note(size: int, blocked_secs: float, write_secs: float) -> None:
+            """Record what the checkpoint, which is on the disk now, has cost."""
+            cost = self.measures = CheckpointCost(
+                step=int(step),
+                bytes=size,
+                blocked_secs=blocked_secs,
+                write_secs=write_secs,
+                interval_secs=since_secs,
+            )
+            log = SessionLog(
+                status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path
+            )
+            with _only_logged(self._summary_writer):
+                self._summary_writer.add_session_log(log, step)
+                cost.tell(self._summary_writer)
+
         if isinstance(self._target, SaverTarget):
             size = self._target.save(step)
-            self._note(step, size, waited_secs + self._clock() - start, 0.0, since_secs)
+            note(size, waited_secs + self._clock() - start, 0.0)
             return
         write, size = self._target.prepare(step)
         waits = self._waits or bool(self._listeners)
@@ -283,41 +292,11 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 write()
             took_secs = self._clock() - begun
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
-            self._note(step, size, blocked_secs + waited, background, since_secs)
+            note(size, blocked_secs + waited, background)
 
-        self._writer.submit(step, write_and_note, series_of_clock, self._save_path)
+        self._writer.submit(step, write_and_note, self._series, self._save_path)
         if waits:
             self._writer.close()
-
-    def _note(
-        self,
-        step: int,
-        size: int,
-        blocked_secs: float,
-        write_secs: float,
-        interval_secs: float | None,
-    ) -> None:
-        """Record the measures of a checkpoint that is on the disk.
-
-        Args:
-            step: The global step.
-            size: Size of its values, or of the files that a Saver has written, in
-                bytes; 0 if it is not known.
-            blocked_secs: How long training has waited for it, in seconds.
-            write_secs: How long the background thread has written it, in seconds.
-            interval_secs: Seconds since the checkpoint before, or None for the first.
-        """
-        self.measures = CheckpointCost(
-            step=int(step),
-            bytes=size,
-            blocked_secs=blocked_secs,
-            write_secs=write_secs,
-            interval_secs=interval_secs,
-        )
-        log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
-        with _only_logged(self._summary_writer):
-            self._summary_writer.add_session_log(log, step)
-            self.measures.tell(self._summary_writer)
 
     def _make_target(self, session: tf.compat.v1.Session) -> Target | SaverTarget:
         saver = self._get_saver()

@@ -19,6 +19,7 @@ from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
 UNREADABLE = "unreadable"
+_CHECK_DISK = "check that its disk or file server is responding"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,25 +128,19 @@ def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inv
     try:
         with locks.together():
             return _take(folder, problem)
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{folder!r} does not exist; give the model_dir of a training"
-        ) from error
-    except NotADirectoryError as error:
-        raise CheckpointError(
-            f"{folder!r} is no folder; give the model_dir of a training"
-        ) from error
-    except PermissionError as error:
-        raise CheckpointError(
-            f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); run "
-            "this as a user who may"
-        ) from error
     except CheckpointError:
         raise
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        is_missing = isinstance(error, FileNotFoundError)
         raise CheckpointError(
-            f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); check "
-            "that its disk or file server is responding"
+            f"{folder!r} {'does not exist' if is_missing else 'is not a folder'}; give "
+            "the model_dir of a training"
+        ) from error
+    except OSError as error:
+        is_denied = isinstance(error, PermissionError)
+        raise CheckpointError(
+            f"{folder!r} cannot be read: {error.strerror} ({error.filename!r}); "
+            + ("run this as a user with read permission" if is_denied else _CHECK_DISK)
         ) from error
 
 
@@ -160,23 +155,23 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
     completed = {each.prefix: each for each in dead.values() if each is not None}
     known: dict[str, str | None] = dict.fromkeys(completed)
     entries: list[Entry] = []
-    read: set[str] = set()
-    unreadable: set[str] = set()
     for each in _found(folder, seen, completed):
-        bad = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
+        is_read = False
+        state = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
         with locks.reading(each.prefix):  # a training may be deleting others
             try:
                 reason = known[each.prefix] if each.prefix in known else each.problem()
                 if reason is None and problem is not None and each.has_index:
                     reason = known[each.prefix] = problem(each.prefix)
-                    read.update([each.prefix] if reason is None else [])
+                    is_read = reason is None
             except UnreadableError as error:
-                reason, bad = error.reason, UNREADABLE
-                unreadable.add(each.prefix)
-        if reason is not None and _was_deleted(folder, each):
+                reason, state = error.reason, UNREADABLE
+        if reason is None:
+            state = GOOD
+        elif _was_deleted(folder, each):
             continue
-        state = GOOD if reason is None else bad
-        entries.append(_entry(each, state, reason, each.prefix in read))
+        entries.append(_entry(each, state, reason, is_read))
+    unreadable = {each.path for each in entries if each.state == UNREADABLE}
     entries += [each for each in map(_temporary, seen.temporary) if each is not None]
     if not entries:
         raise CheckpointError(
@@ -197,8 +192,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         and cleanup.would_adopt(path, found, seen.state)
     ]
     best = max(adopted, key=_step, default=best)
-    chosen = [each for each in entries if best and each.path == best.prefix]
-    good = [each for each in chosen if each.state == GOOD]
+    good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
     return Inventory(
         folder=folder,
         entries=tuple(entries),
@@ -213,11 +207,7 @@ def _found(
 ) -> Iterable[files.Checkpoint]:
     """Return the checkpoints that the inventory shows, except temporary files.
 
-    Args:
-        folder: Absolute path of the folder.
-        seen: What a restart finds in the folder.
-        completed: The checkpoints that dead runs have completed, by path without
-            suffix.
+    `completed` has those that dead runs have completed, by path without suffix.
     """
     found = {
         each.prefix: each
@@ -305,7 +295,7 @@ def _temporary(path: str) -> Entry | None:
         inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
     if cleanup.is_late(path):
-        reason = "names what is deleted when nobody reads it any more"
+        reason = "lists checkpoints to delete once nobody reads them"
     elif cleanup.is_dead(path):
         reason = "left by a run that died"
     prefix = cleanup.prefix_of(path)

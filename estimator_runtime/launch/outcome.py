@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from estimator_runtime.checkpoint.store import newest
+from estimator_runtime.checkpoint.restore.recovery import newest_as_text
 from estimator_runtime.launch.supervisor.restart_policy import STOPPED
 
 # The exit status of a job whose training is complete, but whose evaluation has failed.
@@ -56,7 +56,7 @@ class Outcome:
         return "\n".join(lines)
 
     def _checkpoint_line(self) -> str:
-        text = newest.as_text(self.checkpoint, self.unknown, self.spoilt)
+        text = newest_as_text(self.checkpoint, self.unknown, self.spoilt)
         if self.checkpoint and not self.spoilt and self.exit_status in STOPPED:
             return f"{text}; the same command goes on from there"
         return text

@@ -147,7 +147,7 @@ def test_what_no_evaluation_tells_of_is_named_once_and_stays(ckpt, caplog):
     for step, loss in ((20, 0.3), (30, 0.2)):
         best.offer(str(ckpt / f"model.ckpt-{step}"), {"loss": loss})
     told = [m for m in caplog.messages if m.startswith("model.ckpt-10 in ")]
-    assert len(told) == 1 and "no evaluation of which the metric 'loss'" in told[0]
+    assert len(told) == 1 and "no evaluation with the metric 'loss'" in told[0]
     on_disk = [each.step for each in files.find(ckpt / "best")]
     assert on_disk == [10, 30]
     assert read_state(ckpt / "best").paths == (f"{ckpt}/best/model.ckpt-30",)
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(ckpt):
         offer(ckpt, {10: {"loss": 0.3}})
     assert str(raised.value) == (
         f"{str(ckpt / 'model.ckpt-10')!r} cannot be kept in {str(ckpt / 'best')!r}: "
-        "File exists; make room, or give the permission, or leave keep_best out"
+        "File exists; make room, grant the permission, or leave keep_best out"
     )
 
 
@@ -213,7 +213,7 @@ def test_a_metric_that_there_is_not_is_one_line(ckpt):
 
 def test_remote_storage_is_refused():
     criterion = Criterion(keep=1, metric="loss", mode="min")
-    with pytest.raises(ConfigError, match="'gs://bucket/model' is no local folder"):
+    with pytest.raises(ConfigError, match="'gs://bucket/model' is not a local folder"):
         BestCheckpoints("gs://bucket/model", criterion)
 
 
@@ -225,7 +225,7 @@ def test_remote_storage_is_refused_before_anything_is_trained():
     )
     spec = tf.estimator.EvalSpec(lambda: None)
     estimator = tf.estimator.Estimator(model_fn, config=config)
-    with pytest.raises(ConfigError, match="'gs://bucket/model' is no local folder"):
+    with pytest.raises(ConfigError, match="'gs://bucket/model' is not a local folder"):
         training._TrainingExecutor._Evaluator(estimator, spec, None)
 
 

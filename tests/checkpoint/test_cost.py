@@ -8,8 +8,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import cost
-from estimator_runtime.checkpoint.cost import Costs
-from estimator_runtime.checkpoint.cost_summary import CheckpointCost
+from estimator_runtime.checkpoint.cost import CheckpointCost, Costs
 from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
 

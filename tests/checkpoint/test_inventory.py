@@ -13,7 +13,7 @@ import pytest
 
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store import cleanup, durable, files, locks
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.cli import checkpoints
@@ -217,7 +217,9 @@ def test_a_checkpoint_that_was_complete_when_its_run_died_is_what_a_restart_uses
     pid = 2**22 + 1  # Linux gives no process a higher one than 2**22
     paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
     write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    (ckpt / f".model.ckpt-30.saving-{pid}-{socket.gethostname()}").mkdir()
+    identity = ".".join(durable.own_identity())
+    owner = f"{pid}-{socket.gethostname()}+{identity}"
+    (ckpt / f".model.ckpt-30.saving-{owner}").mkdir()
     status, shown = show()
     assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
     reasons = {each["reason"] for each in shown["checkpoints"]}
@@ -361,7 +363,7 @@ def test_no_good_checkpoint_is_status_1_and_said(ckpt, capsys):
         (lambda path: None, "{!r} does not exist; give the model_dir of a training"),
         (
             lambda path: path.write_text(""),
-            "{!r} is no folder; give the model_dir of a training",
+            "{!r} is not a folder; give the model_dir of a training",
         ),
         (
             lambda path: path.mkdir(),

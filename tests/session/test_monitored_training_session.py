@@ -62,7 +62,7 @@ def described(value):
             kind = train.CheckpointSaverHook
             for name in (
                 *("_creator", "_writer", "_original", "_restored", "_target", "_meta"),
-                "_claim",
+                "_lock",
                 *("_waits", "_clock", "_saved_at", "_left_out", "measures"),
             ):
                 del settings[name]

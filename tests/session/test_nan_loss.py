@@ -91,7 +91,7 @@ class WithoutNotes:
 def test_where_errors_have_no_notes_the_checkpoint_is_logged(tmp_path, caplog):
     nan_scan.add_note(WithoutNotes(), str(tmp_path))
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
-        ("WARNING", f"a loss was NaN: looking for NaN in what {tmp_path} has saved"),
+        ("WARNING", f"a loss was NaN: searching the checkpoints in {tmp_path} for NaN"),
         ("ERROR", "no checkpoint was saved"),
     ]
 

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from estimator_runtime.checkpoint.restore.recovery import scan
-from estimator_runtime.checkpoint.store import files, newest
+from estimator_runtime.checkpoint.restore.recovery import newest_as_text, scan
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.tensor_bundle import checksums, index
-from estimator_runtime.checkpoint.tensor_bundle.proto import DTYPE, SIZE
 
 _logger = logging.getLogger(__name__)
 # Float, double and half of tensorflow.DataType. A complex number is a pair of these.
@@ -22,7 +21,7 @@ _FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
 _BFLOAT16 = 14  # numpy has no such type
 _BFLOAT16_INFINITY = 0x7F80
 # Logged before a search; takes the folder.
-LOOKING = "a loss was NaN: looking for NaN in what %s has saved"
+LOOKING = "a loss was NaN: searching the checkpoints in %s for NaN"
 
 
 def add_note(error: Exception, folder: str) -> None:
@@ -35,20 +34,17 @@ def add_note(error: Exception, folder: str) -> None:
         folder: The model directory. Nothing may write to it meanwhile.
     """
     if "://" in folder:
-        note = newest.as_text(None, unknown=f"as only TensorFlow reads {folder}")
+        note = newest_as_text(None, unknown=f"as only TensorFlow reads {folder}")
     else:
         folder = os.path.realpath(folder)
         # The search reads all of the data, which may take minutes.
         _logger.warning(LOOKING, folder)
-        note = newest.as_text(*newest_good(folder))
+        note = newest_as_text(*newest_good(folder))
     getattr(error, "add_note", _logger.error)(note)
 
 
 def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
-    """Return the newest checkpoint without NaN, for `newest.as_text`.
-
-    Args:
-        folder: Path of a local folder.
+    """Return the newest checkpoint without NaN, for `newest_as_text`.
 
     Returns:
         A tuple of the checkpoint's path or None, why the path is unknown or None, and
@@ -59,7 +55,7 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     except FileNotFoundError:
         return None, None, None
     except (OSError, ValueError) as error:
-        return None, f"as it cannot be seen which has NaN: {error}", None
+        return None, f"as the checkpoints cannot be searched for NaN: {error}", None
     if not spoilt:
         return found.prefix if found else None, None, None
     path, name = next(iter(spoilt.items()))
@@ -76,9 +72,6 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
 
 def newest_without(folder: str) -> tuple[files.Checkpoint | None, dict[str, str]]:
     """Return the newest checkpoint to resume from that has no NaN.
-
-    Args:
-        folder: Path of a local folder.
 
     Returns:
         A tuple of the checkpoint or None, and the newer checkpoints with NaN that
@@ -108,13 +101,9 @@ def first(prefix: str) -> str | None:
     Raises:
         OSError: If the checkpoint cannot be read.
     """
-    if not os.path.exists(f"{prefix}.index") and index.v1_files(prefix):
-        return None
     for key, entry, path in index.values(prefix):
-        dtype = entry.get(DTYPE)
-        if not entry.get(SIZE) or dtype not in (*_FLOATS, _BFLOAT16):
-            continue
-        if any(map(_is_nan(dtype), index.chunks(path, entry))):
+        is_float = entry.dtype in (*_FLOATS, _BFLOAT16)
+        if is_float and any(map(_is_nan(entry.dtype), index.chunks(path, entry))):
             return checksums.name_of(key)
     return None
 

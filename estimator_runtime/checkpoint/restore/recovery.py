@@ -39,9 +39,6 @@ def recover(folder: str) -> files.Checkpoint | None:
     newest good one is used. The process that trains calls this before it restores. No
     other process may write to the folder meanwhile.
 
-    Args:
-        folder: Path of a local folder; it need not exist.
-
     Returns:
         The checkpoint that the state file names now, or None if the folder has none.
 
@@ -84,9 +81,7 @@ def refuse_to_start_over(folder: str, what: str = "training would start over") -
     counts: the one that the state file names, or, if that cannot be read, the one that
     TensorFlow's hooks save. Others may be there for another purpose and are left alone.
 
-    Args:
-        folder: Path of a local folder; it need not exist.
-        what: What would happen, for the error.
+    `folder` need not exist; `what` is what would happen, for the error.
 
     Raises:
         CheckpointError: If there is a usable checkpoint, or the folder cannot be read.
@@ -116,15 +111,30 @@ def plan(
 ) -> tuple[files.Checkpoint | None, dict[str, str], str | None]:
     """Return which checkpoint training would resume from, without changing anything.
 
-    Args:
-        folder: Path of the folder.
-
     Returns:
         A tuple of the checkpoint or None, the checkpoints that would be skipped (path
         to what is wrong with it), and what is wrong with the state file or None.
     """
     seen = scan(folder)
     return *seen.plan(), seen.lost
+
+
+def newest_as_text(
+    path: str | None, unknown: str | None = None, spoilt: str | None = None
+) -> str:
+    """Return the message about the newest good checkpoint, on one or two lines.
+
+    Args:
+        path: Path of the checkpoint, or None.
+        unknown: Why the path is unknown, or None.
+        spoilt: Which newer checkpoints are unusable and why, or None.
+    """
+    if path is not None:
+        line = f"newest good checkpoint: {path}"
+        return f"{line}\n{spoilt}" if spoilt else line
+    if unknown is not None:
+        return f"newest good checkpoint: not known here, {unknown}"
+    return "no checkpoint was saved"
 
 
 @contextlib.contextmanager
@@ -136,14 +146,14 @@ def _explained(folder: str) -> Iterator[None]:
         raise  # names a file that cannot be read, and the remedy
     except OSError as error:
         raise CheckpointError(
-            f"the checkpoints in {folder!r} cannot be looked at: "
+            f"the checkpoints in {folder!r} cannot be checked: "
             f"{error.strerror or error} ({error.filename!r}); grant this process "
             "read and write permission, or give another folder"
         ) from error
 
 
 def _recover(
-    folder: str, seen: "FolderScan", known: Mapping[str, str | None] | tuple[()] = ()
+    folder: str, seen: "FolderScan", known: Mapping[str, str | None] | None = None
 ) -> files.Checkpoint | None:
     best, bad = seen.plan(known)
     if best is None and not bad:
@@ -167,7 +177,7 @@ def _recover(
         "Training goes on from %s, because %s.%s",
         best.prefix,
         "; ".join(filter(None, (seen.lost, shown))),
-        " What is damaged is kept in 'damaged' beside it." if bad else "",
+        " Damaged files are kept in 'damaged' beside it." if bad else "",
     )
     return best
 
@@ -180,21 +190,14 @@ def _state_of(
     A checkpoint that the state file names is deleted once enough newer ones exist. So
     the new file names, beside `best`, only those that the old file named and that are
     not known to be bad.
-
-    Args:
-        folder: Path of the folder.
-        state: The old content, or None.
-        best: The checkpoint that training resumes from.
-        bad: Paths of checkpoints that cannot be used.
     """
     named, preserved = (state.paths, state.last_preserved) if state else ((), None)
-    older = [files.at(path) for path in named if path not in (best.prefix, *bad)]
-    good = [
-        each
-        for each in older
-        if files.is_in(folder, each.prefix) and _may_be_good(each)
+    older = [
+        files.at(path)
+        for path in named
+        if path not in (best.prefix, *bad) and files.is_in(folder, path)
     ]
-    kept = [*good, best]
+    kept = [*filter(_may_be_good, older), best]
     return State(
         latest=best.prefix,
         paths=tuple(each.prefix for each in kept),
@@ -236,11 +239,10 @@ class FolderScan:
         """Paths that the state file names, without suffix, the newest last."""
         if self.state is None:
             return ()
-        paths = dict.fromkeys((*self.state.paths, self.state.latest))
-        return tuple(paths)
+        return tuple(dict.fromkeys((*self.state.paths, self.state.latest)))
 
     def plan(
-        self, known: Mapping[str, str | None] | tuple[()] = ()
+        self, known: Mapping[str, str | None] | None = None
     ) -> tuple[files.Checkpoint | None, dict[str, str]]:
         """Choose the checkpoint that training would resume from.
 
@@ -255,7 +257,7 @@ class FolderScan:
         Raises:
             UnreadableError: If a checkpoint has to be checked but cannot be read.
         """
-        known = dict(known)
+        known = known or {}
         bad: dict[str, str] = {}
         for each in self.candidates:
             is_known = each.prefix in known
@@ -268,9 +270,6 @@ class FolderScan:
 
 def scan(folder: str) -> FolderScan:
     """Return what a restart finds in a folder, without changing anything.
-
-    Args:
-        folder: Path of the folder.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -285,15 +284,15 @@ def scan(folder: str) -> FolderScan:
     except StateError as error:
         state, lost = None, f"the state file {error}"
     if state is not None:
-        elsewhere = [
-            os.path.dirname(path)
-            for path in (state.latest, *state.paths)
-            if not files.is_in(folder, path)
-        ]
-        state = _in_place(folder, state)
+        paths = (state.latest, *state.paths)
+        elsewhere = [path for path in paths if not files.is_in(folder, path)]
+        # The folder may have been copied or moved.
+        latest, *others = (files.here(folder, path) for path in paths)
+        state = dataclasses.replace(state, latest=latest, paths=tuple(others))
         # A checkpoint elsewhere may be one that the user wants to start from.
-        if elsewhere and files.is_in(folder, state.latest):
-            lost = f"the state file is that of another folder, {elsewhere[0]}"
+        if elsewhere and files.is_in(folder, latest):
+            other = os.path.dirname(elsewhere[0])
+            lost = f"the state file is that of another folder, {other}"
     candidates = tuple(_candidates(folder, state, found))
     if state is not None:
         absent = _absent_name(state, temporary)
@@ -302,7 +301,7 @@ def scan(folder: str) -> FolderScan:
         # Without other candidates, the error is about the one that is named.
         if absent == state.latest:
             candidates = candidates[1:] or candidates
-    if state is None and lost is None and candidates:
+    elif lost is None and candidates:
         lost = "the state file is missing"
     return FolderScan(
         found=found,
@@ -317,9 +316,6 @@ def scan_and_hold(folder: str) -> FolderScan:
     """Return what a restart finds, and lock the checkpoint that it would resume from.
 
     The checkpoint is not deleted before the end of the enclosing `locks.together`.
-
-    Args:
-        folder: Path of the folder.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -338,15 +334,6 @@ def scan_and_hold(folder: str) -> FolderScan:
         time.sleep(_LOOK_AGAIN_SECS)
 
 
-def _in_place(folder: str, state: State) -> State:
-    """Return a state with the paths of a folder that was copied or moved."""
-    return dataclasses.replace(
-        state,
-        latest=files.here(folder, state.latest),
-        paths=tuple(files.here(folder, path) for path in state.paths),
-    )
-
-
 def _candidates(
     folder: str, state: State | None, found: Sequence[files.Checkpoint]
 ) -> list[files.Checkpoint]:
@@ -355,21 +342,20 @@ def _candidates(
     They belong to the model that the state file names. Without a state file, they
     belong to the model with the most checkpoints. Other checkpoints may be in the
     folder for a warm start.
-
-    Args:
-        folder: Path of the folder.
-        state: The content of the state file, or None.
-        found: The checkpoints in the folder, smallest step first.
     """
     named = () if state is None else (state.latest, *state.paths)
-    whole = [each for each in found if _is_whole(each, named)]
+    # A lone file NAME-NUMBER.index may belong to another program.
+    whole = [
+        each
+        for each in found
+        if each.is_v1
+        or (each.has_index and (len(each.files) > 1 or each.prefix in named))
+    ]
     if state is None:
-        main_series = _main_series(whole)
-        return [
-            each
-            for each in reversed(whole)
-            if files.series_of(each.prefix) == main_series
-        ]
+        names = [files.series_of(each.prefix) for each in whole]
+        is_usual = USUAL_SERIES in names
+        main = USUAL_SERIES if is_usual else max(names, key=names.count, default=None)
+        return [e for e in reversed(whole) if files.series_of(e.prefix) == main]
     series = files.series_of(state.latest)
     others = {
         each.prefix: each for each in whole if files.series_of(each.prefix) == series
@@ -395,11 +381,8 @@ def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
     """Return a path of a missing checkpoint that makes a state file unusable, or None.
 
     Older checkpoints may be missing. But if the path of an older one is a pattern, a
-    Saver would delete every checkpoint that matches.
-
-    Args:
-        state: The content of the state file.
-        temporary: Paths of unfinished saves.
+    Saver would delete every checkpoint that matches. What an unfinished save writes is
+    not missing.
     """
     coming = set(map(cleanup.prefix_of, temporary))
     for path in (state.latest, *state.paths):
@@ -407,23 +390,3 @@ def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
         if is_telling and path not in coming and not files.at(path).files:
             return path
     return None
-
-
-def _is_whole(found: files.Checkpoint, named: Sequence[str]) -> bool:
-    """Return whether files are those of a checkpoint that a save has completed.
-
-    A lone file NAME-NUMBER.index may belong to another program.
-
-    Args:
-        found: The files.
-        named: Paths that the state file names.
-    """
-    has_company = len(found.files) > 1 or found.prefix in named
-    return found.is_v1 or (found.has_index and has_company)
-
-
-def _main_series(found: Sequence[files.Checkpoint]) -> str | None:
-    names = [files.series_of(each.prefix) for each in found]
-    if USUAL_SERIES in names:
-        return USUAL_SERIES
-    return max(names, key=names.count, default=None)

@@ -117,12 +117,7 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
         return is_its and not (self._master and isinstance(error, _LOCAL_READ_ERRORS))
 
     def _check_shapes(self, session: tf.compat.v1.Session, prefix: str) -> None:
-        """Raise if a checkpoint has other shapes, which TensorFlow would assign.
-
-        Args:
-            session: The session that has restored the checkpoint. It is closed before
-                the error is raised.
-            prefix: Path of the checkpoint, without suffix.
+        """Close the session and raise if TensorFlow has assigned other shapes.
 
         Raises:
             OtherShapesError: If the shapes of a variable differ.
@@ -172,7 +167,7 @@ def _mismatch(
         None,
         "Restoring from checkpoint failed: there is a mismatch between this model and "
         f"that of {prefix}: {_listed(found)}; give the model that it was saved from, "
-        "or another folder (all files are as they were)",
+        "or another folder (no file was changed)",
     )
 
 

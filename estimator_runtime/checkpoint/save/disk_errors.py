@@ -36,8 +36,8 @@ def disk_error(
     if "://" not in folder and not os.path.isdir(folder):
         return CheckpointError(
             f"the checkpoint {prefix!r} cannot be written: the folder {folder!r} was "
-            "deleted during training, along with its checkpoints. Bring it back and "
-            "start again to go on from the newest, or start again without it to train "
+            "deleted during training, along with its checkpoints. Restore it and start "
+            "again to go on from the newest, or start again without it to train "
             "from the start"
         )
     reason = getattr(cause, "strerror", None) or _reason(cause)
@@ -45,11 +45,11 @@ def disk_error(
     try:
         free = f"{shutil.disk_usage(folder).free:,} are free"
     except OSError as unknown:
-        free = f"nobody knows how many are free: {unknown.strerror}"
+        free = f"it is unknown how many are free: {unknown.strerror}"
     return CheckpointError(
         f"the checkpoint {prefix!r} cannot be written: {reason}; it needs {needed} "
-        f"bytes, and {free}. The checkpoints before it are as they were: make room, or "
-        "give the permission, and start again to go on from the newest"
+        f"bytes, and {free}. Earlier checkpoints are unchanged: make room, or grant "
+        "the permission, and start again to go on from the newest"
     )
 
 
@@ -58,9 +58,6 @@ def graph_written(folder: str) -> Iterator[None]:
     """Raise a `CheckpointError` where TensorFlow cannot write `graph.pbtxt`.
 
     The partial file is deleted.
-
-    Args:
-        folder: The folder of the checkpoints.
     """
     try:
         yield
@@ -74,7 +71,7 @@ def graph_written(folder: str) -> Iterator[None]:
                 os.remove(path)
         raise CheckpointError(
             f"the graph cannot be written to {folder!r}: {_reason(error)}. Existing "
-            "checkpoints are unchanged: make room, or give the permission, and start "
+            "checkpoints are unchanged: make room, or grant the permission, and start "
             "again"
         ) from error
 

@@ -130,7 +130,7 @@ def _saved(session: tf.compat.v1.Session, saver: Any) -> list[Saved]:
         raise CannotSnapshot("the variables may be on other tasks of a cluster")
     saved = saved_by(saver, session.graph)
     if saved is None:
-        raise CannotSnapshot("it cannot be told what their saver saves")
+        raise CannotSnapshot("it is unknown what their saver saves")
     for each in saved:
         if each.tensor.dtype.base_dtype not in _PLAIN:
             raise CannotSnapshot(

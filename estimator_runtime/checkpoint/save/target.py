@@ -50,9 +50,6 @@ class Target:
     def prepare(self, step: int) -> tuple[Callable[[], None], int]:
         """Take a snapshot, between two steps.
 
-        Args:
-            step: The global step.
-
         Returns:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
@@ -115,9 +112,6 @@ class SaverTarget:
 
     def save(self, step: int) -> int:
         """Save a step; return the size of its files in bytes, 0 if it is not known.
-
-        Args:
-            step: The global step.
 
         Raises:
             CheckpointError: If the checkpoint cannot be written to its disk. The other

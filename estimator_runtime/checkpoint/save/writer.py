@@ -102,8 +102,8 @@ class CheckpointWriter:
                 step = self._waiting[0]
                 self._waiting = None
                 _logger.warning(
-                    "The checkpoint of step %d is left out: the one before is still "
-                    "being written, and a newer one has come.",
+                    "Skipping the checkpoint of step %d: the one before is still being "
+                    "written, and a newer one is due.",
                     step,
                 )
             self._wait_until(lambda: self._waiting is None)
@@ -154,12 +154,7 @@ class CheckpointWriter:
     def may_meet(
         self, save_path: str | bytes | os.PathLike[Any], state_file: str | None
     ) -> bool:
-        """Return whether a Saver may write the same files as this writer.
-
-        Args:
-            save_path: As in `wait_before_save`.
-            state_file: As in `wait_before_save`.
-        """
+        """Return whether a Saver may write the same files; see `wait_before_save`."""
         path = os.path.abspath(os.fsdecode(save_path))
         folder, name = os.path.split(path)
         return any(
@@ -202,7 +197,7 @@ class CheckpointWriter:
             waited_secs += self._named_every_secs
             _logger.warning(
                 "Training has waited %g s for the checkpoint of step %s to be written; "
-                "does its disk answer?",
+                "is its disk responding?",
                 waited_secs,
                 self._writing_step,
             )

@@ -8,7 +8,6 @@ dies, even if it ran in another container.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -19,7 +18,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from estimator_runtime.checkpoint.store import commit, durable, files, locks
-from estimator_runtime.checkpoint.store.state_file import STATE_FILE, State, write_state
+from estimator_runtime.checkpoint.store.state_file import (
+    STATE_FILE,
+    State,
+    readable_state,
+    write_state,
+)
 from estimator_runtime.checkpoint.tensor_bundle import index
 from estimator_runtime.output.training_log import TRAINING_LOG
 
@@ -43,8 +47,6 @@ _STOCK_PART = re.compile(rf"part{_SHARD}\.(index|data{_SHARD})(\.tempstate\d+)?"
 _DEAD_AFTER_SECS = 600
 # A file server sets the times of files, and its clock may be this far behind.
 _CLOCKS_DIFFER_SECS = 60
-_LOCK_ATTEMPTS, _LOCK_PAUSE_SECS = 100, 0.01  # `_is_locked` holds the lock only briefly
-_held: dict[str, int] = {}  # path of a folder that this process has locked: descriptor
 
 
 def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
@@ -54,17 +56,13 @@ def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
     unknown, its save is left alone until ten minutes after the last change. The log
     names what cannot be removed.
 
-    Args:
-        folder: The folder of the checkpoints.
-        now: Returns the current time, in seconds since 1970.
-
     Raises:
         OSError: If the folder cannot be read, or a checkpoint cannot be completed.
     """
     for path in temporaries(folder):
         if not is_dead(path, now):
             continue
-        TRAINING_LOG.info("Removing %s, which a run that died has left.", path)
+        TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
         if _is_hidden_folder(path):
             if not is_late(path):
                 _finish(path)
@@ -99,7 +97,7 @@ def prefix_of(path: str) -> str:
     """Return the final path of the checkpoint that is written to a temporary path."""
     folder, name = os.path.split(path)
     if durable.owner(name):
-        return os.path.join(folder, durable.final_name(name))
+        return durable.final_path(path)
     stock = _STOCK_FOLDER.fullmatch(name) or _STOCK_FILE.fullmatch(name)
     return os.path.join(folder, (stock and stock["prefix"]) or name)
 
@@ -144,8 +142,15 @@ def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) ->
         checkpoint: What `completed` returned for this folder.
         state: The state file's content, or None if it cannot be read.
     """
-    is_newest = _is_newest(os.path.dirname(path), checkpoint, state)
-    return is_newest and not _is_outdated(path, checkpoint)
+    folder = os.path.dirname(path)
+    if not _is_newest(folder, checkpoint, state):
+        return False
+    # In a copy of a folder whose files have new times, this may be wrong in either
+    # direction. So each restart logs which checkpoint it uses. With a coarse clock, two
+    # successive saves may have equal times: nobody edits a file that fast.
+    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
+    changed_ns = _state_changed_ns(folder)
+    return changed_ns is None or changed_ns / 1e9 <= last
 
 
 def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
@@ -161,37 +166,21 @@ def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -
     return all(step is not None and step < checkpoint.step for step in steps)
 
 
-def _is_outdated(path: str, checkpoint: files.Checkpoint) -> bool:
-    """Return whether the state file is newer than the last change of a dead run.
-
-    In a copy of a folder whose files have new times, the result may be wrong in either
-    direction. So each restart logs which checkpoint it uses. With a coarse clock, two
-    successive saves may have equal times: nobody edits a file that fast.
-    """
-    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
-    changed_ns = _state_changed_ns(os.path.dirname(path))
-    return changed_ns is not None and changed_ns / 1e9 > last
-
-
 def _state_changed_ns(folder: str) -> int | None:
-    """Return when the state file was changed, in nanoseconds; None if there is none."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _finish(path: str) -> None:
     """Complete the checkpoint of a dead run, or delete what there is of it."""
     folder, prefix = os.path.dirname(path), prefix_of(path)
-    state = commit.readable_state(folder)
+    state = readable_state(folder)
     checkpoint = completed(path)
     if checkpoint is None:
-        if commit.put_back(path):
-            return
         there = files.at(prefix)
-        is_named = state is not None and prefix in state.paths
-        if not (is_named or there.has_index or there.is_v1):
+        is_used = there.has_index or there.is_v1 or (state and prefix in state.paths)
+        if not commit.put_back(path) and not is_used:
             with _warned(prefix):
                 files.delete(there)
         return
@@ -207,9 +196,9 @@ def _finish(path: str) -> None:
         )
     elif _is_newest(folder, checkpoint, state):
         _logger.warning(
-            "Training does not go on from %s, which a run had saved when it died: the "
-            "state file was changed after that, and does not name it. The checkpoint "
-            "stays where it is; name it in the state file to go on from it.",
+            "Training does not go on from %s, which an interrupted run saved: the "
+            "state file was changed after that and does not name it. The checkpoint "
+            "stays where it is; to go on from it, name it in the state file.",
             prefix,
         )
 
@@ -225,23 +214,14 @@ def _adopt(folder: str, checkpoint: files.Checkpoint, state: State | None) -> No
         last_preserved=state.last_preserved if state else None,
     )
     # The time stays: only a change by somebody else makes other saves outdated.
-    changed_ns = _state_changed_ns(folder)
-    if changed_ns is None:
-        changed_ns = int(checkpoint.saved_at * 1e9)
+    changed_ns = _state_changed_ns(folder) or int(checkpoint.saved_at * 1e9)
     write_state(folder, changed, mtime_ns=changed_ns)
 
 
 def _delete_noted(hidden: str) -> bool:
-    """Delete the checkpoints that a note lists.
-
-    Args:
-        hidden: The hidden folder with the note.
-
-    Returns:
-        Whether some are left because they are being read.
-    """
+    """Delete what a hidden folder's note lists; return whether a reader holds some."""
     folder = os.path.dirname(hidden)
-    state = commit.readable_state(folder)
+    state = readable_state(folder)
     was_late = is_late(hidden)
     if state is None or not (was_late or prefix_of(hidden) in state.paths):
         return was_late  # the checkpoint that was to replace them does not exist
@@ -268,11 +248,6 @@ def _noted(note: str, hidden: str, state: State) -> list[str]:
     same series, if it is older than both the newest checkpoint and the one that
     replaces it, and if the state file does not name it. The folders in the note are
     ignored, because the current folder may be a copy.
-
-    Args:
-        note: Path of the note.
-        hidden: The hidden folder of the checkpoint that replaces them.
-        state: The content of the state file.
     """
     new = os.path.basename(prefix_of(hidden))
     named = {os.path.basename(path) for path in (state.latest, *state.paths)}
@@ -290,9 +265,8 @@ def _noted(note: str, hidden: str, state: State) -> list[str]:
     try:
         with open(note, encoding="utf-8") as file:
             noted = json.load(file)
-        if not isinstance(noted, list):
-            return []
-        return sorted(filter(may_go, map(os.path.basename, noted)))
+        names = map(os.path.basename, noted if isinstance(noted, list) else ())
+        return sorted(filter(may_go, names))
     except (FileNotFoundError, IsADirectoryError):
         return []
     except (RecursionError, TypeError, ValueError):  # truncated, or no list of paths
@@ -317,7 +291,7 @@ def _warned(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         _logger.warning(
-            "%s, which a run that died has left, cannot be removed: %s",
+            "%s, which a run that died left behind, cannot be removed: %s",
             path,
             error.strerror or error,
         )
@@ -346,47 +320,10 @@ def _is_temporary(path: str) -> bool:
     return _STOCK_FILE.fullmatch(name) is not None and not os.path.isdir(path)
 
 
-def hold(folder: str) -> None:
-    """Lock a new hidden folder until `let_go` is called or this process ends.
-
-    If the file system has no locks, other processes go by the time of the last change.
-
-    Raises:
-        OSError: If the folder does not exist.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    _held[os.path.realpath(folder)] = descriptor
-    for _ in range(_LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_SECS)
-        except OSError:  # a file system without locks
-            return
-
-
-def let_go(folder: str) -> None:
-    """Unlock a folder if this process has locked it."""
-    descriptor = _held.pop(os.path.realpath(folder), None)
-    if descriptor is not None:
-        os.close(descriptor)
-
-
-def _forget_held() -> None:
-    """Close the locked folders in a forked child, which would keep them locked."""
-    for descriptor in _held.values():
-        os.close(descriptor)
-    _held.clear()
-
-
 def _booted_at() -> float | None:
     """Return when this machine booted, in seconds since 1970; None if unknown."""
-    try:
-        with open("/proc/stat") as file:
-            return next(float(line.split()[1]) for line in file if line[:6] == "btime ")
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
+    clock = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
+    return None if clock is None else time.time() - time.clock_gettime(clock)
 
 
 def is_dead(
@@ -406,64 +343,28 @@ def is_dead(
         return False
     is_quiet = now() - changed > _DEAD_AFTER_SECS
     owner = durable.owner(os.path.basename(path))
-    if owner is None:
+    if owner is None or owner.identity is None:
         return is_quiet
-    is_here = owner.host == socket.gethostname()
-    if owner.identity is None:
-        return _is_pid_dead(owner.pid, changed) if is_here else is_quiet
     me = durable.own_identity()
-    if owner.identity == me:
+    # Two processes may have started in the same clock tick.
+    if owner.identity == me and owner.pid == os.getpid():
         # If it is not locked, a failed write of this process left it behind.
-        return os.path.realpath(path) not in _held
+        return not locks.has_locked_folder(path)
     if me.boot and owner.identity[:2] == me[:2]:
         return durable.identity_of(owner.pid) != owner.identity
-    is_locked = _is_locked(path)
+    is_locked = locks.is_folder_locked(path)
     if is_locked is None:
         return is_quiet
     # A lock may be visible on one machine only, and two machines may share a host name.
-    is_known = bool(me.boot) and owner.identity.boot == me.boot
-    if is_here and not is_known:
-        is_known = _is_before(changed, booted_at())
+    is_local = bool(me.boot) and owner.identity.boot == me.boot
+    if not is_local and owner.host == socket.gethostname():
+        booted = booted_at()
+        is_local = booted is not None and booted - changed > _CLOCKS_DIFFER_SECS
     try:  # An empty folder may not be locked yet: it is locked before the first write.
-        is_known = is_known and bool(os.listdir(path))
+        has_begun = bool(os.listdir(path))
     except FileNotFoundError:  # completed or removed by now
         return False
-    return not is_locked and (is_known or is_quiet)
-
-
-def _is_locked(path: str) -> bool | None:
-    """Return whether a folder is locked; None for a file, or if it is unknown."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _is_pid_dead(pid: int, changed: float) -> bool:
-    """Return whether a process of this host, of an earlier release, is dead.
-
-    Args:
-        pid: The process id in the name that the earlier release gave.
-        changed: When the process last changed its files, in seconds since 1970.
-    """
-    # Our own id is that of an earlier process: this runs before anything is written.
-    if pid == os.getpid() or not _is_alive(pid):
-        return True
-    # A lack of changes alone proves nothing: the disk of a living process may hang.
-    return _is_before(changed, _started_at(pid))
-
-
-def _is_before(changed: float, started: float | None) -> bool:
-    return started is not None and started - changed > _CLOCKS_DIFFER_SECS
+    return not is_locked and (is_quiet or (is_local and has_begun))
 
 
 def changed_at(path: str) -> float | None:
@@ -478,35 +379,6 @@ def changed_at(path: str) -> float | None:
     except OSError:
         return None
     for name in inside:
-        try:
+        with contextlib.suppress(OSError):  # renamed or deleted by now
             times.append(os.path.getmtime(os.path.join(path, name)))
-        except OSError:  # renamed or deleted by now
-            continue
     return max(times)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _started_at(pid: int) -> float | None:
-    """Return when a process started, in seconds since 1970; None if unknown.
-
-    Process ids are reused. A restarted container often uses the same ones.
-    """
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-    booted = _booted_at()
-    return None if booted is None else booted + ticks / os.sysconf("SC_CLK_TCK")
-
-
-os.register_at_fork(after_in_child=_forget_held)

@@ -17,6 +17,7 @@ checkpoint that the save was to write.
 """
 
 import contextlib
+import dataclasses
 import filecmp
 import json
 import logging
@@ -24,12 +25,10 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from estimator_runtime.checkpoint.store import cleanup, durable, files
+from estimator_runtime.checkpoint.store import durable, files, locks
 from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
-    State,
-    StateError,
-    read_state,
+    readable_state,
     write_state,
 )
 
@@ -43,22 +42,19 @@ _OLD_INDEX = "old-index"
 def start(prefix: str) -> str:
     """Create and lock the hidden folder for a new checkpoint, and return its path.
 
-    Args:
-        prefix: The final path of the checkpoint, without suffix.
-
     Raises:
         OSError: If the folder cannot be created.
     """
     folder = durable.temporary_name(prefix)
     if _has_only_one(folder):  # left behind by a failed write of this process
         put_back(folder)
-    cleanup.let_go(folder)
+    locks.unlock_folder(folder)
     shutil.rmtree(folder, ignore_errors=True)
     # If the model directory was removed during training, this fails. It does not
     # silently create the directory again.
     os.stat(os.path.dirname(folder) or ".")
     os.makedirs(folder)
-    cleanup.hold(folder)
+    locks.lock_folder(folder)
     old = f"{prefix}.index"
     if os.path.exists(old):
         try:
@@ -77,9 +73,9 @@ def abandon(folder: str) -> None:
     try:
         if _has_only_one(folder):
             _logger.warning(
-                "%s could not be put back; it is kept in %r, and put back by the next "
-                "run",
-                _prefix_of(folder),
+                "%s could not be moved back; it stays in %r until the next run moves "
+                "it back",
+                durable.final_path(folder),
                 folder,
             )
             return
@@ -89,15 +85,11 @@ def abandon(folder: str) -> None:
     except OSError as error:
         _logger.warning("%r cannot be removed: %s", folder, error.strerror or error)
     finally:
-        cleanup.let_go(folder)
+        locks.unlock_folder(folder)
 
 
 def move_in(folder: str, prefix: str) -> files.Checkpoint:
     """Sync the files in a hidden folder, and move them to their final names.
-
-    Args:
-        folder: A hidden folder that `start` has created.
-        prefix: The final path of the checkpoint, without suffix.
 
     Returns:
         The checkpoint, complete and durable. The state file does not name it yet.
@@ -143,7 +135,7 @@ def has_old(folder: str) -> bool:
     mark = os.path.join(folder, _OLD_INDEX)
     if has_replaced(folder) or not os.path.exists(mark):
         return False
-    return filecmp.cmp(mark, f"{_prefix_of(folder)}.index", shallow=False)
+    return filecmp.cmp(mark, f"{durable.final_path(folder)}.index", shallow=False)
 
 
 def has_replaced(folder: str) -> bool:
@@ -156,9 +148,6 @@ def put_back(folder: str) -> bool:
 
     It replaces the new files there, which are incomplete or no longer wanted.
 
-    Args:
-        folder: The hidden folder of the new checkpoint.
-
     Returns:
         Whether there was a checkpoint to move back.
 
@@ -168,7 +157,7 @@ def put_back(folder: str) -> bool:
     old, target = _replaced(folder), os.path.dirname(folder)
     if not old.has_index:
         return False
-    durable.remove_if_there(f"{_prefix_of(folder)}.index")
+    durable.remove_if_there(f"{durable.final_path(folder)}.index")
     durable.sync_folder(target)
     for path in reversed(files.index_first(old.files)):
         os.replace(path, os.path.join(target, os.path.basename(path)))
@@ -178,7 +167,7 @@ def put_back(folder: str) -> bool:
 
 def _has_only_one(folder: str) -> bool:
     """Return whether a hidden folder holds the only checkpoint of its name."""
-    is_there = os.path.exists(f"{_prefix_of(folder)}.index")
+    is_there = os.path.exists(f"{durable.final_path(folder)}.index")
     return not is_there and has_replaced(folder)
 
 
@@ -197,13 +186,8 @@ def _move_aside(old: files.Checkpoint, folder: str) -> None:
 
 
 def _replaced(folder: str) -> files.Checkpoint:
-    name = os.path.basename(_prefix_of(folder))
+    name = os.path.basename(durable.final_path(folder))
     return files.at(os.path.join(folder, _REPLACED, name))
-
-
-def _prefix_of(folder: str) -> str:
-    parent, name = os.path.split(folder)
-    return os.path.join(parent, durable.final_name(name))
 
 
 def leave_note(folder: str, prefixes: Sequence[str]) -> None:
@@ -228,10 +212,6 @@ def forget(folder: str, prefix: str) -> None:
     """Remove a checkpoint from the state file, if the file names others too.
 
     Use this for a folder whose readers may find it in the state that a dead run left.
-
-    Args:
-        folder: The folder of the checkpoints.
-        prefix: Path of the checkpoint, without suffix.
     """
     state = readable_state(folder)
     if state is None or prefix not in state.paths:
@@ -239,20 +219,14 @@ def forget(folder: str, prefix: str) -> None:
     kept = [i for i, path in enumerate(state.paths) if path != prefix]
     if not kept:
         return
-    times = tuple(state.timestamps[i] for i in kept) if state.timestamps else ()
     paths = tuple(state.paths[i] for i in kept)
-    latest = paths[-1] if state.latest == prefix else state.latest
-    preserved = state.last_preserved
-    left = State(latest=latest, paths=paths, timestamps=times, last_preserved=preserved)
+    left = dataclasses.replace(
+        state,
+        latest=paths[-1] if state.latest == prefix else state.latest,
+        paths=paths,
+        timestamps=tuple(state.timestamps[i] for i in kept) if state.timestamps else (),
+    )
     # The time stays. A later one would tell `cleanup` that somebody else has changed
     # the file and does not want the new checkpoint.
     changed_at = os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
     write_state(folder, left, mtime_ns=changed_at)
-
-
-def readable_state(folder: str) -> State | None:
-    """Return the content of a folder's state file; None if missing or malformed."""
-    try:
-        return read_state(folder)
-    except StateError:
-        return None

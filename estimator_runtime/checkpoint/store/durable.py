@@ -90,7 +90,7 @@ class Owner(NamedTuple):
     Attributes:
         pid: Process id, in its namespace.
         host: Name of its host.
-        identity: None in the names that earlier releases gave.
+        identity: None in a name that has none.
     """
 
     pid: int
@@ -142,6 +142,7 @@ def identity_of(pid: int) -> Identity | None:
     return None if state in "ZX" else Identity(boot, str(namespace), started)
 
 
-def final_name(name: str) -> str:
-    """Return the name that a file or folder named by `temporary_name` finally gets."""
-    return name.rpartition(_MARK)[0].removeprefix(".")
+def final_path(path: str) -> str:
+    """Return the path that a file or folder named by `temporary_name` finally gets."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, name.rpartition(_MARK)[0].removeprefix("."))

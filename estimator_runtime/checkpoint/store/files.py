@@ -127,17 +127,10 @@ def is_in(folder: str, prefix: str) -> bool:
 
 
 def here(folder: str, prefix: str) -> str:
-    """Return a checkpoint's path in a folder, if the folder has it under that name.
+    """Return a checkpoint's path in a folder, or `prefix` if it is not there.
 
     After a folder was copied or moved, its state file may still name the old place. A
     checkpoint in the folder takes precedence over one elsewhere.
-
-    Args:
-        folder: Path of the folder.
-        prefix: Path of the checkpoint, possibly in another folder.
-
-    Returns:
-        The path in the folder, or `prefix` if the folder has no such checkpoint.
     """
     inside = os.path.join(folder, os.path.basename(prefix))
     return inside if is_in(folder, prefix) or at(inside).files else prefix
@@ -219,14 +212,9 @@ def check_model_dir(argument: str, folder: str | bytes) -> None:
 
 
 def check_utf8(argument: str, path: str) -> None:
-    """Raise if a path is not UTF-8, which TensorFlow requires.
+    """Raise a ConfigError about an argument if its path is not UTF-8.
 
-    Args:
-        argument: Name of the argument with the path, for the message.
-        path: The path.
-
-    Raises:
-        ConfigError: If the path is not UTF-8.
+    TensorFlow takes no other path.
     """
     try:
         path.encode()

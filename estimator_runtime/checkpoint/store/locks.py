@@ -4,15 +4,17 @@ The kernel holds all of these locks and releases them when their process dies. S
 stale lock ever has to be cleaned up.
 
 * A lease keeps a checkpoint from being deleted while it is being read.
-* A claim on a model directory warns when two trainings on one machine save to it. It
+* A lock on a model directory warns when two trainings on one machine save to it. It
   only warns, because a program may do so on purpose.
-* A turn lets a process write one checkpoint at a time. While a checkpoint is being
-  written, a search for unfinished saves would take it for one of an earlier process.
+* The write lock lets a process write one checkpoint at a time. While a checkpoint is
+  being written, a search for unfinished saves would take it for one of an earlier
+  process.
+* A hidden folder is locked while a checkpoint is written to it. So other processes,
+  even those in other containers, know that its writer is alive.
 """
 
 import contextlib
 import contextvars
-import errno
 import fcntl
 import logging
 import os
@@ -28,11 +30,14 @@ _LOOK_SECS = 0.05
 _scope: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar(
     "estimator_runtime_leases", default=None
 )
-# Process, device and inode of each claimed folder. The process id is part of it because
-# a forked child inherits this set, but not the claims.
-_held: set[tuple[int, int, int]] = set()
+# Process, device and inode of each locked model directory. The process id is part of it
+# because a forked child inherits this set, but not the locks.
+_model_dirs: set[tuple[int, int, int]] = set()
+# Path to descriptor of the hidden folders that this process has locked.
+_hidden_folders: dict[str, int] = {}
 _lock = threading.Lock()
 _NAMED_EVERY_SECS = 30.0
+_FOLDER_ATTEMPTS, _FOLDER_PAUSE_SECS = 100, 0.01  # a check locks it only briefly
 
 
 @contextlib.contextmanager
@@ -57,34 +62,22 @@ def is_together() -> bool:
     return _scope.get() is not None
 
 
-def hold(prefix: str) -> bool:
+def hold(prefix: str, leases: contextlib.ExitStack | None = None) -> bool:
     """Hold a lease on a checkpoint until the end of the enclosing `together`.
 
     Args:
         prefix: Path of the checkpoint, without suffix.
+        leases: Hold the lease until this exit stack is closed instead.
 
     Returns:
-        Whether the checkpoint exists; see `reading`.
+        Whether the checkpoint exists; see `reading`. If it does not, nothing is held.
 
     Raises:
-        RuntimeError: If there is no enclosing `together`.
+        RuntimeError: If there is neither an enclosing `together` nor `leases`.
     """
-    leases = _scope.get()
+    leases = _scope.get() if leases is None else leases
     if leases is None:
         raise RuntimeError("there is no `together` that would end the lease")
-    return hold_in(leases, prefix)
-
-
-def hold_in(leases: contextlib.ExitStack, prefix: str) -> bool:
-    """Hold a lease on a checkpoint until an exit stack is closed.
-
-    Args:
-        leases: The exit stack. If the checkpoint does not exist, nothing is added.
-        prefix: Path of the checkpoint, without suffix.
-
-    Returns:
-        Whether the checkpoint exists; see `reading`.
-    """
     with contextlib.ExitStack() as tried:
         is_there = tried.enter_context(reading(prefix))
         if is_there:
@@ -121,7 +114,8 @@ def hold_newest(
                 break
             if clock() >= deadline:
                 _logger.warning(
-                    "%s is read although somebody has been about to delete it for %g s",
+                    "Reading %s although another process has been about to delete it "
+                    "for %g s",
                     prefix,
                     _PATIENCE_SECS,
                 )
@@ -134,9 +128,6 @@ def hold_newest(
 @contextlib.contextmanager
 def reading(prefix: str) -> Iterator[bool]:
     """Hold a lease, so that a checkpoint is not deleted in this context.
-
-    Args:
-        prefix: Path of the checkpoint, without suffix.
 
     Yields:
         Whether the checkpoint exists. Also True if no lease is possible: on remote
@@ -154,34 +145,31 @@ def reading(prefix: str) -> Iterator[bool]:
 def deleting(prefix: str) -> Iterator[bool]:
     """Keep readers away from a checkpoint that is to be deleted in this context.
 
-    Args:
-        prefix: Path of the checkpoint, without suffix.
-
     Yields:
         Whether you may delete it: False while it is being read.
     """
     # NFS grants an exclusive lock only on a file that is open for writing. A process
     # without write permission may still delete the file, if it may change the folder.
     with _opened(f"{prefix}.index", os.O_RDWR, os.O_RDONLY) as descriptor:
-        is_free = True
-        if descriptor is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                is_free = False
-            except OSError:  # a file system without locks
-                pass
-        yield is_free
+        yield descriptor is None or _try_lock(descriptor, fcntl.LOCK_EX) is not False
+
+
+def _try_lock(descriptor: int, kind: int) -> bool | None:
+    """Return whether a lock was granted; None on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _shares(descriptor: int, path: str) -> bool:
     """Take a shared lock; return whether the file exists and is not being deleted."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:  # it is being deleted
-        return False
-    except OSError:  # a file system without locks
-        return True
+    is_locked = _try_lock(descriptor, fcntl.LOCK_SH)
+    if not is_locked:
+        return is_locked is None
     # The file may have been deleted after it was opened. Its link count would not show
     # this, because the best checkpoints are kept as further links to the same file.
     try:
@@ -192,11 +180,7 @@ def _shares(descriptor: int, path: str) -> bool:
 
 @contextlib.contextmanager
 def _opened(path: str, *modes: int) -> Iterator[int | None]:
-    """Open a file, and unlock and close it at the end of this context.
-
-    Args:
-        path: The file.
-        *modes: Flags of `os.open`, tried in this order.
+    """Open a file with the first of some flags that works, and unlock it at the end.
 
     Yields:
         The descriptor, or None if the file cannot be opened.
@@ -210,62 +194,60 @@ def _opened(path: str, *modes: int) -> Iterator[int | None]:
         yield descriptor
     finally:
         if descriptor is not None:
-            # A child that was forked meanwhile shares the descriptor, and would keep
-            # the lock unless this process unlocks it. The child must not do that.
-            if os.getpid() == opened_by:
-                with contextlib.suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            _unlock(descriptor, opened_by)
+
+
+def _unlock(descriptor: int, locked_by: int) -> None:
+    """Unlock and close a file that the process `locked_by` has locked."""
+    # A child that was forked meanwhile shares the descriptor, and would keep the lock
+    # unless this process unlocks it. The child must not do that.
+    if os.getpid() == locked_by:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 class ModelDirLock:
-    """A claim on a model directory, which a training holds while it runs.
+    """A lock on a model directory, which a training holds while it runs.
+
+    If another process holds it, a warning is logged. There is no warning on remote
+    storage, on a file system without locks for folders, or about other trainings of
+    this process.
+
+    Args:
+        folder: Path of the model directory.
 
     Attributes:
-        release: Unlocks the folder. This also happens when the claim is garbage
+        release: Unlocks the folder. This also happens when the object is garbage
             collected.
     """
 
     def __init__(self, folder: str) -> None:
-        """Lock a folder, and log a warning if another process has locked it.
-
-        There is no warning on remote storage, on a file system without locks for
-        folders, or about other trainings of this process.
-
-        Args:
-            folder: Path of the model directory.
-        """
         self.release: Callable[[], object] = lambda: None
         try:
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return
-        stat = os.fstat(fd)
+        stat = os.fstat(descriptor)
         key = os.getpid(), stat.st_dev, stat.st_ino
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno == errno.EWOULDBLOCK and key not in _held:
-                _logger.warning(
-                    "another process trains in %r too, or has locked it: two trainings "
-                    "go on from what the other has saved, and delete it; end one, or "
-                    "give it a model_dir of its own",
-                    folder,
-                )
+        is_locked = _try_lock(descriptor, fcntl.LOCK_EX)
+        if is_locked:
+            _model_dirs.add(key)
+            self.release = weakref.finalize(self, _release, descriptor, key)
             return
-        _held.add(key)
-        self.release = weakref.finalize(self, _unlock, fd, key)
+        os.close(descriptor)
+        if is_locked is False and key not in _model_dirs:
+            _logger.warning(
+                "another process trains in %r too, or has locked it: each goes on from "
+                "what the other saves, and deletes it; end one, or give it its own "
+                "model_dir",
+                folder,
+            )
 
 
-def _unlock(fd: int, key: tuple[int, int, int]) -> None:
-    _held.discard(key)
-    # A child that was forked meanwhile shares the descriptor. It must neither unlock
-    # the folder nor keep it locked.
-    if os.getpid() == key[0]:
-        with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)
+def _release(descriptor: int, key: tuple[int, int, int]) -> None:
+    _model_dirs.discard(key)
+    _unlock(descriptor, locked_by=key[0])
 
 
 @contextlib.contextmanager
@@ -274,8 +256,7 @@ def write_lock() -> Iterator[None]:
     lock = _lock
     while not lock.acquire(timeout=_NAMED_EVERY_SECS):
         _logger.warning(
-            "Another checkpoint of this process is still being written; it is waited "
-            "for."
+            "Waiting for another checkpoint write in this process to finish."
         )
     try:
         yield
@@ -283,10 +264,55 @@ def write_lock() -> Iterator[None]:
         lock.release()
 
 
-def _renew() -> None:
-    """Replace the lock in a forked child, where its owner thread does not exist."""
+def lock_folder(folder: str) -> None:
+    """Lock a new hidden folder until `unlock_folder` or the end of this process.
+
+    If the file system has no locks, other processes go by the time of the last change.
+
+    Raises:
+        OSError: If the folder does not exist.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _hidden_folders[os.path.realpath(folder)] = descriptor
+    for _ in range(_FOLDER_ATTEMPTS):
+        if _try_lock(descriptor, fcntl.LOCK_EX) is not False:
+            return
+        time.sleep(_FOLDER_PAUSE_SECS)
+
+
+def unlock_folder(folder: str) -> None:
+    """Unlock a folder if this process has locked it."""
+    descriptor = _hidden_folders.pop(os.path.realpath(folder), None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def has_locked_folder(folder: str) -> bool:
+    """Return whether this process has locked a folder with `lock_folder`."""
+    return os.path.realpath(folder) in _hidden_folders
+
+
+def is_folder_locked(path: str) -> bool | None:
+    """Return whether a folder is locked; None for a file, or if it is unknown."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        is_free = _try_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+    return None if is_free is None else not is_free
+
+
+def _after_fork() -> None:
+    """Replace the locks in a forked child, which has none of its parent's threads."""
     global _lock
     _lock = threading.Lock()
+    # An open descriptor would keep a folder locked after the parent has died.
+    for descriptor in _hidden_folders.values():
+        os.close(descriptor)
+    _hidden_folders.clear()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_after_fork)

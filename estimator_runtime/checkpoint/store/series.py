@@ -18,15 +18,7 @@ from estimator_runtime.checkpoint.store import (
     files,
     locks,
     retention,
-)
-from estimator_runtime.checkpoint.store.locks import write_lock
-from estimator_runtime.checkpoint.store.newest import Newest
-from estimator_runtime.checkpoint.store.state_file import (
-    STATE_FILE,
-    State,
-    StateError,
-    read_state,
-    write_state,
+    state_file,
 )
 from estimator_runtime.errors import CheckpointError
 
@@ -62,11 +54,12 @@ class Series:
         )
         # A new Saver starts with the time at which this process built it.
         self._preserved_at = saver._next_checkpoint_time - every_secs
-        self._newest = Newest(self._folder)
-        with contextlib.suppress(StateError, OSError):
-            state = read_state(self._folder)
-            if state and state.last_preserved is not None:
-                self._preserved_at = state.last_preserved
+        state = self._read_state()
+        if state and state.last_preserved is not None:
+            self._preserved_at = state.last_preserved
+        # Name of the newest checkpoint, as last seen in the state file.
+        self._newest = os.path.basename(state.latest) if state else None
+        self._has_warned = False
 
     def add(
         self,
@@ -89,7 +82,7 @@ class Series:
                 unchanged.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        with write_lock(), contextlib.ExitStack() as unread:
+        with locks.write_lock(), contextlib.ExitStack() as unread:
             folder, has_names = None, False
             try:
                 folder = commit.start(prefix)
@@ -100,13 +93,12 @@ class Series:
                 commit.move_in(folder, prefix)
                 has_names = True
                 gone = self._record(prefix, folder, unread)
-            except (OSError, tf.errors.OpError) as error:
+            except BaseException as error:  # nothing is left half done
                 self._give_up(prefix, folder, has_names)
+                if not isinstance(error, (OSError, tf.errors.OpError)):
+                    raise
                 needed_bytes += len(meta or b"")
                 raise disk_error(prefix, error, needed_bytes) from error
-            except BaseException:  # such as of memory: nothing is left half done
-                self._give_up(prefix, folder, has_names)
-                raise
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
@@ -135,7 +127,7 @@ class Series:
         """
         prefix = prefix_of(self._saver, self._save_path, step)
         old = self.mark_of(step)
-        with write_lock(), contextlib.ExitStack() as unread:
+        with locks.write_lock(), contextlib.ExitStack() as unread:
             folder = None
             try:
                 folder = commit.start(prefix)
@@ -178,13 +170,9 @@ class Series:
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
 
-        A checkpoint of that step that was there before stays, unless it was replaced.
-
-        Args:
-            step: The global step.
-            error: What the Saver has raised.
-            needed_bytes: As for `add_saved`.
-            old: What `mark_of` returned before the Saver was called.
+        `error` is what the Saver has raised, `old` what `mark_of` returned before the
+        Saver was called: a checkpoint of that step that was there before stays, unless
+        it was replaced.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
         is_replaced = old is None or old != self.mark_of(step)
@@ -208,10 +196,7 @@ class Series:
     ) -> tuple[str, ...]:
         """Name a checkpoint in the state file, and return the paths of those to delete.
 
-        Args:
-            prefix: Path of the checkpoint, without suffix.
-            folder: Its hidden folder.
-            unread: Until this is closed, nobody can begin to read those to delete.
+        Until `unread` is closed, nobody can begin to read those.
         """
         before = self._saver._last_checkpoints[:]
         # A Saver may also restore from, or save to, another folder. Checkpoints there
@@ -220,7 +205,7 @@ class Series:
         elsewhere = [each for each in before if each not in here]
         name = os.path.basename(prefix)
         kept = [each for each in here if os.path.basename(each[0]) != name]
-        newer = self._newest.of_another(prefix)
+        newer = self._newer_of_another(prefix)
         paths = [path for path, _ in kept]
         place = paths.index(newer) if newer in paths else len(paths)
         now = self._now()
@@ -237,21 +222,50 @@ class Series:
             if path is not None and path not in {*dict(named), *plan.gone}:
                 named = (*named, (path, self._now()))
         commit.leave_note(folder, plan.gone)
-        state = State(
+        state = state_file.State(
             latest=newer or prefix,
             paths=tuple(path for path, _ in named),
             timestamps=tuple(at for _, at in named),
             last_preserved=plan.preserved_at,
         )
         relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
-        write_state(self._folder, state, relative=relative)
-        self._newest.note(state.latest)
+        state_file.write_state(self._folder, state, relative=relative)
+        self._newest = os.path.basename(state.latest)
         # The training thread may have saved by itself meanwhile.
         added = [each for each in self._saver._last_checkpoints if each not in before]
         self._saver._last_checkpoints = [*elsewhere, *plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
         return plan.gone
+
+    def _read_state(self) -> state_file.State | None:
+        with contextlib.suppress(state_file.StateError, OSError):
+            return state_file.read_state(self._folder)
+        return None
+
+    def _newer_of_another(self, prefix: str) -> str | None:
+        """Return the newest checkpoint if somebody else has saved it at a later step.
+
+        A write in the background may end after the program, or one of its hooks, has
+        saved a later step.
+        """
+        state = self._read_state()
+        name = os.path.basename(state.latest) if state else None
+        if name is None or name == self._newest:
+            return None
+        newer = os.path.join(self._folder, name)
+        is_later = (files.step_of(newer) or 0) > (files.step_of(prefix) or 0)
+        if not is_later or not files.at(newer).has_index:
+            return None
+        if not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "%s stays the newest checkpoint, beside %s of an earlier step: another "
+                "hook or the program saves to this folder too. Let only one do so",
+                newer,
+                os.path.basename(prefix),
+            )
+        return newer
 
     def _delete(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
@@ -261,15 +275,9 @@ class Series:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
 
     def _give_up(self, prefix: str, folder: str | None, has_names: bool) -> None:
-        """Undo a save that has failed.
-
-        Args:
-            prefix: Path of the checkpoint, without suffix.
-            folder: Its hidden folder, or None if there is none.
-            has_names: Whether its files have their final names.
-        """
-        with contextlib.suppress(OSError, StateError):
-            state = read_state(self._folder)
+        """Undo a failed save, whose files may have their final names already."""
+        with contextlib.suppress(OSError, state_file.StateError):
+            state = state_file.read_state(self._folder)
             is_named = state is not None and prefix in state.paths
             # If it replaces one of the same name, the state file means the old one.
             is_second = folder is not None and commit.has_replaced(folder)
@@ -299,7 +307,6 @@ def sync(prefix: str) -> None:
     for path in files.at(prefix).files:
         durable.sync_file(path)
     if os.path.isdir(folder):
-        state_file = os.path.join(folder, STATE_FILE)
-        if os.path.exists(state_file):
-            durable.sync_file(state_file)
+        with contextlib.suppress(FileNotFoundError):
+            durable.sync_file(os.path.join(folder, state_file.STATE_FILE))
         durable.sync_folder(folder)

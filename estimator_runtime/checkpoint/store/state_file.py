@@ -1,20 +1,13 @@
 """State file: the file `checkpoint`, which names the checkpoints in a folder."""
 
 import dataclasses
-import functools
 import os
 from typing import Any
 
 from estimator_runtime.checkpoint.store import durable
+from estimator_runtime.checkpoint.tensor_bundle import proto
 
 STATE_FILE = "checkpoint"
-# Fields of tensorflow.CheckpointState, in TensorFlow's checkpoint_state.proto.
-_STATE_FIELDS = (
-    ("model_checkpoint_path", "TYPE_STRING", "LABEL_OPTIONAL"),
-    ("all_model_checkpoint_paths", "TYPE_STRING", "LABEL_REPEATED"),
-    ("all_model_checkpoint_timestamps", "TYPE_DOUBLE", "LABEL_REPEATED"),
-    ("last_preserved_timestamp", "TYPE_DOUBLE", "LABEL_OPTIONAL"),
-)
 
 
 class StateError(ValueError):
@@ -44,9 +37,6 @@ def read_state(folder: str) -> State | None:
 
     If TensorFlow's parser rejects the file, TensorFlow ignores it and starts at step 0.
     So this function uses the same parser.
-
-    Args:
-        folder: The folder.
 
     Returns:
         The content, or None if there is no file. Its paths are absolute if `folder` is.
@@ -78,40 +68,24 @@ def read_state(folder: str) -> State | None:
     )
 
 
+def readable_state(folder: str) -> State | None:
+    """Return the content of a folder's state file; None if missing or malformed."""
+    try:
+        return read_state(folder)
+    except StateError:
+        return None
+
+
 def _parsed(text: str) -> Any:
     """Return the protobuf message in the text of a state file."""
     from google.protobuf import text_format
 
-    message = _message_class()()
+    message = proto.message_class("CheckpointState")()
     try:
         text_format.Merge(text, message)
     except text_format.ParseError as error:
         raise StateError(f"cannot be read by TensorFlow ({error})") from error
     return message
-
-
-@functools.cache
-def _message_class() -> Any:
-    """Return TensorFlow's class CheckpointState, without an import of TensorFlow.
-
-    The import of protobuf takes 40 ms, so it is delayed until a state file is read.
-    """
-    from google.protobuf import descriptor_pb2, message_factory
-
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="checkpoint_state.proto", package="tensorflow", syntax="proto3"
-    )
-    state = file.message_type.add(name="CheckpointState")
-    for number, (name, kind, label) in enumerate(_STATE_FIELDS, start=1):
-        state.field.add(
-            name=name,
-            number=number,
-            type=field.Type.Value(kind),
-            label=field.Label.Value(label),
-        )
-    # In a separate pool: the default one may have TensorFlow's message of that name.
-    return message_factory.GetMessages([file])["tensorflow.CheckpointState"]
 
 
 def write_state(

@@ -4,20 +4,13 @@ TensorFlow stores a crc32c with each value, and checks it when it reads the valu
 module checks it without TensorFlow, whose import takes longer.
 """
 
+import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from crc32c import crc32c
 
 from estimator_runtime.checkpoint.tensor_bundle import index
-from estimator_runtime.checkpoint.tensor_bundle.proto import (
-    CRC32C,
-    DTYPE,
-    SHAPE,
-    SIZE,
-    fields,
-)
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.checkpoint.tensor_bundle.table import (
     TableError,
@@ -25,7 +18,6 @@ from estimator_runtime.checkpoint.tensor_bundle.table import (
     masked,
 )
 
-_DIM, _DIM_SIZE = 2, 1  # of TensorShapeProto, in tensor_shape.proto
 _STRING, _VARIANT = 7, 21  # of tensorflow.DataType
 
 
@@ -45,8 +37,6 @@ def problem(prefix: str) -> str | None:
         UnreadableError: If a file cannot be read. The checkpoint may still be good.
     """
     try:
-        if not os.path.exists(f"{prefix}.index") and index.v1_files(prefix):
-            return None
         for key, entry, path in index.values(prefix):
             reason = _problem(key, entry, path)
             if reason is not None:
@@ -60,22 +50,22 @@ def problem(prefix: str) -> str | None:
     return None
 
 
-def _problem(key: bytes, entry: Mapping[int, Any], path: str) -> str | None:
-    size = entry.get(SIZE, 0)
-    dtype = entry.get(DTYPE, 0)
-    if not size or dtype == _VARIANT:
+def _problem(key: bytes, entry: Any, path: str) -> str | None:
+    if not entry.size or entry.dtype == _VARIANT:
         return None
-    checksum = 0
-    if dtype == _STRING:
+    checksum = size = 0
+    if entry.dtype == _STRING:
         data = b"".join(index.chunks(path, entry))
-        checksum = _of_strings(data, _elements(entry.get(SHAPE, b"")))
+        size = len(data)
+        count = math.prod(dim.size for dim in entry.shape.dim)
+        checksum = _of_strings(data, count)
     else:
         for chunk in index.chunks(path, entry):
-            size -= len(chunk)
+            size += len(chunk)
             checksum = crc32c(chunk, checksum)
-        if size:
-            return f"{os.path.basename(path)} ends too early"
-    if masked(checksum) == entry.get(CRC32C, 0):
+    if size < entry.size:
+        return f"{os.path.basename(path)} ends too early"
+    if masked(checksum) == entry.crc32c:
         return None
     return f"{os.path.basename(path)} has a wrong checksum for {name_of(key)!r}"
 
@@ -91,14 +81,10 @@ def name_of(key: bytes) -> str:
 
 
 def _of_strings(data: bytes, count: int) -> int:
-    """Return the checksum of strings.
+    """Return the checksum of `count` strings, as they are stored in `data`.
 
     It covers their lengths as fixed-width integers, not as the varints in `data`, and
     then the rest of `data`. A length has 4 bytes, or 8 bytes from 2**32 on.
-
-    Args:
-        data: The stored bytes of the value.
-        count: The number of strings.
     """
     position = 0
     lengths: list[bytes] = []
@@ -106,12 +92,3 @@ def _of_strings(data: bytes, count: int) -> int:
         length, position = decode_varint(data, position)
         lengths.append(length.to_bytes(4 if length < 1 << 32 else 8, "little"))
     return crc32c(data[position:], crc32c(b"".join(lengths)))
-
-
-def _elements(shape: bytes) -> int:
-    """Return the number of elements of a serialized TensorShapeProto."""
-    count = 1
-    for number, dim in fields(shape):
-        if number == _DIM:
-            count *= dict(fields(dim)).get(_DIM_SIZE, 0)
-    return count

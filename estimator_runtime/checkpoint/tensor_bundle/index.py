@@ -1,21 +1,12 @@
 """The index of a checkpoint: what its `.data` files must hold, and whether they do."""
 
 import contextlib
-import dataclasses
 import os
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from estimator_runtime.checkpoint.tensor_bundle import reading
-from estimator_runtime.checkpoint.tensor_bundle.proto import (
-    NUM_SHARDS,
-    OFFSET,
-    SHARD_ID,
-    SIZE,
-    fields,
-)
+from estimator_runtime.checkpoint.tensor_bundle import proto, reading
 from estimator_runtime.checkpoint.tensor_bundle.table import TableError, read_table
 
 # Stands for the number of a shard in the path of a checkpoint of the V1 format.
@@ -24,21 +15,8 @@ _MOST_SHARDS = 100_000  # file names have five digits for the number
 _CHUNK_BYTES = 16 << 20
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Bundle:
-    """The tensors and the shards that the index of a checkpoint describes.
-
-    Attributes:
-        names: Names of the tensors, in order; the names of slices are encoded.
-        shard_bytes: Minimum size of each `.data` file, in bytes.
-    """
-
-    names: tuple[bytes, ...]
-    shard_bytes: tuple[int, ...]
-
-
-def read_bundle(prefix: str) -> Bundle:
-    """Read the index of the checkpoint `prefix`.
+def shard_bytes(prefix: str) -> list[int]:
+    """Return the least size of each `.data` file of a checkpoint, in bytes.
 
     Raises:
         TableError: If the index is damaged, or was not written by a Saver.
@@ -48,10 +26,16 @@ def read_bundle(prefix: str) -> Bundle:
     entries = read_table(reading.content(f"{prefix}.index"))
     if not entries or entries[0][0] != b"":
         raise TableError("has no header")
-    try:
-        return _bundle(entries)
-    except (IndexError, struct.error) as error:
-        raise TableError("has an entry that cannot be read") from error
+    count = proto.parse("BundleHeaderProto", entries[0][1]).num_shards
+    if not 0 < count < _MOST_SHARDS:
+        raise TableError(f"names {count} .data files")
+    sizes = [0] * count
+    for _, value in entries[1:]:
+        entry = proto.parse("BundleEntryProto", value)
+        if not 0 <= entry.shard_id < count:
+            raise TableError(f"names .data file {entry.shard_id} of {count}")
+        sizes[entry.shard_id] = max(sizes[entry.shard_id], entry.offset + entry.size)
+    return sizes
 
 
 def shard_path(prefix: str, shard: int, count: int) -> str:
@@ -59,33 +43,36 @@ def shard_path(prefix: str, shard: int, count: int) -> str:
     return f"{prefix}.data-{shard:05d}-of-{count:05d}"
 
 
-def values(prefix: str) -> Iterator[tuple[bytes, dict[int, Any], str]]:
+def values(prefix: str) -> Iterator[tuple[bytes, Any, str]]:
     """Read the index of a good checkpoint, value by value.
 
     Yields:
-        (key, fields of the entry by number, path of the `.data` file) of each value.
+        (key, BundleEntryProto, path of the `.data` file) of each value. Nothing for a
+        checkpoint of the V1 format.
 
     Raises:
-        OSError, TableError, IndexError: If the index cannot be read.
+        OSError, TableError: If the index cannot be read.
     """
+    if not os.path.exists(f"{prefix}.index") and v1_files(prefix):
+        return
     header, *entries = read_table(reading.content(f"{prefix}.index"))
-    count = dict(fields(header[1])).get(NUM_SHARDS, 1)
+    count = proto.parse("BundleHeaderProto", header[1]).num_shards
     for key, value in entries:
-        entry = dict(fields(value))
-        yield key, entry, shard_path(prefix, entry.get(SHARD_ID, 0), count)
+        entry = proto.parse("BundleEntryProto", value)
+        yield key, entry, shard_path(prefix, entry.shard_id, count)
 
 
-def chunks(path: str, entry: Mapping[int, Any]) -> Iterator[bytes]:
+def chunks(path: str, entry: Any) -> Iterator[bytes]:
     """Read the bytes of a value in parts.
 
     Args:
         path: The `.data` file.
-        entry: Fields of the value's entry, by number.
+        entry: The BundleEntryProto of the value.
 
     Yields:
         The bytes, in order. They are incomplete if the file ends too early.
     """
-    position, left = entry.get(OFFSET, 0), entry.get(SIZE, 0)
+    position, left = entry.offset, entry.size
     while left and (chunk := reading.part(path, position, min(left, _CHUNK_BYTES))):
         position += len(chunk)
         left -= len(chunk)
@@ -141,15 +128,14 @@ def problem(prefix: str, data_prefix: str | None = None) -> str | None:
 
 def _problem(prefix: str, data_prefix: str | None) -> str | None:
     try:
-        bundle = read_bundle(prefix)
+        sizes = shard_bytes(prefix)
     except (FileNotFoundError, NotADirectoryError):
         return None if v1_files(prefix) else "its .index file is missing"
     except TableError as error:
         return f"its .index file {error}"
-    count = len(bundle.shard_bytes)
-    for shard, expected in enumerate(bundle.shard_bytes):
+    for shard, expected in enumerate(sizes):
         paths = [
-            shard_path(each, shard, count)
+            shard_path(each, shard, len(sizes))
             for each in (prefix, data_prefix)
             if each is not None
         ]
@@ -171,19 +157,3 @@ def _size_of_first(paths: Iterable[str]) -> int | None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return reading.size(path)
     return None
-
-
-def _bundle(entries: Sequence[tuple[bytes, bytes]]) -> Bundle:
-    count = dict(fields(entries[0][1])).get(NUM_SHARDS, 0)
-    if not 0 < count < _MOST_SHARDS:
-        raise TableError(f"speaks of {count} .data files")
-    sizes = [0] * count
-    for _, value in entries[1:]:
-        entry = dict(fields(value))
-        shard = entry.get(SHARD_ID, 0)
-        if shard >= count:
-            raise TableError(f"speaks of .data file {shard} of {count}")
-        end = entry.get(OFFSET, 0) + entry.get(SIZE, 0)
-        sizes[shard] = max(sizes[shard], end)
-    names = tuple(name for name, _ in entries[1:])
-    return Bundle(names=names, shard_bytes=tuple(sizes))

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 from estimator_runtime.errors import CheckpointError
@@ -63,12 +63,7 @@ def content(path: str) -> bytes:
         TableError: If the path is not a regular file, but, for example, a folder.
         OSError: If it cannot be read, after several attempts.
     """
-
-    def read() -> bytes:
-        with os.fdopen(_open(path), "rb") as file:
-            return file.read()
-
-    return _retried(path, read)
+    return _read(path, lambda file: file.read())
 
 
 def part(path: str, offset: int, size: int) -> bytes:
@@ -83,17 +78,11 @@ def part(path: str, offset: int, size: int) -> bytes:
         FileNotFoundError, TableError, OSError: As in `content`.
     """
 
-    def read() -> bytes:
-        with os.fdopen(_open(path), "rb", buffering=0) as file:
-            file.seek(offset)
-            parts = []
-            left = size
-            while left and (data := file.read(left)):
-                parts.append(data)
-                left -= len(data)
-            return b"".join(parts)
+    def read(file: BinaryIO) -> bytes:
+        file.seek(offset)
+        return file.read(size)
 
-    return _retried(path, read)
+    return _read(path, read)
 
 
 def size(path: str) -> int:
@@ -102,15 +91,7 @@ def size(path: str) -> int:
     Raises:
         FileNotFoundError, TableError, OSError: As in `content`.
     """
-
-    def read() -> int:
-        descriptor = _open(path)
-        try:
-            return os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
-
-    return _retried(path, read)
+    return _read(path, lambda file: os.fstat(file.fileno()).st_size)
 
 
 def names(folder: str) -> list[str]:
@@ -125,18 +106,19 @@ def names(folder: str) -> list[str]:
         return []
 
 
-def _open(path: str) -> int:
-    # Without O_NONBLOCK, a named pipe would wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    if not is_file:
-        os.close(descriptor)
-        raise TableError("is no regular file")
-    return descriptor
+def _read(path: str, read: Callable[[BinaryIO], _T]) -> _T:
+    def attempt() -> _T:
+        # Without O_NONBLOCK, a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise TableError("is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return read(file)
+        finally:
+            os.close(descriptor)
+
+    return _retried(path, attempt)
 
 
 def _retried(path: str, read: Callable[[], _T]) -> _T:

@@ -51,7 +51,7 @@ class BundleWriter:
             tf.errors.OpError: If TensorFlow cannot write them.
         """
         if not self._is_plain:
-            self._save_op.write(prefix, values)
+            self._save_op(prefix, *values.arrays)
             return
         header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1)
         header.version.producer = 1
@@ -72,46 +72,21 @@ class BundleWriter:
             index_file.write(table(sorted(entries)))
 
     @functools.cached_property
-    def _save_op(self) -> SaveOpWriter:
-        return SaveOpWriter(self._saved)
+    def _save_op(self) -> Callable[..., Any]:
+        """TensorFlow's save op, as a function of the prefix and the arrays.
 
-
-class SaveOpWriter:
-    """A writer of checkpoints in the V2 format that runs TensorFlow's save op.
-
-    It has its own graph and session. So you may use it on any thread, with eager
-    execution on or off, while another thread trains.
-
-    Args:
-        saved: One `Saved` for each value.
-    """
-
-    def __init__(self, saved: Sequence[Any]) -> None:
-        self._names = [each.name for each in saved]
-        self._slices = [each.slice_spec for each in saved]
-        self._dtypes = [each.tensor.dtype.base_dtype for each in saved]
-
-    def write(self, prefix: str, values: Any) -> None:
-        """Write the files of one checkpoint, without syncing them to the disk.
-
-        Args:
-            prefix: Path without suffix; its folder exists.
-            values: `Values` of the tensors in `saved`.
-
-        Raises:
-            tf.errors.OpError: If the files cannot be written.
+        It has its own graph and session. So you may call it on any thread, with eager
+        execution on or off, while another thread trains.
         """
-        self._save(prefix, *values.arrays)
-
-    @functools.cached_property
-    def _save(self) -> Callable[..., Any]:
         with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
             prefix = tf1.placeholder(tf.string, [])
-            values = [tf1.placeholder(dtype) for dtype in self._dtypes]
+            values = [
+                tf1.placeholder(each.tensor.dtype.base_dtype) for each in self._saved
+            ]
             save = tf.raw_ops.SaveV2(
                 prefix=prefix,
-                tensor_names=self._names,
-                shape_and_slices=self._slices,
+                tensor_names=[each.name for each in self._saved],
+                shape_and_slices=[each.slice_spec for each in self._saved],
                 tensors=values,
             )
         config = tf1.ConfigProto(device_count={"GPU": 0})

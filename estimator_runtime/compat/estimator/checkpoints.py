@@ -111,7 +111,7 @@ def _holding_until_done(
         with contextlib.ExitStack() as leases:
 
             def hold(prefix: str) -> bool:
-                return locks.hold_in(leases, prefix)
+                return locks.hold(prefix, leases)
 
             _give_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)

@@ -128,7 +128,7 @@ def test_the_warning_names_the_file_and_the_value_that_are_damaged(ckpt, caplog)
     (told,) = [m for m in caplog.messages if m.startswith("Training goes on from")]
     assert told == (
         f"Training goes on from {ckpt}/model.ckpt-20, because {ckpt}/model.ckpt-30: "
-        f"{data} has a wrong checksum for 'weight'. What is damaged is kept in "
+        f"{data} has a wrong checksum for 'weight'. Damaged files are kept in "
         "'damaged' beside it."
     )
 
@@ -477,7 +477,7 @@ def test_a_folder_where_no_save_has_been_completed_is_trained_from_the_start(tmp
 
 def test_a_folder_that_cannot_be_read_is_one_error_also_when_going_back(ckpt):
     (ckpt / "damaged").write_text("a file")
-    with pytest.raises(CheckpointError, match=r"cannot be looked at: .*damaged"):
+    with pytest.raises(CheckpointError, match=r"cannot be checked: .*damaged"):
         recovery.set_aside_latest(str(ckpt), "it is damaged")
 
 

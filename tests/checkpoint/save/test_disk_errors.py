@@ -80,8 +80,8 @@ def test_a_model_directory_that_is_removed_in_mid_training_is_one_error(tmp_path
         train_on()
     assert str(raised.value) == (
         f"the checkpoint '{folder}/model.ckpt-4' cannot be written: the folder "
-        f"'{folder}' was deleted during training, along with its checkpoints. Bring it "
-        "back and start again to go on from the newest, or start again without it to "
+        f"'{folder}' was deleted during training, along with its checkpoints. Restore "
+        "it and start again to go on from the newest, or start again without it to "
         "train from the start"
     )
     assert not folder.exists()
@@ -91,8 +91,8 @@ def test_a_remote_folder_is_not_said_to_be_deleted():
     error = disk_error("gs://bucket/model.ckpt-4", OSError(5, "Input/output error"), 8)
     assert str(error) == (
         "the checkpoint 'gs://bucket/model.ckpt-4' cannot be written: Input/output "
-        "error; it needs 8 bytes, and nobody knows how many are free: No such file or "
-        "directory. The checkpoints before it are as they were: make room, or give the "
+        "error; it needs 8 bytes, and it is unknown how many are free: No such file or "
+        "directory. Earlier checkpoints are unchanged: make room, or grant the "
         "permission, and start again to go on from the newest"
     )
 
@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_older_checkpoints_and_no_scraps(
     found = re.fullmatch(
         re.escape(f"the checkpoint '{small_disk}/model.ckpt-6' cannot be written: ")
         + r"No space left on device; it needs ([\d,]+) bytes, and ([\d,]+) are free. "
-        "The checkpoints .*",
+        "Earlier checkpoints .*",
         message,
     )
     assert found, message
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_at_the_start_is_one_error_without_scraps(
         train_to(model, 4, server.target if in_cluster else "")
     assert str(raised.value) == (
         f"the graph cannot be written to '{model}': No space left on device. "
-        "Existing checkpoints are unchanged: make room, or give the permission, and "
+        "Existing checkpoints are unchanged: make room, or grant the permission, and "
         "start again"
     )
     assert list(model.glob("graph.pbtxt*")) == []

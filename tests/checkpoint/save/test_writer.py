@@ -89,8 +89,8 @@ def test_a_newer_write_takes_the_place_of_the_one_that_waits(caplog):
     writer.close()
     assert (log, writer.last_step) == ([1, 4], 4)
     assert caplog.messages == [
-        f"The checkpoint of step {step} is left out: the one before is still being "
-        "written, and a newer one has come."
+        f"Skipping the checkpoint of step {step}: the one before is still being "
+        "written, and a newer one is due."
         for step in (2, 3)
     ]
 
@@ -235,8 +235,8 @@ def test_whoever_waits_for_the_disk_says_so(caplog):
         logger.removeHandler(handler)
     assert log == [7]
     assert caplog.messages[0] == (
-        "Training has waited 0.01 s for the checkpoint of step 7 to be written; does "
-        "its disk answer?"
+        "Training has waited 0.01 s for the checkpoint of step 7 to be written; is its "
+        "disk responding?"
     )
 
 

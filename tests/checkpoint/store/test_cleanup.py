@@ -33,6 +33,14 @@ DATA = "data-00000-of-00001"
 DEAD_PID = 2**22 + 1
 
 
+def hidden_name(number, pid=DEAD_PID, host=None, **identity):
+    """Return the name at which a process of this machine, or of `host`, has saved."""
+    own = durable.own_identity()._replace(**({"boot": "other"} if host else {}))
+    of_pid = (not host and durable.identity_of(pid)) or own
+    owner = ".".join(of_pid._replace(**identity))
+    return f".model.ckpt-{number}.saving-{pid}-{host or socket.gethostname()}+{owner}"
+
+
 def name_in_state(folder, *numbers):
     paths = tuple(str(folder / f"model.ckpt-{number}") for number in numbers)
     write_state(str(folder), State(latest=paths[-1], paths=paths))
@@ -50,8 +58,7 @@ def leave_behind(folder, name, content=b"half"):
 
 
 def test_what_a_dead_run_has_left_is_removed(ckpt):
-    name = f".model.ckpt-40.saving-{DEAD_PID}-{socket.gethostname()}"
-    leave_behind(ckpt, name)
+    leave_behind(ckpt, hidden_name(40))
     (ckpt / "model.ckpt-40.data-00000-of-00001").write_bytes(b"half")
     before = [n for n in names(ckpt) if "-40" not in n]
     assert recovery.recover(str(ckpt)).step == 30
@@ -60,7 +67,7 @@ def test_what_a_dead_run_has_left_is_removed(ckpt):
 
 def died_before_deleting(folder, *steps):
     """Leave what a run does that died when the checkpoint of step 30 was named."""
-    path = folder / f".model.ckpt-30.saving-{DEAD_PID}-{socket.gethostname()}"
+    path = folder / hidden_name(30)
     path.mkdir()
     commit.leave_note(path, [str(folder / f"model.ckpt-{step}") for step in steps])
     newest = str(folder / "model.ckpt-30")
@@ -203,9 +210,9 @@ def test_a_state_file_that_was_changed_after_a_run_died_wins(
     assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
     assert not hidden.exists()
     assert caplog.messages == [
-        f"Training does not go on from {ckpt}/model.ckpt-30, which a run had saved when "
-        "it died: the state file was changed after that, and does not name it. The "
-        "checkpoint stays where it is; name it in the state file to go on from it."
+        f"Training does not go on from {ckpt}/model.ckpt-30, which an interrupted run "
+        "saved: the state file was changed after that and does not name it. The "
+        "checkpoint stays where it is; to go on from it, name it in the state file."
     ]
 
 
@@ -250,8 +257,7 @@ def changed_ns(path):
 
 
 def test_what_a_living_process_writes_is_left_alone(ckpt):
-    owner = os.getppid()
-    path = leave_behind(ckpt, f".model.ckpt-40.saving-{owner}-{socket.gethostname()}")
+    path = leave_behind(ckpt, hidden_name(40, os.getppid()))
     stock = leave_stock(ckpt, "model.ckpt-40_temp")
     other = leave_behind(ckpt, "notes_temp")
     recovery.recover(str(ckpt))
@@ -276,10 +282,9 @@ def leave_stock(folder, name):
     return path
 
 
-def hidden_of(folder, number, pid=None, host=None):
+def hidden_of(folder, *args, **kwargs):
     """Make the hidden folder of a checkpoint, of a process that died."""
-    owner = f"{pid or DEAD_PID}-{host or socket.gethostname()}"
-    path = folder / f".model.ckpt-{number}.saving-{owner}"
+    path = folder / hidden_name(*args, **kwargs)
     path.mkdir()
     return path
 
@@ -406,14 +411,13 @@ def test_what_a_process_writes_is_left_alone_for_as_long_as_it_lives(ckpt):
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(ckpt):
-    hidden = hidden_of(ckpt, 40, pid=os.getppid())
-    os.utime(hidden, (1, 1))  # long before that process has started
+    hidden = hidden_of(ckpt, 40, pid=os.getppid(), started="1")
     recovery.recover(str(ckpt))
     assert not hidden.exists()
 
 
 def test_what_is_gone_is_not_dead(tmp_path):
-    gone = tmp_path / f".model.ckpt-40.saving-{DEAD_PID}-{socket.gethostname()}"
+    gone = tmp_path / hidden_name(40)
     assert not cleanup.is_dead(str(gone))
 
 
@@ -442,7 +446,7 @@ def test_what_cannot_be_removed_is_named_and_training_goes_on(ckpt):
         )
     assert done.stdout == "30\n", done.stderr
     assert done.stderr == (
-        f"{hidden}, which a run that died has left, cannot be removed: "
+        f"{hidden}, which a run that died left behind, cannot be removed: "
         "Permission denied\n"
     )
 

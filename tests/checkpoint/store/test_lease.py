@@ -282,7 +282,8 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
         found = locks.hold_newest(lambda: prefix, clock=lambda: now[0], pause=pause)
     assert (found, 30 <= now[0] < 31) == (prefix, True)
     assert caplog.messages == [
-        f"{prefix} is read although somebody has been about to delete it for 30 s"
+        f"Reading {prefix} although another process has been about to delete it "
+        "for 30 s"
     ]
 
 

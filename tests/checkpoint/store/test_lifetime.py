@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from estimator_runtime.checkpoint.store import cleanup, commit, durable
+from estimator_runtime.checkpoint.store import cleanup, commit, durable, locks
 
 # Begins a checkpoint as a process of another container does that has the same host
 # name, the same kernel, and process ids of its own: its own is that of the test.
@@ -109,7 +109,9 @@ def test_a_save_of_our_host_name_and_another_kernel_is_of_before_our_boot_or_wai
 def test_a_save_that_ends_while_it_is_looked_at_is_not_dead(begin, monkeypatch):
     process, hidden = begin()
     end(process)
-    monkeypatch.setattr(cleanup, "_is_locked", lambda path: bool(shutil.rmtree(path)))
+    monkeypatch.setattr(
+        locks, "is_folder_locked", lambda path: bool(shutil.rmtree(path))
+    )
     assert not cleanup.is_dead(str(hidden))
     assert not hidden.exists()
 
@@ -145,24 +147,33 @@ def test_a_process_of_the_same_container_is_asked_for(tmp_path):
         assert cleanup.is_dead(hidden)  # also before somebody asks how it has ended
 
 
+def test_a_process_that_started_in_our_clock_tick_is_another_one(tmp_path, monkeypatch):
+    parent = os.getppid()
+    same = durable.identity_of(parent)
+    monkeypatch.setitem(durable._identities, os.getpid(), same)
+    name = f".model.ckpt-40.saving-{parent}-{socket.gethostname()}+{'.'.join(same)}"
+    (tmp_path / name).mkdir()
+    assert not cleanup.is_dead(str(tmp_path / name))
+
+
 def test_what_this_process_writes_is_left_alone_until_it_is_given_up(tmp_path):
     hidden = commit.start(str(tmp_path / "model.ckpt-40"))
     assert not cleanup.is_dead(hidden)
-    cleanup.let_go(hidden)
+    locks.unlock_folder(hidden)
     assert cleanup.is_dead(hidden)
     commit.abandon(hidden)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["host", "a-b.example.org"])
-def test_names_of_earlier_releases_have_an_owner_too(host):
+def test_a_hidden_name_tells_who_writes(host):
     name = f".model.ckpt-1.saving-12-{host}"
     assert durable.owner(name) == (12, host, None)
-    assert durable.final_name(name) == "model.ckpt-1"
+    assert durable.final_path(name) == "model.ckpt-1"
     own = durable.temporary_name("/ckpt/model.ckpt-1")
     assert durable.owner(os.path.basename(own)) == (
         os.getpid(),
         socket.gethostname(),
         durable.own_identity(),
     )
-    assert durable.final_name(os.path.basename(own)) == "model.ckpt-1"
+    assert durable.final_path(os.path.basename(own)) == "model.ckpt-1"

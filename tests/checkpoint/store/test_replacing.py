@@ -105,7 +105,7 @@ def end(folder):
     """Make what is half done belong to a process that has ended."""
     for path in folder.glob(".*"):
         if durable.owner(path.name):
-            dead = f".{durable.final_name(path.name)}.saving-1-elsewhere"
+            dead = f".{durable.final_path(path.name)}.saving-1-elsewhere"
             path.rename(folder / dead)
     cleanup.clean_up(str(folder), now=lambda: 1e12)
 

@@ -233,7 +233,7 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
     warnings = [m for m in caplog.messages if "stays the newest checkpoint" in m]
     assert warnings == [
         f"{prefix}-3 stays the newest checkpoint, beside model.ckpt-2 of an earlier "
-        "step: another hook, or the program, saves in this folder too. Let only one do "
+        "step: another hook or the program saves to this folder too. Let only one do "
         "so"
     ]
 

@@ -159,7 +159,7 @@ def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_
         assert said == []
         outcome = record.latest(record.outcome(1, "stopped"), is_nan)
         assert str(outcome) == f"stopped\nnewest good checkpoint: {path}/model.ckpt-20"
-    assert said == [f"a loss was NaN: looking for NaN in what {path} has saved"]
+    assert said == [f"a loss was NaN: searching the checkpoints in {path} for NaN"]
     spoil(30)
     assert str(record.latest(outcome, is_nan=True)) == (
         f"stopped\nnewest good checkpoint: {path}/model.ckpt-20\n"
