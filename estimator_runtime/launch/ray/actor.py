@@ -33,20 +33,18 @@ class TaskActor:
     Ray executes calls in their order, with three exceptions, each of which has a thread
     of its own: `poll`, `where`, and the methods that read or write the model directory
     and may hang there. The task ends with the actor, however the actor ends.
+
+    Args:
+        job: The job that the task belongs to.
+        folder: The working directory of the task; None for the one that Ray has chosen
+            for the actor.
+        lease_secs: How long the task goes on running after the last answer that is
+            known to have arrived.
     """
 
     def __init__(
         self, job: Job, folder: str | None, lease_secs: float = LEASE_SECS
     ) -> None:
-        """Prepare for the start of the task.
-
-        Args:
-            job: The job that the task belongs to.
-            folder: The working directory of the task; None for the one that Ray has
-                chosen for the actor.
-            lease_secs: How long the task goes on running after the last answer that is
-                known to have arrived.
-        """
         if folder is not None:
             os.chdir(folder)
         self._is_behind = False  # the caller of `poll`
@@ -150,11 +148,7 @@ class TaskActor:
 
     @ray.method(concurrency_group="files")
     def write_token(self, path: str) -> str | None:
-        """Create an empty file and its folder.
-
-        Returns:
-            What went wrong, or None.
-        """
+        """Create an empty file and its folder; return what went wrong, or None."""
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "x"):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
@@ -48,9 +48,7 @@ class RayBackend:
         placement_timeout_secs: float | None = None,
         console: Console | None = None,
     ) -> None:
-        """Check the options.
-
-        They are described as attributes of the class.
+        """Check the options, which are described as attributes of the class.
 
         Raises:
             ConfigError: If Ray is not installed, or an option cannot be used.
@@ -78,7 +76,7 @@ class RayBackend:
         self.placement_timeout_secs = placement_timeout_secs
         self.console = console or Console()
 
-    def submit(self, job: Job) -> SupervisedJob:
+    def submit(self, job: Job) -> JobHandle:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
@@ -92,8 +90,7 @@ class RayBackend:
         from estimator_runtime.launch.ray.placement import Placement
         from estimator_runtime.launch.ray.tasks import RayTasks
 
-        check_environ(os.environ)
-        check_log_dir(job)
+        check_launch(job, os.environ)
         _check_gpus(job)
         screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
@@ -113,7 +110,7 @@ class RayBackend:
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
             tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
-            return SupervisedJob(Supervisor(job, tasks, screen))
+            return JobHandle(Supervisor(job, tasks, screen))
         except BaseException:
             placement.release()
             ray_nodes.disconnect()
@@ -121,11 +118,7 @@ class RayBackend:
 
 
 def _check_gpus(job: Job) -> None:
-    """Check that each task takes a fraction of one GPU or whole GPUs.
-
-    Raises:
-        ConfigError: If a task takes another number of GPUs.
-    """
+    """Raise `ConfigError` if a task takes neither a part of one GPU nor whole ones."""
     for task in job.tasks:
         gpus = job.resources_of(task).gpus
         if gpus > 1 and gpus != int(gpus):

@@ -305,10 +305,10 @@ def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
 def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray import node_notices
     from estimator_runtime.launch.ray import nodes as ray_nodes
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.02)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.02)
     monkeypatch.setattr(_Actor, "is_slow", True)
     tasks = start()
     monkeypatch.setattr(ray_nodes, "is_alive", _silent)
@@ -322,9 +322,9 @@ def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
 def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray import node_notices
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
     tasks = start()
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
@@ -382,9 +382,9 @@ def _look_twice(cluster):
 @pytest.fixture
 def often(monkeypatch):
     """Let it be looked often for what has become of the nodes."""
-    from estimator_runtime.launch.ray import node_notices
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
 
 
 def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
