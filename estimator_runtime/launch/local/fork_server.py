@@ -18,12 +18,15 @@ Only a program that has cleared its environment is not found then.
 """
 
 import contextlib
+import ctypes
+import fcntl
 import gc
 import json
 import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -32,7 +35,6 @@ from typing import Any
 from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch.local import process_tree
-from estimator_runtime.launch.local.network_namespace import enter_private_network
 from estimator_runtime.launch.task import STOP_SIGNALS
 from estimator_runtime.reporting import FD_VARIABLE
 
@@ -40,6 +42,12 @@ from estimator_runtime.reporting import FD_VARIABLE
 # socket is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
+# Of <sched.h>, <linux/sockios.h> and <net/if.h>.
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
+_IFF_UP = 1
+_IFREQ = "16sh22x"
 
 
 def main(arguments: list[str]) -> int:
@@ -68,7 +76,7 @@ def main(arguments: list[str]) -> int:
         return 1  # it ended before the death signal was set
     try:
         if is_private:
-            enter_private_network()
+            _enter_private_network()
         if is_warm:
             _warm_up()
     except EstimatorRuntimeError as error:
@@ -138,31 +146,26 @@ class ForkServer:
                         reader.recv(4096)
                     self._reap()
                     continue
-                is_open, is_task = self._answer()
-                if is_task or not is_open:
+                is_task = self._answer()
+                if is_task is not None:
                     return is_task
 
-    def _answer(self) -> tuple[bool, bool]:
-        """Serve one request.
-
-        Returns:
-            Whether the launcher is still there, and whether this is a forked child.
-        """
+    def _answer(self) -> bool | None:
+        """Serve one request; return None to go on, or else the result of `serve`."""
         try:
             message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
         except ConnectionResetError:  # it was killed before it had read everything
-            return False, False
+            return False
         if not message:
-            return False, False
+            return False
         request = json.loads(message)
         number = request["task"]
         if "signal" in request:
             if number in self._pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._pids[number], request["signal"])
-            return True, False
-        is_task = self._start(number, fds, request["environ"])
-        return True, is_task
+            return None
+        return True if self._start(number, fds, request["environ"]) else None
 
     def _start(
         self, number: int, fds: Sequence[int], environ: Mapping[str, str]
@@ -346,3 +349,58 @@ def _seed_afresh() -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
+
+
+def _enter_private_network() -> None:
+    """Move this process and its future children to a network namespace of its own.
+
+    TensorFlow's servers listen on every interface without authentication. Here the only
+    interface is a loopback that no other process can reach. But the tasks cannot reach
+    anything outside either, such as a remote file system.
+
+    The process must have only one thread. It keeps its user and its group.
+
+    Raises:
+        LaunchError: If the kernel does not allow it.
+    """
+    try:
+        _enter_namespace()
+    except OSError as error:
+        raise LaunchError(
+            "--private-network: the kernel does not allow a network of one's own here "
+            f"({error.strerror or error}); leave it out, and run the job where nobody "
+            "else can connect"
+        ) from error
+
+
+def _enter_namespace() -> None:
+    """Enter a network namespace, and bring its loopback interface up."""
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _unshare(_CLONE_NEWNET)  # root may do this, and then keeps all rights
+    except PermissionError:
+        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        with contextlib.suppress(FileNotFoundError):
+            _write_to_proc("setgroups", "deny")
+        _write_to_proc("uid_map", f"{user} {user} 1")
+        _write_to_proc("gid_map", f"{group} {group} 1")
+    with socket.socket() as any_socket:
+        request = struct.pack(_IFREQ, b"lo", 0)
+        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        _, flags = struct.unpack(_IFREQ, answer)
+        request = struct.pack(_IFREQ, b"lo", flags | _IFF_UP)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
+def _unshare(flags: int) -> None:
+    """Call unshare(2)."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _write_to_proc(name: str, text: str) -> None:
+    """Write to a file in the folder of this process in procfs."""
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)

@@ -32,6 +32,10 @@ class Console:
     It is thread-safe. Writing never waits for the reader of a stream: see
     `stream_writer`.
 
+    Args:
+        stdout: The stream for standard output; by default that of this process.
+        stderr: The stream for standard error; by default that of this process.
+
     Attributes:
         width: Width of the prefix in characters, up to the separator.
         is_terminal: Whether status rows can be shown below the lines.
@@ -41,7 +45,6 @@ class Console:
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None
     ) -> None:
-        """Use the given streams, or else those of this process."""
         self._stdout, self._stderr = without_waiting(
             stdout or sys.stdout, stderr or sys.stderr
         )
@@ -70,13 +73,7 @@ class Console:
         }
 
     def write(self, name: str, line: str, is_error: bool = True) -> None:
-        """Write one line of the task with this name.
-
-        Args:
-            name: The name of the task.
-            line: The line, without its line break.
-            is_error: Whether it goes to standard error rather than standard output.
-        """
+        """Write one line of the task with this name, given without its line break."""
         stream = self._stderr if is_error else self._stdout
         text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
@@ -98,11 +95,9 @@ class Console:
         return any(writer.is_behind() for writer in self._writers())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
-        """Wait until everything is written.
+        """Wait until everything is written, up to a timeout for each stream.
 
-        Args:
-            timeout_secs: Timeout for each stream. Output that is not read in time is
-                left out.
+        Output that is not read in time is left out.
         """
         for writer in self._writers():
             writer.drain(timeout_secs)

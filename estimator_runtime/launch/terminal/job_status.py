@@ -72,12 +72,6 @@ class Status:
     """Computes the progress of a job, at most once per second."""
 
     def __init__(self, watches: Sequence[TaskState], record: Record) -> None:
-        """Store what is read at each look.
-
-        Args:
-            watches: The `TaskState` of every task.
-            record: The `Record` of the job.
-        """
         self._watches, self._record = watches, record
         self._first: float | None = None
         self._last: float | None = None

@@ -50,12 +50,9 @@ def _writer_of(stream: TextIO | None) -> Any:
 
 
 def write_in_time(stream: TextIO | None, text: str, timeout_secs: float = 5.0) -> None:
-    """Write a text, and wait for the reader of the stream up to a timeout.
+    """Write a text, waiting for the reader of the stream up to a timeout.
 
-    Args:
-        stream: The stream; None writes nothing.
-        text: The text.
-        timeout_secs: How long to wait. Text that is not read in time is left out.
+    What is not read in time is left out. A stream of None gets nothing.
     """
     if stream is None:  # this process was started without it
         return
@@ -79,17 +76,12 @@ def _file(raw: io.FileIO) -> tuple[int, int]:
 class StreamWriter:
     """A text stream whose output is written in order by a thread of its own.
 
-    It writes to the raw file. A thread that waited for the reader while it held the
-    lock of Python's buffered stream would keep this process from exiting.
+    It flushes the stream at first, and then writes to the raw file below it. A thread
+    that waited for the reader while it held the lock of Python's buffered stream would
+    keep this process from exiting.
     """
 
     def __init__(self, stream: Any, raw: io.FileIO) -> None:
-        """Flush the stream, and use its raw file from now on.
-
-        Args:
-            stream: The text stream.
-            raw: The file below it.
-        """
         self._stream, self._raw = stream, raw
         self._texts: collections.deque[str] = collections.deque()
         self._waiting = 0
@@ -103,8 +95,7 @@ class StreamWriter:
     def write(self, text: str) -> None:
         """Queue a text to be written.
 
-        If too much is waiting already, the text is left out, and a line in the output
-        says so.
+        If too much is waiting, it is left out, and a line in the output says so.
         """
         with self._changed:
             if self._waiting >= _MAX_WAITING:
