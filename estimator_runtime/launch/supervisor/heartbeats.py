@@ -70,10 +70,6 @@ class Heartbeats:
 
         No task is killed for it: a first step, or waiting for other tasks, may take
         long.
-
-        Args:
-            task: The task.
-            report: Its report, with or without a stall.
         """
         if "stalled" not in report:
             return

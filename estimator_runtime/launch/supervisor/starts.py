@@ -25,6 +25,11 @@ _PEERS_WAIT_LONGER = 1.5
 class Starts:
     """Starts each task with its own TF_CONFIG, and restarts a gang as a whole.
 
+    Args:
+        job: The job.
+        tasks: The back end's means to start the tasks.
+        watches: The state of every task, in the order in which they are started.
+
     Attributes:
         has_begun: Whether the tasks have been started for the first time.
         is_anew: Whether all tasks with an address are about to get new addresses, which
@@ -32,13 +37,6 @@ class Starts:
     """
 
     def __init__(self, job: Job, tasks: Tasks, watches: Sequence[TaskState]) -> None:
-        """Prepare to start the tasks; nothing is started yet.
-
-        Args:
-            job: The job.
-            tasks: The back end's means to start the tasks.
-            watches: The state of every task, in the order in which they are started.
-        """
         self._job, self._tasks, self._watches = job, tasks, watches
         self._trainers = [watch for watch in watches if watch.task in job.trainers]
         self.is_anew = False
@@ -74,11 +72,7 @@ class Starts:
         return self._trainers if is_in_gang else [watch]
 
     def plan(self, watch: TaskState, now: float) -> float:
-        """Plan the restart of a task and its gang, whose budget allows it.
-
-        Args:
-            watch: The state of the task that has failed.
-            now: The time.
+        """Plan the restart of a failed task and its gang, whose budget allows it.
 
         Returns:
             The seconds until the restart.
@@ -90,12 +84,9 @@ class Starts:
         return delay
 
     def credit(self, watch: TaskState, report: dict[str, Any], now: float) -> None:
-        """Credit the progress of a task to its budget and to those of its servers.
+        """Credit the progress in a report of a task to its budget.
 
-        Args:
-            watch: The state of the task.
-            report: What the task has just reported.
-            now: The time.
+        What the leader reports is progress of each ps too.
         """
         step = report.get("step", report.get("metrics", {}).get("global_step"))
         if step is None:

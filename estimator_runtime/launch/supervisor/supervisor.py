@@ -18,11 +18,9 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor.completion import Completion
 from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
-from estimator_runtime.launch.supervisor.job_record import Record
-from estimator_runtime.launch.supervisor.restart_metrics import RestartScalars
-from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.job_record import Record, RestartScalars
+from estimator_runtime.launch.supervisor.shutdown import Completion, Shutdown
 from estimator_runtime.launch.supervisor.starts import Starts
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import (
@@ -110,19 +108,12 @@ class Supervisor:
     def cancel(self, exit_status: int, reason: str) -> None:
         """Stop the job in an orderly way; a second call kills all tasks at once.
 
-        Any thread may call this method.
-
-        Args:
-            exit_status: The exit status of the outcome.
-            reason: The reason that the outcome names.
+        Any thread may call this method. The outcome has this exit status and reason.
         """
         self._requests.append((exit_status, reason))
 
     def run(self) -> Outcome:
-        """Start all tasks, and return when the last one has ended.
-
-        Returns:
-            The outcome of the job.
+        """Start all tasks, and return the outcome when the last one has ended.
 
         Raises:
             LaunchError: If no task can be started.

@@ -103,13 +103,7 @@ class TaskState:
     def end(
         self, status: int, cause: str | None = None, is_displaced: bool = False
     ) -> None:
-        """Record the end of the current run.
-
-        Args:
-            status: See `task.Ended`.
-            cause: See `task.Ended`.
-            is_displaced: See `task.Ended`.
-        """
+        """Record the end of the current run; see `task.Ended`."""
         self.is_running, self.status = False, status
         self.is_displaced = is_displaced
         # The silence of a task says more than the signal that then killed it.
