@@ -97,16 +97,16 @@ def main(arguments: list[str]) -> int:
 
 
 class ForkServer:
-    """The fork server, which starts, signals and reaps the tasks of one launcher.
+    """Starts, signals and reaps the tasks of one launcher.
 
-    Attributes:
+    Args:
         connection: The socket to the launcher.
         command: The arguments of `estimator-runtime` for a new process per task; None
             forks this process instead.
     """
 
     def __init__(self, connection: socket.socket, command: list[str] | None) -> None:
-        self.connection, self.command = connection, command
+        self._connection, self._command = connection, command
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # by the number that the launcher assigned
 
@@ -122,7 +122,7 @@ class ForkServer:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         with selectors.DefaultSelector() as selector, reader, writer:
-            selector.register(self.connection, selectors.EVENT_READ)
+            selector.register(self._connection, selectors.EVENT_READ)
             selector.register(reader, selectors.EVENT_READ)
             try:
                 return self._serve(selector, reader)
@@ -133,12 +133,7 @@ class ForkServer:
                     self._kill_all()
 
     def _serve(self, selector: selectors.BaseSelector, reader: socket.socket) -> bool:
-        """Serve requests and reap children; see `serve`.
-
-        Args:
-            selector: Watches the connection and `reader`.
-            reader: A socket that becomes readable when a signal arrives.
-        """
+        """Serve requests and reap children; `reader` is readable at each signal."""
         while True:
             for key, _ in selector.select():
                 if key.fileobj is reader:
@@ -153,7 +148,7 @@ class ForkServer:
     def _answer(self) -> bool | None:
         """Serve one request; return None to go on, or else the result of `serve`."""
         try:
-            message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
+            message, fds, _, _ = socket.recv_fds(self._connection, _MAX_MESSAGE, 3)
         except ConnectionResetError:  # it was killed before it had read everything
             return False
         if not message:
@@ -170,14 +165,10 @@ class ForkServer:
     def _start(
         self, number: int, fds: Sequence[int], environ: Mapping[str, str]
     ) -> bool:
-        """Start a task, or report its end if that is not possible.
-
-        Returns:
-            Whether this is the forked child.
-        """
+        """Start a task, or report its end; return True in a forked child."""
         program = None
-        if self.command is not None:
-            program = helper_command("estimator_runtime.cli.main", *self.command)
+        if self._command is not None:
+            program = helper_command("estimator_runtime.cli.main", *self._command)
         mark = {process_tree.RUN_VARIABLE: str(number)}
         try:
             pid = fork(fds, {**environ, **mark}, program)
@@ -191,7 +182,7 @@ class ForkServer:
             self._tell({"ended": number, "status": status, "cause": cause})
         else:
             if pid == 0:
-                self.connection.close()
+                self._connection.close()
                 return True
             self._pids[number] = pid
             self._tell({"started": number, "pid": pid})
@@ -222,10 +213,9 @@ class ForkServer:
                 self._tell({"ended": number, "status": code})
 
     def _tell(self, notice: Mapping[str, Any]) -> None:
-        """Send a notice to the launcher."""
         # `_answer` notices that the launcher is gone.
         with contextlib.suppress(OSError):
-            _send(self.connection, notice)
+            _send(self._connection, notice)
 
     def _kill_all(self) -> None:
         """Kill all tasks and everything that they have started."""
@@ -265,7 +255,6 @@ def _warm_up() -> None:
 
 
 def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send a message as JSON."""
     connection.send(json.dumps(message).encode())
 
 
@@ -342,10 +331,7 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
 
 
 def _seed_afresh() -> None:
-    """Seed NumPy anew, so that forked tasks draw different random numbers.
-
-    Python's own `random` reseeds itself after a fork.
-    """
+    """Seed NumPy anew, as Python reseeds its own `random` after a fork."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
@@ -393,7 +379,6 @@ def _enter_namespace() -> None:
 
 
 def _unshare(flags: int) -> None:
-    """Call unshare(2)."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(flags):
         number = ctypes.get_errno()
@@ -401,6 +386,5 @@ def _unshare(flags: int) -> None:
 
 
 def _write_to_proc(name: str, text: str) -> None:
-    """Write to a file in the folder of this process in procfs."""
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)

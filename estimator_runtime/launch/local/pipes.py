@@ -150,12 +150,10 @@ class Reader:
                 self._events.put(Working(run=self._runs[number]))
 
     def _read_lines(self) -> None:
-        """Forward the lines that are there now."""
         for key, _ in self._lines.select(0):
             self._drain(key.data)
 
     def _selector_of(self, stream: "_Stream") -> selectors.EpollSelector:
-        """Return the selector that watches a stream."""
         return self._selector if stream.is_reports else self._lines
 
     def _hear(self) -> bool:
@@ -189,7 +187,6 @@ class Reader:
             self._close(stream)
 
     def _drain(self, stream: "_Stream", chunks: int = 1) -> None:
-        """Forward what a stream has, up to a number of chunks."""
         for _ in range(chunks):
             if stream.fd is None:
                 return
@@ -203,7 +200,6 @@ class Reader:
                 self._close(stream)
 
     def _close(self, stream: "_Stream") -> None:
-        """Close the pipe of a stream, unless it is closed already."""
         if stream.fd is not None:
             self._selector_of(stream).unregister(stream.fd)
             os.close(stream.fd)

@@ -122,9 +122,6 @@ class TaskActor:
                 answer is not among them, it is returned again.
             takes_lines: Whether the caller has room for more lines. If not, the task
                 has to wait before it can write more.
-
-        Returns:
-            The events; an empty list if there were none in time.
         """
         self._is_behind = not takes_lines
         if number < self._number:
@@ -176,8 +173,7 @@ class TaskActor:
     def _end_with_lease(self) -> None:
         """End the task and the actor when the lease is over.
 
-        The supervisor has then lost the connection, and is about to start the task on
-        another node.
+        The supervisor has lost the connection by then, and starts the task elsewhere.
         """
         while (left := self._heard_at + self._lease_secs - time.monotonic()) > 0:
             time.sleep(left)

@@ -129,7 +129,6 @@ def _check_gpus(job: Job) -> None:
 
 
 def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the variables that the tasks receive."""
     return {
         name: value
         for name, value in environ.items()

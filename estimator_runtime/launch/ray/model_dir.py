@@ -123,7 +123,6 @@ class ModelDir:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return whether a path is inside a folder."""
     whole = os.path.normpath(os.path.join(folder, path))
     return os.path.commonpath((whole, folder)) == folder
 
@@ -138,17 +137,13 @@ def _problem(path: str, nodes: Mapping[str, Slot]) -> str | None:
 
 
 def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
-    """Return why the nodes and this machine do not share a folder.
+    """Return why the nodes and this machine do not share a folder, or None.
 
     Every node writes a file. Then every node and this machine look for all files.
 
     Args:
         path: The folder.
         actors: The handle of a `TaskActor` on each node, by the address of the node.
-
-    Returns:
-        Which node cannot write, or does not see which file; None if all see the same
-        folder.
 
     Raises:
         RayError: If the result is unknown, because an actor is gone or does not answer.
@@ -185,7 +180,7 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
 def _unseen(
     path: str, tokens: Mapping[str, str], actors: Mapping[str, Any]
 ) -> str | None:
-    """Return which node does not see which file, or None if all see all files."""
+    """Return which node does not see which file, or None."""
     names = list(tokens.values())
     seen = {f"node {node}": it.seen_tokens.remote(names) for node, it in actors.items()}
     found = {who: ray.get(answer, timeout=_ANSWER_SECS) for who, answer in seen.items()}

@@ -93,9 +93,7 @@ class Slot:
     def fill(self, options: dict[str, Any] | None = None) -> Any:
         """Return the handle of the actor, creating an actor if there is none.
 
-        Args:
-            options: Ray's options for this actor and all later ones; None reuses the
-                previous options.
+        Ray's options are for this actor and all later ones; None reuses them.
         """
         self._options = options or self._options
         with self._lock:
@@ -166,11 +164,7 @@ class Slot:
             timer.start()
 
     def evict(self) -> bool:
-        """Report the end of the current run, which is about to be killed.
-
-        Returns:
-            Whether there was a run.
-        """
+        """Report the end of the current run, if any, which is about to be killed."""
         with self._lock:
             run, self._run = self._run, None
         if run is not None:
@@ -198,8 +192,7 @@ class Slot:
     def vacate(self, is_closed: bool = False) -> None:
         """Kill the actor and everything it has started, without reporting an end.
 
-        Args:
-            is_closed: Whether the actor has confirmed that nothing runs any more.
+        `is_closed` says that the actor has confirmed that nothing runs any more.
         """
         with self._lock:
             actor, self.actor, self._run = self.actor, None, None
@@ -337,7 +330,6 @@ class Slot:
         self._hear(end)
 
     def _give_up(self, actor: Any, run: Run) -> None:
-        """Kill the actor if its run has not ended."""
         with self._lock:
             is_there = self.actor is actor and self._run == run
         if is_there:

@@ -76,10 +76,10 @@ class Shutdown:
             watch.restart_at = None
         self._leader_is_first = self._leads_steps()
         for watch in self._first() if politely else self._trainers:
-            if watch.is_running and not politely:
+            if politely:
+                self.release(watch, now, self._grace_secs)
+            elif watch.is_running:
                 self.kill(watch, now)
-            elif watch.is_running and watch.kill_at is None:
-                self._terminate(watch, self._grace_secs, now)
         self.go_on(now)
 
     def go_on(self, now: float) -> None:
@@ -93,8 +93,8 @@ class Shutdown:
         if any(watch.is_running for watch in others):
             return
         if leader.is_running:
-            if leader.kill_at is None and leader.killed_at is None:
-                self._terminate(leader, self._grace_secs, now)
+            if leader.killed_at is None:
+                self.release(leader, now, self._grace_secs)
             return
         for watch in self._watches:
             self.release(watch, now)
@@ -106,7 +106,8 @@ class Shutdown:
         """
         is_trainer = watch in self._trainers
         if is_trainer and watch.is_running and watch.kill_at is None:
-            _set_deadline(watch, self._grace_secs, now)
+            secs = self._grace_secs
+            watch.kill_at, watch.given_secs = now + secs, secs
 
     def make_way(self, now: float) -> None:
         """Stop the trainers in order, as all tasks are about to lose their addresses.
@@ -117,8 +118,7 @@ class Shutdown:
             return
         first = [watch for watch in self._first() if watch.is_running]
         for watch in first or self._trainers:
-            if watch.is_running and watch.kill_at is None:
-                self._terminate(watch, self._grace_secs, now)
+            self.release(watch, now, self._grace_secs)
 
     def clear(self, watch: TaskState, gang: Sequence[TaskState], now: float) -> None:
         """End the tasks that are about to get new addresses; call it at each end.
@@ -148,20 +148,17 @@ class Shutdown:
             and not self._is_gang
             and all(each.is_running for each in servers)
         ):
-            left: list[TaskState]
             if self._leads_steps():
                 # The leader needs the others to finish a step. If its SIGTERM comes too
                 # late for that, it can still save the last finished step.
-                has_time = [leader, *servers] + (
-                    others if leader.kill_at is not None else []
-                )
-                left = []
+                told = others if leader.kill_at is not None else []
+                is_next = True
             else:
                 told = [each for each in others if each.kill_at is not None]
-                has_time = [leader, *servers, *told]
-                left = [each for each in others if each.is_running]
-            if not left and leader.kill_at is None:
-                self._terminate(leader, self._grace_secs, now)
+                is_next = not any(each.is_running for each in others)
+            has_time = [leader, *servers, *told]
+            if is_next:
+                self.release(leader, now, self._grace_secs)
         for each in gang:
             if each.is_running and each not in has_time:
                 self.kill(each, now)
@@ -178,10 +175,11 @@ class Shutdown:
                 # It waits for the task that is gone, and would not react to SIGTERM.
                 self.kill(each, now)
 
-    def release(self, watch: TaskState, now: float) -> None:
-        """Send SIGTERM to a task that has nothing more to do."""
+    def release(self, watch: TaskState, now: float, secs: float = _OTHERS_SECS) -> None:
+        """Send SIGTERM to a task that runs, once, and give it some time to end."""
         if watch.is_running and watch.kill_at is None:
-            self._terminate(watch, _OTHERS_SECS, now)
+            self._tasks.signal(cast(Run, watch.run), signal.SIGTERM)
+            watch.kill_at, watch.given_secs = now + secs, secs
 
     def hurry(self, now: float) -> None:
         """Move the deadline of every task to now."""
@@ -230,11 +228,6 @@ class Shutdown:
         if self._is_gang:
             return self._trainers
         return [leader] if self._leads_steps() else others
-
-    def _terminate(self, watch: TaskState, secs: float, now: float) -> None:
-        """Send SIGTERM to a task that runs, and set its deadline."""
-        self._tasks.signal(cast(Run, watch.run), signal.SIGTERM)
-        _set_deadline(watch, secs, now)
 
 
 class Completion:
@@ -403,7 +396,3 @@ class Completion:
                 f"the training has been done for {secs:.0f} s: waiting for {waited}"
             )
         return None
-
-
-def _set_deadline(watch: TaskState, secs: float, now: float) -> None:
-    watch.kill_at, watch.given_secs = now + secs, secs

@@ -136,13 +136,7 @@ class Starts:
 
     def _place(self) -> bool:
         """Get an address for every task; return False if it is too early for that."""
-        addressed = [
-            task
-            for task in self._job.tasks
-            # Multi-worker strategies look up their evaluator in the cluster.
-            if task.type != TaskType.EVALUATOR or self._job.is_gang
-        ]
-        cluster = self._tasks.place(tuple(addressed))
+        cluster = self._tasks.place(self._job.addressed)
         self._cluster = cluster or self._cluster
         return cluster is not None
 

@@ -226,7 +226,7 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _traceback(lines: Sequence[str]) -> Sequence[str]:
-    """Return the traceback that the lines begin with; its message may have several."""
+    """Return the traceback that the lines begin with, and its message."""
     end = 1
     while end < len(lines) and (lines[end].startswith("  ") or not lines[end].strip()):
         end += 1

@@ -45,9 +45,8 @@ class Console:
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None
     ) -> None:
-        self._stdout, self._stderr = without_waiting(
-            stdout or sys.stdout, stderr or sys.stderr
-        )
+        self._stdout = without_waiting(stdout or sys.stdout)
+        self._stderr = without_waiting(stderr or sys.stderr)
         # Checked now, because the reader may have closed a stream later.
         streams: tuple[Any, ...] = (self._stdout, self._stderr)
         self._has_colours = {each: terminal.has_colours(each) for each in streams}
@@ -109,10 +108,9 @@ class Console:
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
 
-        Args:
-            rows: Pairs (name, text), which replace the present rows. A row with the
-                name "" has no prefix. If there are too many for the terminal, some are
-                left out, but never the last.
+        Each row is a pair (name, text); one with the name "" has no prefix. They
+        replace the present rows. If there are too many for the terminal, some are left
+        out, but never the last.
         """
         if not self.is_terminal:
             return

@@ -27,18 +27,14 @@ _EXIT_SECS = 1.0
 _writers: weakref.WeakSet[StreamWriter] = weakref.WeakSet()
 
 
-def without_waiting(*streams: TextIO | None) -> list[Any]:
-    """Return streams that write to the given ones without waiting for their readers.
+def without_waiting(stream: TextIO | None) -> Any:
+    """Return a stream that writes to this one without waiting for its reader.
 
     Returns:
-        For each stream a `StreamWriter`, or the stream itself if it is not a file of
-        the operating system, because such a stream never waits. Streams of the same
-        file share one writer, also across calls, which keeps their output in order.
+        A `StreamWriter`, or the stream itself if it is not a file of the operating
+        system, because such a stream never waits. Streams of the same file share one
+        writer, which keeps their output in order.
     """
-    return [_writer_of(stream) for stream in streams]
-
-
-def _writer_of(stream: TextIO | None) -> Any:
     raw = _raw(stream)
     if raw is None:
         return stream
@@ -56,7 +52,7 @@ def write_in_time(stream: TextIO | None, text: str, timeout_secs: float = 5.0) -
     """
     if stream is None:  # this process was started without it
         return
-    [writer] = without_waiting(stream)
+    writer = without_waiting(stream)
     writer.write(text)
     if isinstance(writer, StreamWriter):
         writer.drain(timeout_secs)

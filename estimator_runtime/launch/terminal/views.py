@@ -132,10 +132,7 @@ def describe(task: TaskStatus) -> str:
 def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     """Return the bar of the whole job, or a count if the last step is unknown.
 
-    Args:
-        seen: The progress of the job.
-        columns: Maximum width in characters.
-        can_unicode: Whether the terminal can show characters outside ASCII.
+    It has at most so many columns. `can_unicode` allows characters outside ASCII.
     """
     from tqdm import tqdm
 
@@ -253,9 +250,7 @@ class Presentation:
     def of(cls, job: Job, environ: Mapping[str, str]) -> Presentation:
         """Read the settings from the environment that the tasks of a job get.
 
-        Args:
-            job: The `Job`; its own variables win over `environ`.
-            environ: The environment of this process.
+        The variables of the job win over `environ`, that of this process.
 
         Raises:
             ConfigError: If a variable has an invalid value.
