@@ -132,7 +132,7 @@ def check_launch(job: Job, environ: Mapping[str, str]) -> None:
         os.makedirs(job.log_dir, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be made: {error.strerror}; give "
+            f"log folder {job.log_dir!r} cannot be created: {error.strerror}; give "
             "another one"
         ) from error
     if not os.access(job.log_dir, os.W_OK | os.X_OK):

@@ -111,8 +111,8 @@ class KubernetesBackend:
         for asked in job.resources.values():
             if asked.gpus != int(asked.gpus):
                 raise ConfigError(
-                    f"a task takes {asked.gpus:g} GPU, and Kubernetes gives whole ones "
-                    "only; give a whole number with --gpus-per-worker"
+                    f"a task takes {asked.gpus:g} GPU, and Kubernetes assigns whole "
+                    "GPUs only; give a whole number with --gpus-per-worker"
                 )
         if self.claim is not None:
             return documents([self._job_set(job)])

@@ -353,7 +353,7 @@ def _enter_private_network() -> None:
         _enter_namespace()
     except OSError as error:
         raise LaunchError(
-            "--private-network: the kernel does not allow a network of one's own here "
+            "--private-network: the kernel does not allow a private network here "
             f"({error.strerror or error}); leave it out, and run the job where nobody "
             "else can connect"
         ) from error

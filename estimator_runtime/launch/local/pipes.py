@@ -165,7 +165,7 @@ class Reader:
         if not message:
             for number in list(self._streams):
                 self._finish(number)
-            self._events.put(Lost(reason="the parent of the tasks is gone"))
+            self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
         if "started" in notice:

@@ -155,7 +155,7 @@ class Processes:
         try:
             socket.send_fds(self._connection, [message], theirs)
         except OSError as error:
-            reason = f"the parent of the tasks does not take a new one: {error}"
+            reason = f"the fork server does not accept another task: {error}"
             self._events.put(Lost(reason=reason))
         finally:
             for fd in theirs:

@@ -98,7 +98,7 @@ class TaskActor:
             if port is not None:
                 self._ports.hold(port)
         except OSError as error:
-            cause = f"cannot have its address again: {error.strerror or error}"
+            cause = f"cannot get its address again: {error.strerror or error}"
             self._events.put(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
         try:

@@ -69,8 +69,8 @@ class RayBackend:
             )
         if working_dir is not None and not os.path.isdir(working_dir):
             raise ConfigError(
-                f"working directory {working_dir!r} is no folder; give the one that "
-                "has the script"
+                f"working directory {working_dir!r} is not a folder; give the "
+                "folder that has the script"
             )
         self.address, self.placement, self.working_dir = address, placement, working_dir
         self.placement_timeout_secs = placement_timeout_secs
@@ -123,8 +123,8 @@ def _check_gpus(job: Job) -> None:
         gpus = job.resources_of(task).gpus
         if gpus > 1 and gpus != int(gpus):
             raise ConfigError(
-                f"a task takes {gpus:g} GPU, and Ray gives parts of one, or whole ones "
-                "only; give a whole number with --gpus-per-worker, or less than 1"
+                f"a task takes {gpus:g} GPU, and Ray assigns a fraction of one GPU, or "
+                "whole GPUs; give a whole number with --gpus-per-worker, or less than 1"
             )
 
 

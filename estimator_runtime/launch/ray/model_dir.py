@@ -168,7 +168,7 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
                 return problem
             time.sleep(_POLL_SECS)
     except RayTaskError as error:
-        return f"model_dir {path!r} cannot be looked at: {brief(error)}"
+        return f"model_dir {path!r} cannot be checked: {brief(error)}"
     finally:
         for token in tokens.values():  # the actor that wrote it may be gone
             with contextlib.suppress(OSError):

@@ -219,7 +219,7 @@ def _installed_here() -> dict[str, str]:
     except subprocess.TimeoutExpired as error:
         why = f"a new Python has not answered within {error.timeout:g} s"
     except subprocess.CalledProcessError as error:
-        why = f"a new Python has ended with exit status {error.returncode}"
+        why = f"a new Python ended with exit status {error.returncode}"
     except OSError as error:
         why = f"no Python can be started in the present folder: {error.strerror}"
     else:
@@ -253,7 +253,7 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition(":")
     if "://" in address or not (host and port.isascii() and port.isdigit()):
         raise ConfigError(
-            f"Ray address {address!r} is no address of a head node; give its "
+            f"Ray address {address!r} is not the address of a head node; give its "
             "host:port, such as 10.0.0.1:6379, or auto"
         )
     # As Ray does: its head node listens on an address that other machines can reach.

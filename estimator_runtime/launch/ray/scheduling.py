@@ -137,7 +137,7 @@ class Scheduler:
                 raise _NotYetError(f"Ray has yet to move what was on node {address}")
         if ray_nodes.leaving().intersection(nodes):
             self._give_back()
-            raise _NotYetError("one of the nodes is about to go")
+            raise _NotYetError("one of the nodes is about to leave")
         self._check(set(nodes))
 
     def _check(self, nodes: set[str]) -> None:
@@ -185,8 +185,8 @@ class Scheduler:
         if left > 0:
             nodes = ", ".join(sorted({node for _, node in ends}))
             self._console.say(
-                f"waiting {left:.0f} s until what may still run on node {nodes} has "
-                "ended by itself"
+                f"waiting {left:.0f} s for what may still run on node {nodes} to end "
+                "by itself"
             )
             self._is_closing.wait(left)
 

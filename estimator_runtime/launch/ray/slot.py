@@ -138,7 +138,7 @@ class Slot:
 
     def refuse(self, run: Run, why: str) -> None:
         """Report the end of a run that cannot start without a new address."""
-        cause = f"cannot have its address again: {why}"
+        cause = f"cannot get its address again: {why}"
         self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
 
     def signal(self, run: Run, number: int) -> None:

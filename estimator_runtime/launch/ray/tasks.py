@@ -120,7 +120,7 @@ class RayTasks:
             environ["CUDA_VISIBLE_DEVICES"] = ""  # else Ray keeps the value of the node
         slot = self._slots[run.task]
         if self._has_notice and not slot.is_movable:
-            slot.refuse(run, "a node of the job is about to go")
+            slot.refuse(run, "a node of the job is about to leave")
         else:
             slot.start(run, environ)
 
@@ -213,6 +213,6 @@ class RayTasks:
         self._events.put(Leaving())
         for slot in new:
             self._console.say(
-                f"node {slot.node} of {slot.task} is about to go"
+                f"node {slot.node} of {slot.task} is about to leave"
                 f"{then if is_busy else ''}"
             )

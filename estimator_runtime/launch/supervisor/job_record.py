@@ -108,8 +108,7 @@ class Record:
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        is_remote = "://" in path
-        path = path.rstrip("/") if is_remote else os.path.realpath(path)
+        path, is_remote = _resolve(path)
         place = self._training.get(run, -1)
         if place >= 0 and self._model_dirs[place] == path:
             return None  # the run goes on training the same model
@@ -136,12 +135,11 @@ class Record:
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        is_remote = "://" in path
+        path, is_remote = _resolve(path)
         is_there = is_remote or os.path.isdir(path)
         if task != self._leader or self.model_dir is not None or not is_there:
             return None
-        self.model_dir = path.rstrip("/") if is_remote else os.path.realpath(path)
-        self.is_remote = is_remote
+        self.model_dir, self.is_remote = path, is_remote
         return self._open_logs_there()
 
     def checkpoint(self) -> tuple[str | None, int | None]:
@@ -258,6 +256,12 @@ class Record:
         if self._spool is None:
             self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
         return self._spool
+
+
+def _resolve(path: str) -> tuple[str, bool]:
+    """Return the absolute path of a model directory, and whether it is remote."""
+    is_remote = "://" in path
+    return path.rstrip("/") if is_remote else os.path.realpath(path), is_remote
 
 
 class RestartScalars:

@@ -209,7 +209,7 @@ class Supervisor:
             if self._ending is None:
                 self._console.say(
                     f"{reason}: its tasks end one after the other, each within "
-                    f"{self._job.grace_secs:g} s; asked once more, all end at once"
+                    f"{self._job.grace_secs:g} s; a second request kills all at once"
                 )
                 self._stop(self._record.outcome(exit_status, reason), politely=True)
             else:

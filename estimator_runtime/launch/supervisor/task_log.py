@@ -114,7 +114,7 @@ class TaskLog:
         if self.is_whole:
             self.is_whole = False
             self.say(
-                f"the log of {self.task}, {path}, was removed: it is made again, "
+                f"the log of {self.task}, {path}, was removed: it is created again, "
                 "with the last lines only"
             )
         try:
@@ -152,8 +152,8 @@ class TaskLog:
                 opened.close()
                 self._is_spooled = False
                 self.say(
-                    f"the log of {self.task} stays at {self.path}: {path} cannot have "
-                    f"it: {error.strerror}"
+                    f"the log of {self.task} stays at {self.path}: it cannot be "
+                    f"copied to {path}: {error.strerror}"
                 )
                 return
             self.close()

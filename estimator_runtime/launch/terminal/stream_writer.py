@@ -19,7 +19,7 @@ from typing import Any, TextIO
 # from _MAX_WAITING on lines are left out.
 _BEHIND = 1 << 20
 _MAX_WAITING = 8 << 20
-_LEFT_OUT = "... lines are left out here, which nobody has read in time ...\n"
+_LEFT_OUT = "... lines left out here: they were not read in time ...\n"
 _IDLE_SECS = 1.0
 _RETRY_SECS = 0.05
 _EXIT_SECS = 1.0

@@ -117,16 +117,14 @@ def line(seen: JobStatus) -> str:
 
 def describe(task: TaskStatus) -> str:
     """Return the progress of a task in a few words."""
-    parts = [task.state] if task.state else []
-    if task.step is not None:
-        parts.append(f"step {task.step}")
-    if task.rate is not None:
-        parts.append(f"{task.rate:.1f} steps/s")
-    if task.loss is not None:
-        parts.append(f"loss {task.loss:.4g}")
-    if task.metrics:
-        parts.append(f"evaluated: {_metrics(task.metrics)}")
-    return ", ".join(parts)
+    parts = [
+        task.state,
+        None if task.step is None else f"step {task.step}",
+        None if task.rate is None else f"{task.rate:.1f} steps/s",
+        None if task.loss is None else f"loss {task.loss:.4g}",
+        f"evaluated: {_metrics(task.metrics)}" if task.metrics else None,
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
