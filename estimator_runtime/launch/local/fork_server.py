@@ -157,8 +157,7 @@ class ForkServer:
         number = request["task"]
         if "signal" in request:
             if number in self._pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._pids[number], request["signal"])
+                process_tree.signal_group(self._pids[number], request["signal"])
             return None
         return True if self._start(number, fds, request["environ"]) else None
 
@@ -203,8 +202,7 @@ class ForkServer:
                     continue
                 # The rest of its group. The pid of the group cannot be reused before
                 # `waitpid`.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
+                process_tree.signal_group(pid, signal.SIGKILL)
                 _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
@@ -220,8 +218,7 @@ class ForkServer:
     def _kill_all(self) -> None:
         """Kill all tasks and everything that they have started."""
         for pid in self._pids.values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            process_tree.signal_group(pid, signal.SIGKILL)
         process_tree.kill_children()
 
 

@@ -53,6 +53,12 @@ def set_death_signal(number: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
+def signal_group(pid: int, number: int) -> None:
+    """Signal a process group, unless it is gone or may not be signalled."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
 def kill_orphans(tasks: Mapping[int, int]) -> None:
     """Kill the adopted children that belong to runs which have ended.
 

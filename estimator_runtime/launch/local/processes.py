@@ -178,8 +178,7 @@ class Processes:
         stat = process_tree.stat_of(pid)
         # If the run has just ended, another process may have its pid.
         if stat is not None and stat.parent == self._fork_server.pid:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, number)
+            process_tree.signal_group(pid, number)
 
     def close(self) -> None:
         """Make the fork server kill everything that is left, and wait for its end."""

@@ -20,7 +20,6 @@ from estimator_runtime.launch.task import Run, Task
 if TYPE_CHECKING:
     from estimator_runtime.launch.terminal.console import Console
 
-
 # A subfolder of the model directory, which TensorBoard shows as a run of this name.
 _RUN = "launcher"
 
@@ -271,7 +270,7 @@ class RestartScalars:
     gang counts once for the job, and once for each of its tasks.
 
     Args:
-        tasks: The state of every task.
+        states: The state of every task.
         record: The record of the job, which has its model directory.
         console: Where a failure to write is reported, once.
         clock: Returns the seconds since 1970.
@@ -279,12 +278,12 @@ class RestartScalars:
 
     def __init__(
         self,
-        tasks: Sequence[TaskState],
+        states: Sequence[TaskState],
         record: Record,
         console: Console,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._tasks, self._record, self._console = tasks, record, console
+        self._states, self._record, self._console = states, record, console
         self._clock = clock
         self._file: EventFile | None = None
         self._is_given_up = False
@@ -293,15 +292,15 @@ class RestartScalars:
 
     def look(self, is_end: bool = False) -> None:
         """Write the counts if one has changed, and again at the end of the job."""
-        reported = [task.report.get("step", 0) for task in self._tasks]
+        reported = [state.report.get("step", 0) for state in self._states]
         self._step = max(self._step, *reported)
         folder = self._record.model_dir
         if folder is None or self._record.is_remote or self._is_given_up:
             return
         counts = {
-            f"restarts/{task.task.type}-{task.task.index}": task.run.attempt
-            for task in self._tasks
-            if task.run is not None
+            f"restarts/{state.task.type}-{state.task.index}": state.run.attempt
+            for state in self._states
+            if state.run is not None
         }
         counts["restarts/job"] = self._record.restarts
         if counts == self._written and not is_end:
