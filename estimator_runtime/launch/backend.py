@@ -1,46 +1,24 @@
-"""Back ends, which run jobs, by their names."""
+"""Back ends, which run jobs, and the handle of a job that runs."""
+
+from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 
+if TYPE_CHECKING:
+    from estimator_runtime.launch.supervisor.supervisor import Supervisor
+
 _BACKENDS = {
     "local": "estimator_runtime.launch.local.backend:LocalBackend",
     "ray": "estimator_runtime.launch.ray.backend:RayBackend",
 }
-
-
-class JobHandle(Protocol):
-    """The handle of a job that has been submitted."""
-
-    def wait(self, timeout_secs: float | None = None) -> Outcome:
-        """Wait for the end of the job, and return its outcome.
-
-        Args:
-            timeout_secs: How long to wait; None waits without a limit.
-
-        Raises:
-            TimeoutError: If the job is still running after that time.
-        """
-
-    def cancel(
-        self, exit_status: int = 1, reason: str = "the job was cancelled"
-    ) -> None:
-        """Stop the job after a last checkpoint; return at once, without waiting.
-
-        Args:
-            exit_status: The exit status of the outcome.
-            reason: The reason that the outcome names.
-        """
-
-    def state(self) -> str:
-        """Return "starting", "running", "stopping", "succeeded" or "failed"."""
-
-    def model_dir(self) -> str | None:
-        """Return the model directory, or None if no task has reported it yet."""
 
 
 class Backend(Protocol):
@@ -68,3 +46,97 @@ def get_backend(name: str, **options: Any) -> Backend:
         raise ConfigError(f"there is no back end {name!r}; use {', '.join(_BACKENDS)}")
     module, _, attribute = _BACKENDS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)(**options)
+
+
+class JobHandle:
+    """The handle of a job whose supervisor runs in a thread of this process.
+
+    The job ends with this process at the latest. The thread that starts the processes
+    of the tasks must live as long as the job, because the kernel kills these processes
+    when that thread ends.
+
+    Args:
+        supervisor: The supervisor, which starts to run at once.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._outcome: Outcome | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="estimator_runtime supervisor", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, timeout_secs: float | None = None) -> Outcome:
+        """Wait for the end of the job, and return its outcome.
+
+        Args:
+            timeout_secs: How long to wait; None waits without a limit.
+
+        Raises:
+            TimeoutError: If the job is still running after that time.
+            LaunchError: If no task could be started.
+        """
+        self._thread.join(timeout_secs)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the job is still running after {timeout_secs} s")
+        if self._failure is not None:
+            raise self._failure
+        return cast(Outcome, self._outcome)
+
+    def cancel(
+        self, exit_status: int = 1, reason: str = "the job was cancelled"
+    ) -> None:
+        """Stop the job after a last checkpoint; return at once, without waiting.
+
+        A second call kills all tasks at once.
+
+        Args:
+            exit_status: The exit status of the outcome.
+            reason: The reason that the outcome names.
+        """
+        self._supervisor.cancel(exit_status, reason)
+
+    def state(self) -> str:
+        """Return "starting", "running", "stopping", "succeeded" or "failed"."""
+        return self._supervisor.state
+
+    def model_dir(self) -> str | None:
+        """Return the model directory, or None if no task has reported it yet."""
+        return self._supervisor.model_dir
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._supervisor.run()
+        except BaseException as error:  # noqa: BLE001 - raised from wait()
+            self._failure = error
+
+
+def check_launch(job: Job, environ: Mapping[str, str]) -> None:
+    """Check what the launcher itself needs for a job, and create its log folder.
+
+    Raises:
+        ConfigError: If TF_CONFIG is set in `environ`, or the log folder that the job
+            names cannot be created or written.
+    """
+    if "TF_CONFIG" in environ:
+        raise ConfigError(
+            "TF_CONFIG is set in the environment, and the launcher makes one for each "
+            "task; unset TF_CONFIG, or leave out --workers, --ps, --evaluator and "
+            "--backend to run one task"
+        )
+    if job.log_dir is None:
+        return
+    try:
+        os.makedirs(job.log_dir, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"log folder {job.log_dir!r} cannot be created: {error.strerror}; give "
+            "another one"
+        ) from error
+    if not os.access(job.log_dir, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"log folder {job.log_dir!r} cannot be written by this process; change its "
+            "permissions, or give another one"
+        )

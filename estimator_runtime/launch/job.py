@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.waits import STOP_GRACE_VARIABLE, stop_grace_secs
@@ -35,8 +36,7 @@ class Resources:
         """
         for name in ("cpus", "gpus"):
             value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and 0 <= value < math.inf):
+            if not _is_amount(value):
                 raise ConfigError(
                     f"Resources: {name} is {value!r}; give a number, 0 or more"
                 )
@@ -114,23 +114,22 @@ class Job:
                 f"Job: max_restarts is {self.max_restarts!r}; give a whole number, 0 "
                 "for no restarts"
             )
-        for name in (
-            "heartbeat_timeout_secs",
-            "evaluation_timeout_secs",
-            "refill_restarts_secs",
+        for name, or_none in (
+            ("heartbeat_timeout_secs", ""),
+            ("evaluation_timeout_secs", ", or None"),
+            ("refill_restarts_secs", ""),
         ):
             value = getattr(self, name)
-            is_left_out = value is None and name == "evaluation_timeout_secs"
-            is_number = isinstance(value, int | float) and 0 < value < math.inf
-            if not (is_left_out or is_number):
+            is_left_out = value is None and or_none
+            if not (is_left_out or (_is_amount(value) and value > 0)):
                 raise ConfigError(
                     f"Job: {name} is {value!r}; give a number of seconds above 0"
-                    + (", or None" if name == "evaluation_timeout_secs" else "")
+                    f"{or_none}"
                 )
-        grace = self.grace_secs
-        if not (isinstance(grace, int | float) and 0 <= grace < math.inf):
+        if not _is_amount(self.grace_secs):
             raise ConfigError(
-                f"Job: grace_secs is {grace!r}; give a number of seconds, 0 or more"
+                f"Job: grace_secs is {self.grace_secs!r}; give a number of seconds, 0 "
+                "or more"
             )
         if STOP_GRACE_VARIABLE in self.env:
             raise ConfigError(
@@ -151,6 +150,16 @@ class Job:
             Task(type=task_type, index=index)
             for task_type in order
             for index in range(self.replicas.get(task_type, 0))
+        )
+
+    @property
+    def addressed(self) -> tuple[Task, ...]:
+        """The tasks that need an address."""
+        # Multi-worker strategies look up their evaluator in the cluster.
+        return tuple(
+            task
+            for task in self.tasks
+            if task.type != TaskType.EVALUATOR or self.is_gang
         )
 
     def resources_of(self, task: Task) -> Resources:
@@ -187,6 +196,12 @@ class Job:
             )
 
 
+def _is_amount(value: Any) -> bool:
+    """Return whether a value is a finite number that is not negative."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf
+
+
 def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str | None:
     """Return why a cluster can never place these tasks, or None if it might.
 
@@ -196,9 +211,6 @@ def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str
     Args:
         asked: The resources of each task.
         nodes: All resources of each node, used or not, by its address.
-
-    Returns:
-        The resources that are asked for and those that exist, in one line; or None.
     """
     has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
     for each in asked:

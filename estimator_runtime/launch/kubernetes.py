@@ -111,8 +111,8 @@ class KubernetesBackend:
         for asked in job.resources.values():
             if asked.gpus != int(asked.gpus):
                 raise ConfigError(
-                    f"a task takes {asked.gpus:g} GPU, and Kubernetes gives whole ones "
-                    "only; give a whole number with --gpus-per-worker"
+                    f"a task takes {asked.gpus:g} GPU, and Kubernetes assigns whole "
+                    "GPUs only; give a whole number with --gpus-per-worker"
                 )
         if self.claim is not None:
             return documents([self._job_set(job)])
@@ -124,13 +124,13 @@ class KubernetesBackend:
         return self.claim or f"{self.name}-checkpoints"
 
     def _new_claim(self) -> dict[str, Any]:
-        chosen = {"storageClassName": self.storage_class} if self.storage_class else {}
+        named = {"storageClassName": self.storage_class} if self.storage_class else {}
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": self._claim_name},
             "spec": {
-                **chosen,
+                **named,
                 # Trainers and the evaluator may run on several nodes.
                 "accessModes": ["ReadWriteMany"],
                 "resources": {"requests": {"storage": self.storage}},
@@ -215,10 +215,7 @@ class KubernetesBackend:
             "image": self.image,
             "command": ["estimator-runtime", "run", *map(_literal, job.command)],
             "env": [
-                *(
-                    {"name": name, "value": _literal(value)}
-                    for name, value in environ.items()
-                ),
+                *({"name": name, "value": _literal(environ[name])} for name in environ),
                 *(
                     {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
                     for name, path in _FIELDS.items()
@@ -232,6 +229,7 @@ class KubernetesBackend:
 
     def _tf_config(self, job: Job, task_type: str) -> str:
         """Return a TF_CONFIG with a reference that Kubernetes replaces by the index."""
+        addressed = {task.type for task in job.addressed}
         jobs = {
             each: [
                 # The pod with this index, of the only Job of this type.
@@ -239,12 +237,10 @@ class KubernetesBackend:
                 for index in range(count)
             ]
             for each, count in job.replicas.items()
-            if count and (each != TaskType.EVALUATOR or job.is_gang)
+            if each in addressed
         }
-        config = TFConfig(
-            cluster=Cluster(jobs), task_type=task_type, task_index=0
-        ).to_json()
-        content = json.loads(config)
+        config = TFConfig(cluster=Cluster(jobs), task_type=task_type, task_index=0)
+        content = json.loads(config.to_json())
         content["task"]["index"] = _INDEX
         return json.dumps(content).replace(f'"{_INDEX}"', f"$({_INDEX})")
 
@@ -255,10 +251,7 @@ def _literal(text: str) -> str:
 
 
 def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
-    """Return several values as one YAML text, with `---` between them.
-
-    Args:
-        values: Mappings and lists, which JSON could also hold.
+    """Return several values, of what JSON has, as YAML with `---` between them.
 
     Raises:
         ConfigError: If a text in them has bytes that are not UTF-8.
@@ -269,24 +262,16 @@ def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
 def _lines(value: dict[str, Any] | list[Any]) -> Iterator[str]:
     """Yield the lines of a mapping or a list, without indentation."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _entry(f"{_scalar(key)}:", each)
+        entries = [(f"{_scalar(key)}:", each) for key, each in value.items()]
     else:
-        for each in value:
-            if isinstance(each, dict | list) and each:
-                first, *rest = _lines(each)
-                yield f"- {first}"
-                yield from (f"  {line}" for line in rest)
-            else:
-                yield f"- {_scalar(each)}"
-
-
-def _entry(key: str, value: Any) -> Iterator[str]:
-    if isinstance(value, dict | list) and value:
-        yield key
-        yield from (f"  {line}" for line in _lines(value))
-    else:
-        yield f"{key} {_scalar(value)}"
+        entries = [("-", each) for each in value]
+    for lead, each in entries:
+        if not (isinstance(each, dict | list) and each):
+            yield f"{lead} {_scalar(each)}"
+            continue
+        below = list(_lines(each))
+        yield f"- {below.pop(0)}" if lead == "-" else lead
+        yield from (f"  {line}" for line in below)
 
 
 def _scalar(value: Any) -> str:

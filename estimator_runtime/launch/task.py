@@ -48,11 +48,9 @@ class Task:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a task; events of an earlier run are ignored.
+    """One run of a task: 0 is the first attempt; each restart is one more.
 
-    Attributes:
-        task: The task.
-        attempt: 0 for the first run, 1 after its first restart, and so on.
+    Events of an earlier run are ignored.
     """
 
     task: Task
@@ -61,13 +59,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Output:
-    """A line that a task wrote, without its line break.
-
-    Attributes:
-        run: The run that wrote it.
-        line: The text.
-        is_error: Whether it was written to standard error.
-    """
+    """A line that a run wrote to standard output or error, without its line break."""
 
     run: Run
     line: str
@@ -76,11 +68,9 @@ class Output:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reported:
-    """A report that a task sends of itself; see `estimator_runtime.reporting`.
+    """A report that a run sends of itself; see `estimator_runtime.reporting`.
 
-    Attributes:
-        run: The run that sends it.
-        report: A JSON object; empty if it is a mere sign of life.
+    It is a JSON object, and empty if it is a mere sign of life.
     """
 
     run: Run
@@ -89,11 +79,7 @@ class Reported:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Working:
-    """A sign of life of a task that sends no reports: the task uses the CPU.
-
-    Attributes:
-        run: The run that uses it.
-    """
+    """A sign of life of a run that sends no reports: it uses the CPU."""
 
     run: Run
 
@@ -122,22 +108,14 @@ class Leaving:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The tasks must not go on running where they are.
-
-    Attributes:
-        reason: The reason; a text for the user.
-    """
+    """The tasks must not go on running where they are; with a reason for the user."""
 
     reason: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lost:
-    """The back end cannot start or watch tasks any more; all its tasks are gone.
-
-    Attributes:
-        reason: The reason; a text for the user.
-    """
+    """The back end has lost all tasks, and can start none; with the reason."""
 
     reason: str
 

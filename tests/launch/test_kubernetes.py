@@ -234,7 +234,7 @@ def test_no_pod_is_made_anew_beside_an_old_one_that_still_saves(name):
 def test_a_part_of_a_gpu_is_refused(capsys):
     assert main([*_WHERE, "--gpus-per-worker", "0.5", *_PROGRAM]) == 1
     assert capsys.readouterr().err == (
-        "estimator-runtime: error: a task takes 0.5 GPU, and Kubernetes gives whole ones "
+        "estimator-runtime: error: a task takes 0.5 GPU, and Kubernetes assigns whole GPUs "
         "only; give a whole number with --gpus-per-worker\n"
     )
 

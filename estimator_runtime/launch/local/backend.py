@@ -5,10 +5,9 @@ import os
 import pathlib
 import resource
 import sys
-from collections.abc import Iterator
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.local.processes import Processes
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
@@ -55,7 +54,7 @@ class LocalBackend:
         self.warm, self.private_network = warm, private_network
         self.console = console or Console()
 
-    def submit(self, job: Job) -> SupervisedJob:
+    def submit(self, job: Job) -> JobHandle:
         """Start a job; see `Backend.submit`.
 
         Raises:
@@ -64,15 +63,15 @@ class LocalBackend:
                 too few file descriptors or too little memory.
         """
         _check_platform()
-        check_environ(os.environ)
-        check_log_dir(job)
+        check_launch(job, os.environ)
         presentation = Presentation.of(job, os.environ)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
         screen = Screen(self.console, presentation)
-        network = self.private_network
-        processes = Processes(job, self.warm, network, screen.write_of_parent)
-        return SupervisedJob(Supervisor(job, processes, screen))
+        processes = Processes(
+            job, self.warm, self.private_network, screen.write_of_fork_server
+        )
+        return JobHandle(Supervisor(job, processes, screen))
 
 
 def _check_platform() -> None:
@@ -125,62 +124,41 @@ def available_mb(
         proc: The mount point of procfs.
         groups: The mount point of the control groups.
     """
-    free = [_of_machine(proc)]
+    free = [
+        int(text.split()[0]) * 1024
+        for name, text in _entries(pathlib.Path(proc, "meminfo")).items()
+        if name == "MemAvailable:"
+    ]
     for line in _lines(pathlib.Path(proc, "self", "cgroup")):
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            free += _of_groups(groups, path, *_V2)
-        elif "memory" in controllers.split(","):
-            free += _of_groups(groups, path, *_V1)
-    known = [each for each in free if each is not None]
-    return max(0, min(known)) // _MB if known else None
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, limit, usage, reclaimable = _V1 if controllers else _V2
+        root = pathlib.Path(groups, folder)
+        group = root / path.lstrip("/")
+        # In a container the outer groups are not visible, and the container's own group
+        # may be at the root.
+        for each in (group, *group.parents):
+            if each.is_relative_to(root):
+                free += _free_bytes(each, limit, usage, reclaimable)
+    return max(0, min(free)) // _MB if free else None
 
 
-def _of_machine(proc: str | os.PathLike[str]) -> int | None:
-    """Return the free memory of the machine in bytes, or None if it is unknown."""
-    for line in _lines(pathlib.Path(proc, "meminfo")):
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    return None
-
-
-def _of_groups(
-    groups: str | os.PathLike[str],
-    path: str,
-    folder: str,
-    limit: str,
-    usage: str,
-    reclaimable: tuple[str, ...],
-) -> Iterator[int | None]:
-    """Yield the free bytes of a group and of all visible groups that contain it.
-
-    In a container the outer groups are not visible, and the container's own group may
-    be at the root.
-    """
-    root = pathlib.Path(groups, folder)
-    group = root / path.lstrip("/")
-    for each in [group, *group.parents]:
-        if root not in [each, *each.parents]:
-            return
-        yield _of_group(each, limit, usage, reclaimable)
-
-
-def _of_group(
+def _free_bytes(
     group: pathlib.Path, limit: str, usage: str, reclaimable: tuple[str, ...]
-) -> int | None:
-    """Return the free bytes of one group, or None if it has no limit."""
-    has, used = _number(group / limit), _number(group / usage)
-    if has is None or used is None:
-        return None
-    stat = dict(line.split(maxsplit=1) for line in _lines(group / "memory.stat"))
-    return has - used + sum(int(stat.get(name, 0)) for name in reclaimable)
+) -> list[int]:
+    """Return the free bytes of a control group; nothing if it has no limit."""
+    try:
+        free = int((group / limit).read_text()) - int((group / usage).read_text())
+    except (OSError, ValueError):  # there is no such group, or its limit is "max"
+        return []
+    stat = _entries(group / "memory.stat")
+    return [free + sum(int(stat.get(name, 0)) for name in reclaimable)]
 
 
-def _number(path: pathlib.Path) -> int | None:
-    """Return the number in a file, or None if it says "max" or does not exist."""
-    text = "".join(_lines(path))
-    return int(text) if text.isdigit() else None
+def _entries(path: pathlib.Path) -> dict[str, str]:
+    """Return the rest of each line of a file by its first word."""
+    return dict(line.split(maxsplit=1) for line in _lines(path))
 
 
 def _lines(path: pathlib.Path) -> list[str]:

@@ -18,12 +18,15 @@ Only a program that has cleared its environment is not found then.
 """
 
 import contextlib
+import ctypes
+import fcntl
 import gc
 import json
 import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -32,7 +35,6 @@ from typing import Any
 from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch.local import process_tree
-from estimator_runtime.launch.local.network_namespace import enter_private_network
 from estimator_runtime.launch.task import STOP_SIGNALS
 from estimator_runtime.reporting import FD_VARIABLE
 
@@ -40,6 +42,12 @@ from estimator_runtime.reporting import FD_VARIABLE
 # socket is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
+# Of <sched.h>, <linux/sockios.h> and <net/if.h>.
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
+_IFF_UP = 1
+_IFREQ = "16sh22x"
 
 
 def main(arguments: list[str]) -> int:
@@ -68,7 +76,7 @@ def main(arguments: list[str]) -> int:
         return 1  # it ended before the death signal was set
     try:
         if is_private:
-            enter_private_network()
+            _enter_private_network()
         if is_warm:
             _warm_up()
     except EstimatorRuntimeError as error:
@@ -89,16 +97,16 @@ def main(arguments: list[str]) -> int:
 
 
 class ForkServer:
-    """The fork server, which starts, signals and reaps the tasks of one launcher.
+    """Starts, signals and reaps the tasks of one launcher.
 
-    Attributes:
+    Args:
         connection: The socket to the launcher.
         command: The arguments of `estimator-runtime` for a new process per task; None
             forks this process instead.
     """
 
     def __init__(self, connection: socket.socket, command: list[str] | None) -> None:
-        self.connection, self.command = connection, command
+        self._connection, self._command = connection, command
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # by the number that the launcher assigned
 
@@ -114,7 +122,7 @@ class ForkServer:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         with selectors.DefaultSelector() as selector, reader, writer:
-            selector.register(self.connection, selectors.EVENT_READ)
+            selector.register(self._connection, selectors.EVENT_READ)
             selector.register(reader, selectors.EVENT_READ)
             try:
                 return self._serve(selector, reader)
@@ -125,12 +133,7 @@ class ForkServer:
                     self._kill_all()
 
     def _serve(self, selector: selectors.BaseSelector, reader: socket.socket) -> bool:
-        """Serve requests and reap children; see `serve`.
-
-        Args:
-            selector: Watches the connection and `reader`.
-            reader: A socket that becomes readable when a signal arrives.
-        """
+        """Serve requests and reap children; `reader` is readable at each signal."""
         while True:
             for key, _ in selector.select():
                 if key.fileobj is reader:
@@ -138,43 +141,33 @@ class ForkServer:
                         reader.recv(4096)
                     self._reap()
                     continue
-                is_open, is_task = self._answer()
-                if is_task or not is_open:
+                is_task = self._answer()
+                if is_task is not None:
                     return is_task
 
-    def _answer(self) -> tuple[bool, bool]:
-        """Serve one request.
-
-        Returns:
-            Whether the launcher is still there, and whether this is a forked child.
-        """
+    def _answer(self) -> bool | None:
+        """Serve one request; return None to go on, or else the result of `serve`."""
         try:
-            message, fds, _, _ = socket.recv_fds(self.connection, _MAX_MESSAGE, 3)
+            message, fds, _, _ = socket.recv_fds(self._connection, _MAX_MESSAGE, 3)
         except ConnectionResetError:  # it was killed before it had read everything
-            return False, False
+            return False
         if not message:
-            return False, False
+            return False
         request = json.loads(message)
         number = request["task"]
         if "signal" in request:
             if number in self._pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._pids[number], request["signal"])
-            return True, False
-        is_task = self._start(number, fds, request["environ"])
-        return True, is_task
+                process_tree.signal_group(self._pids[number], request["signal"])
+            return None
+        return True if self._start(number, fds, request["environ"]) else None
 
     def _start(
         self, number: int, fds: Sequence[int], environ: Mapping[str, str]
     ) -> bool:
-        """Start a task, or report its end if that is not possible.
-
-        Returns:
-            Whether this is the forked child.
-        """
+        """Start a task, or report its end; return True in a forked child."""
         program = None
-        if self.command is not None:
-            program = helper_command("estimator_runtime.cli.main", *self.command)
+        if self._command is not None:
+            program = helper_command("estimator_runtime.cli.main", *self._command)
         mark = {process_tree.RUN_VARIABLE: str(number)}
         try:
             pid = fork(fds, {**environ, **mark}, program)
@@ -188,7 +181,7 @@ class ForkServer:
             self._tell({"ended": number, "status": status, "cause": cause})
         else:
             if pid == 0:
-                self.connection.close()
+                self._connection.close()
                 return True
             self._pids[number] = pid
             self._tell({"started": number, "pid": pid})
@@ -209,8 +202,7 @@ class ForkServer:
                     continue
                 # The rest of its group. The pid of the group cannot be reused before
                 # `waitpid`.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
+                process_tree.signal_group(pid, signal.SIGKILL)
                 _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
@@ -219,16 +211,14 @@ class ForkServer:
                 self._tell({"ended": number, "status": code})
 
     def _tell(self, notice: Mapping[str, Any]) -> None:
-        """Send a notice to the launcher."""
         # `_answer` notices that the launcher is gone.
         with contextlib.suppress(OSError):
-            _send(self.connection, notice)
+            _send(self._connection, notice)
 
     def _kill_all(self) -> None:
         """Kill all tasks and everything that they have started."""
         for pid in self._pids.values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            process_tree.signal_group(pid, signal.SIGKILL)
         process_tree.kill_children()
 
 
@@ -262,7 +252,6 @@ def _warm_up() -> None:
 
 
 def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send a message as JSON."""
     connection.send(json.dumps(message).encode())
 
 
@@ -339,10 +328,60 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
 
 
 def _seed_afresh() -> None:
-    """Seed NumPy anew, so that forked tasks draw different random numbers.
-
-    Python's own `random` reseeds itself after a fork.
-    """
+    """Seed NumPy anew, as Python reseeds its own `random` after a fork."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
+
+
+def _enter_private_network() -> None:
+    """Move this process and its future children to a network namespace of its own.
+
+    TensorFlow's servers listen on every interface without authentication. Here the only
+    interface is a loopback that no other process can reach. But the tasks cannot reach
+    anything outside either, such as a remote file system.
+
+    The process must have only one thread. It keeps its user and its group.
+
+    Raises:
+        LaunchError: If the kernel does not allow it.
+    """
+    try:
+        _enter_namespace()
+    except OSError as error:
+        raise LaunchError(
+            "--private-network: the kernel does not allow a private network here "
+            f"({error.strerror or error}); leave it out, and run the job where nobody "
+            "else can connect"
+        ) from error
+
+
+def _enter_namespace() -> None:
+    """Enter a network namespace, and bring its loopback interface up."""
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _unshare(_CLONE_NEWNET)  # root may do this, and then keeps all rights
+    except PermissionError:
+        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        with contextlib.suppress(FileNotFoundError):
+            _write_to_proc("setgroups", "deny")
+        _write_to_proc("uid_map", f"{user} {user} 1")
+        _write_to_proc("gid_map", f"{group} {group} 1")
+    with socket.socket() as any_socket:
+        request = struct.pack(_IFREQ, b"lo", 0)
+        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        _, flags = struct.unpack(_IFREQ, answer)
+        request = struct.pack(_IFREQ, b"lo", flags | _IFF_UP)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
+def _unshare(flags: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _write_to_proc(name: str, text: str) -> None:
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)

@@ -6,11 +6,12 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from estimator_runtime.launch.local import process_tree
 from estimator_runtime.launch.task import (
     Ended,
+    Event,
     Events,
     Lost,
     Output,
@@ -44,28 +45,25 @@ class Reader:
     A task cannot report while native code holds Python's global interpreter lock.
     Therefore silent tasks are judged by the CPU time of their processes, and count as
     alive while it grows.
+
+    Args:
+        connection: The socket to the fork server. The thread ends when it is closed.
+        events: The queue for the events.
+        look_secs: The interval, in seconds, between two checks of the CPU time of
+            silent tasks.
     """
 
     def __init__(
         self, connection: socket.socket, events: Events, look_secs: float = LOOK_SECS
     ) -> None:
-        """Start the thread.
-
-        Args:
-            connection: The socket to the fork server. The thread ends when it is
-                closed.
-            events: The queue for the events.
-            look_secs: The interval, in seconds, between two checks of the CPU time of
-                silent tasks.
-        """
         self._connection, self._events = connection, events
         self._look_secs, self._looked_at = look_secs, time.monotonic()
         self._pids: dict[int, int] = {}  # of running tasks, by number
         # Of the tasks that were silent at the last check, the CPU time used by then.
         self._cpu_secs: dict[int, float] = {}
         self._runs: dict[int, Run] = {}  # by the number that the fork server knows
-        # Of the runs that have not ended.
-        self._streams: dict[int, tuple[LineSplitter, LineSplitter, Reports]] = {}
+        # Of the runs that have not ended: standard output and error, and reports.
+        self._streams: dict[int, list[_Stream]] = {}
         self._selector = selectors.EpollSelector()
         self._selector.register(connection, selectors.EVENT_READ, None)
         # A selector inside the other one, so that reading of all lines can be paused at
@@ -85,13 +83,14 @@ class Reader:
             run: The run.
             fds: The pipes of its standard output, its standard error and its reports.
         """
-        streams = (LineSplitter(run, False), LineSplitter(run, True), Reports(run))
         self._runs[number] = run
+        streams = [
+            _Stream(run, fd, event)
+            for fd, event in zip(fds, (_output, _error, _report), strict=True)
+        ]
         for fd, stream in zip(fds, streams, strict=True):
             os.set_blocking(fd, False)
-            stream.fd = fd
-            selector = self._selector_of(stream)
-            selector.register(fd, selectors.EVENT_READ, stream)
+            self._selector_of(stream).register(fd, selectors.EVENT_READ, stream)
         # Only now may they be closed, as the loss of the fork server may do at once.
         self._streams[number] = streams
 
@@ -151,13 +150,11 @@ class Reader:
                 self._events.put(Working(run=self._runs[number]))
 
     def _read_lines(self) -> None:
-        """Forward the lines that are there now."""
         for key, _ in self._lines.select(0):
             self._drain(key.data)
 
-    def _selector_of(self, stream: "LineSplitter") -> selectors.EpollSelector:
-        """Return the selector that watches a stream."""
-        return self._selector if isinstance(stream, Reports) else self._lines
+    def _selector_of(self, stream: "_Stream") -> selectors.EpollSelector:
+        return self._selector if stream.is_reports else self._lines
 
     def _hear(self) -> bool:
         """Handle one message of the fork server; return False if it is gone."""
@@ -168,7 +165,7 @@ class Reader:
         if not message:
             for number in list(self._streams):
                 self._finish(number)
-            self._events.put(Lost(reason="the parent of the tasks is gone"))
+            self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
         if "started" in notice:
@@ -189,8 +186,7 @@ class Reader:
                 self._events.put(event)
             self._close(stream)
 
-    def _drain(self, stream: "LineSplitter", chunks: int = 1) -> None:
-        """Forward what a stream has, up to a number of chunks."""
+    def _drain(self, stream: "_Stream", chunks: int = 1) -> None:
         for _ in range(chunks):
             if stream.fd is None:
                 return
@@ -203,64 +199,56 @@ class Reader:
             if not data:
                 self._close(stream)
 
-    def _close(self, stream: "LineSplitter") -> None:
-        """Close the pipe of a stream, unless it is closed already."""
+    def _close(self, stream: "_Stream") -> None:
         if stream.fd is not None:
             self._selector_of(stream).unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = None
 
 
-class LineSplitter:
-    """Splits what a task writes into lines.
+class _Stream:
+    """One of the three pipes of a run, split into lines, each of which is an event.
 
     Attributes:
-        fd: The read end of the pipe, or None.
+        is_reports: Whether the lines are reports, and not output.
+        fd: The read end of the pipe; None once it is closed.
+        has_news: Whether a line has arrived since this was last set to False.
     """
 
-    def __init__(self, run: Run, is_error: bool) -> None:
-        """Create a stream without a pipe.
-
-        Args:
-            run: The run that writes to the stream.
-            is_error: Whether this is its standard error.
-        """
-        self._run, self._is_error = run, is_error
+    def __init__(self, run: Run, fd: int, event: Callable[[Run, bytes], Event]) -> None:
+        self._run, self._event = run, event
+        self.is_reports = event is _report
         self._rest = b""
-        self.fd: int | None = None
+        self.fd: int | None = fd
+        self.has_news = False
 
-    def feed(self, data: bytes) -> list[Output | Reported]:
+    def feed(self, data: bytes) -> list[Event]:
         """Return an event for each line that is now complete.
 
-        Args:
-            data: The next bytes. Without any, the rest counts as a complete line.
+        Without any data, the rest counts as a complete line.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         if self._rest and (not data or len(self._rest) > _MAX_LINE):
             lines.append(self._rest)
             self._rest = b""
-        return [self._event(line) for line in lines]
-
-    def _event(self, line: bytes) -> Output | Reported:
-        """Return the event of one line."""
-        text = line.decode(errors="replace").rstrip("\r")
-        return Output(run=self._run, line=text, is_error=self._is_error)
+        self.has_news = self.has_news or bool(lines)
+        return [self._event(self._run, line) for line in lines]
 
 
-class Reports(LineSplitter):
-    """A stream whose lines are reports instead of text.
+def _output(run: Run, line: bytes) -> Event:
+    return Output(run=run, line=_text(line), is_error=False)
 
-    Attributes:
-        has_news: Whether a report has arrived since this was last set to False.
-    """
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run, is_error=False)
-        self.has_news = False
+def _error(run: Run, line: bytes) -> Event:
+    return Output(run=run, line=_text(line), is_error=True)
 
-    def _event(self, line: bytes) -> Output | Reported:
-        self.has_news = True
-        try:
-            return Reported(run=self._run, report=json.loads(line))
-        except ValueError:  # cut off by the end of the task
-            return Reported(run=self._run, report={})
+
+def _report(run: Run, line: bytes) -> Event:
+    try:
+        return Reported(run=run, report=json.loads(line))
+    except ValueError:  # cut off by the end of the task
+        return Reported(run=run, report={})
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")

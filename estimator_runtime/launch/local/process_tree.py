@@ -49,22 +49,21 @@ def adopt_orphans() -> None:
 
 
 def set_death_signal(number: int) -> None:
-    """Make the kernel send this process a signal when its parent ends.
-
-    Args:
-        number: The number of the signal; 0 for no signal.
-    """
+    """Make the kernel send this process a signal when its parent ends; 0 for none."""
     _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal a process group, unless it is gone or may not be signalled."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
 
 
 def kill_orphans(tasks: Mapping[int, int]) -> None:
     """Kill the adopted children that belong to runs which have ended.
 
     This process then adopts their own children. So call this function again once the
-    killed processes have ended.
-
-    Args:
-        tasks: The pid of each run that goes on, by the number of the run.
+    killed processes have ended. `tasks` has the pid of each run that goes on.
     """
     live = set(map(str, tasks))
     for pid in set(_children()) - set(tasks.values()):
@@ -85,28 +84,19 @@ def kill_children() -> None:
 
 
 def kill_family(family: str) -> None:
-    """Kill all processes that one fork server and its tasks have left.
-
-    Args:
-        family: The value of `FAMILY_VARIABLE` in these processes.
-    """
+    """Kill all processes whose `FAMILY_VARIABLE` has this value."""
     for pid in _processes():
         if pid != os.getpid() and _mark_of(pid, FAMILY_VARIABLE) == family:
             _kill(pid)
 
 
 def _children() -> list[int]:
-    """Return the pids of the children of this process."""
     stats = {pid: stat_of(pid) for pid in _processes()}
     return [pid for pid, stat in stats.items() if stat and stat.parent == os.getpid()]
 
 
 def _mark_of(pid: int, variable: str) -> str | None:
-    """Return a variable of the environment that a process was started with, or None.
-
-    A process that was forked, and has executed no program, has the environment of the
-    process that it was forked from.
-    """
+    """Return a variable that a process or its last program began with, or None."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             entries = environ.read().split(b"\0")
@@ -118,18 +108,15 @@ def _mark_of(pid: int, variable: str) -> str | None:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process, unless it is gone or may not be killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def _processes() -> list[int]:
-    """Return the pids of all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl(2)."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")

@@ -36,32 +36,30 @@ _ASK_SECS = 0.2
 
 
 class Processes:
-    """The tasks of one job, each in a process group of its own."""
+    """The tasks of one job, each in a process group of its own.
+
+    Args:
+        job: The job.
+        warm: Whether tasks are forked from a fork server that has imported TensorFlow.
+        private_network: Whether the tasks get a network of their own.
+        hear_fork_server: Receives each line that the fork server itself writes to
+            standard error, in a thread. If None, these lines go to the standard error
+            of this process.
+    """
 
     def __init__(
         self,
         job: Job,
         warm: bool,
         private_network: bool,
-        hear_parent: Callable[[str], None] | None = None,
+        hear_fork_server: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare the tasks without starting anything.
-
-        Args:
-            job: The job.
-            warm: Whether tasks are forked from a fork server that has imported
-                TensorFlow.
-            private_network: Whether the tasks get a network of their own.
-            hear_parent: A callback for each line that the fork server itself writes to
-                standard error, called by a thread. If None, these lines go to the
-                standard error of this process.
-        """
         self._job, self._warm = job, warm
-        self._hear_parent: Any = hear_parent  # called by `_listen`, only if not None
+        self._hear_fork_server = hear_fork_server
         self._listener: threading.Thread | None = None
         self._private_network = private_network
         self._ports = HeldPorts()
-        self._parent: Any = None  # the process of the fork server, from open() on
+        self._fork_server: Any = None  # the process of the fork server, from open() on
         self._reader: Any = None  # from open() on
         self._family = uuid.uuid4().hex
         self._numbers: dict[Run, int] = {}  # by which the fork server knows the runs
@@ -79,7 +77,7 @@ class Processes:
             # Blocked until the fork server ignores them: they are for the launcher.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
-                self._parent = subprocess.Popen(
+                self._fork_server = subprocess.Popen(
                     helper_command(
                         "estimator_runtime.launch.local.fork_server",
                         *(str(theirs.fileno()), str(os.getpid())),
@@ -89,21 +87,21 @@ class Processes:
                     ),
                     env=self._environ(),
                     stdin=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE if self._hear_parent else None,
+                    stderr=subprocess.PIPE if self._hear_fork_server else None,
                     pass_fds=[theirs.fileno()],
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if self._hear_parent:
+        if self._hear_fork_server:
             self._listener = threading.Thread(
-                target=self._listen,
-                args=(self._parent.stderr,),
-                name="estimator_runtime parent",
+                target=_forward_lines,
+                args=(self._fork_server.stderr, self._hear_fork_server),
+                name="estimator_runtime fork server",
                 daemon=True,
             )
             self._listener.start()
         answer = self._first_answer(is_cancelled)
-        if answer is None or (not answer and is_cancelled()):
+        if not answer and is_cancelled():
             return
         if not answer:
             raise LaunchError(
@@ -115,12 +113,10 @@ class Processes:
         look_secs = min(LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
         self._reader = Reader(self._connection, events, look_secs)
 
-    def _first_answer(self, is_cancelled: Callable[[], bool]) -> bytes | None:
+    def _first_answer(self, is_cancelled: Callable[[], bool]) -> bytes:
         """Return the first message of the fork server.
 
-        Returns:
-            The message; b"" if the fork server has ended; None if the job is cancelled
-            first.
+        It is b"" if the fork server has ended, or the job is cancelled first.
 
         Raises:
             LaunchError: If there is no message in time.
@@ -128,18 +124,16 @@ class Processes:
         deadline = time.monotonic() + IMPORT_SECS
         self._connection.settimeout(_ASK_SECS)
         while not is_cancelled():
-            try:
+            with contextlib.suppress(TimeoutError):
                 answer = self._connection.recv(_MAX_MESSAGE)
-            except TimeoutError as error:
-                if time.monotonic() < deadline:
-                    continue
+                self._connection.settimeout(_SEND_SECS)
+                return answer
+            if time.monotonic() >= deadline:
                 raise LaunchError(
                     f"TensorFlow was not imported within {IMPORT_SECS:g} s; is the "
                     "machine busy, or its disk slow?"
-                ) from error
-            self._connection.settimeout(_SEND_SECS)
-            return answer
-        return None
+                )
+        return b""
 
     def place(self, addressed: Sequence[Task]) -> Cluster:
         """Take a free port for each task, and hold it for as long as the job runs."""
@@ -161,7 +155,7 @@ class Processes:
         try:
             socket.send_fds(self._connection, [message], theirs)
         except OSError as error:
-            reason = f"the parent of the tasks does not take a new one: {error}"
+            reason = f"the fork server does not accept another task: {error}"
             self._events.put(Lost(reason=reason))
         finally:
             for fd in theirs:
@@ -173,7 +167,7 @@ class Processes:
         A fork server that was stopped with SIGSTOP is continued, because it has to
         report the end of the run.
         """
-        self._parent.send_signal(signal.SIGCONT)
+        self._fork_server.send_signal(signal.SIGCONT)
         pid = self._reader.pid_of(self._numbers[run])
         if pid is None:  # it is about to start, or has ended
             message = {"task": self._numbers[run], "signal": int(number)}
@@ -183,28 +177,27 @@ class Processes:
             return
         stat = process_tree.stat_of(pid)
         # If the run has just ended, another process may have its pid.
-        if stat is not None and stat.parent == self._parent.pid:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, number)
+        if stat is not None and stat.parent == self._fork_server.pid:
+            process_tree.signal_group(pid, number)
 
     def close(self) -> None:
         """Make the fork server kill everything that is left, and wait for its end."""
-        if self._parent is None:
+        if self._fork_server is None:
             return
         # Ends the connection for both the fork server and the reader.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        self._parent.send_signal(signal.SIGCONT)  # so that it notices
+        self._fork_server.send_signal(signal.SIGCONT)  # so that it notices
         if self._reader is None:
-            self._parent.kill()  # it has started no task, and may still be importing
+            self._fork_server.kill()  # it has no task, and may still be importing
         try:
-            self._parent.wait(_CLOSE_SECS)
+            self._fork_server.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:
-            self._parent.kill()
-            self._parent.wait()
+            self._fork_server.kill()
+            self._fork_server.wait()
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
-        if self._parent.returncode:  # it was killed, and could not clean up
+        if self._fork_server.returncode:  # it was killed, and could not clean up
             process_tree.kill_family(self._family)
         if self._reader is not None:
             self._reader.close(_CLOSE_SECS)
@@ -222,8 +215,8 @@ class Processes:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _listen(self, stream: IO[bytes]) -> None:
-        """Forward the lines that the fork server itself writes."""
-        with stream:
-            for line in stream:
-                self._hear_parent(line.decode(errors="replace").rstrip("\r\n"))
+
+def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
+    with stream:
+        for line in stream:
+            hear(line.decode(errors="replace").rstrip("\r\n"))

@@ -33,20 +33,18 @@ class TaskActor:
     Ray executes calls in their order, with three exceptions, each of which has a thread
     of its own: `poll`, `where`, and the methods that read or write the model directory
     and may hang there. The task ends with the actor, however the actor ends.
+
+    Args:
+        job: The job that the task belongs to.
+        folder: The working directory of the task; None for the one that Ray has chosen
+            for the actor.
+        lease_secs: How long the task goes on running after the last answer that is
+            known to have arrived.
     """
 
     def __init__(
         self, job: Job, folder: str | None, lease_secs: float = LEASE_SECS
     ) -> None:
-        """Prepare for the start of the task.
-
-        Args:
-            job: The job that the task belongs to.
-            folder: The working directory of the task; None for the one that Ray has
-                chosen for the actor.
-            lease_secs: How long the task goes on running after the last answer that is
-                known to have arrived.
-        """
         if folder is not None:
             os.chdir(folder)
         self._is_behind = False  # the caller of `poll`
@@ -100,7 +98,7 @@ class TaskActor:
             if port is not None:
                 self._ports.hold(port)
         except OSError as error:
-            cause = f"cannot have its address again: {error.strerror or error}"
+            cause = f"cannot get its address again: {error.strerror or error}"
             self._events.put(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
         try:
@@ -124,9 +122,6 @@ class TaskActor:
                 answer is not among them, it is returned again.
             takes_lines: Whether the caller has room for more lines. If not, the task
                 has to wait before it can write more.
-
-        Returns:
-            The events; an empty list if there were none in time.
         """
         self._is_behind = not takes_lines
         if number < self._number:
@@ -150,11 +145,7 @@ class TaskActor:
 
     @ray.method(concurrency_group="files")
     def write_token(self, path: str) -> str | None:
-        """Create an empty file and its folder.
-
-        Returns:
-            What went wrong, or None.
-        """
+        """Create an empty file and its folder; return what went wrong, or None."""
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "x"):
@@ -182,8 +173,7 @@ class TaskActor:
     def _end_with_lease(self) -> None:
         """End the task and the actor when the lease is over.
 
-        The supervisor has then lost the connection, and is about to start the task on
-        another node.
+        The supervisor has lost the connection by then, and starts the task elsewhere.
         """
         while (left := self._heard_at + self._lease_secs - time.monotonic()) > 0:
             time.sleep(left)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.handle import SupervisedJob, check_environ, check_log_dir
+from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
@@ -48,9 +48,7 @@ class RayBackend:
         placement_timeout_secs: float | None = None,
         console: Console | None = None,
     ) -> None:
-        """Check the options.
-
-        They are described as attributes of the class.
+        """Check the options, which are described as attributes of the class.
 
         Raises:
             ConfigError: If Ray is not installed, or an option cannot be used.
@@ -71,14 +69,14 @@ class RayBackend:
             )
         if working_dir is not None and not os.path.isdir(working_dir):
             raise ConfigError(
-                f"working directory {working_dir!r} is no folder; give the one that "
-                "has the script"
+                f"working directory {working_dir!r} is not a folder; give the "
+                "folder that has the script"
             )
         self.address, self.placement, self.working_dir = address, placement, working_dir
         self.placement_timeout_secs = placement_timeout_secs
         self.console = console or Console()
 
-    def submit(self, job: Job) -> SupervisedJob:
+    def submit(self, job: Job) -> JobHandle:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
@@ -92,8 +90,7 @@ class RayBackend:
         from estimator_runtime.launch.ray.placement import Placement
         from estimator_runtime.launch.ray.tasks import RayTasks
 
-        check_environ(os.environ)
-        check_log_dir(job)
+        check_launch(job, os.environ)
         _check_gpus(job)
         screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
@@ -113,7 +110,7 @@ class RayBackend:
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
             tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
-            return SupervisedJob(Supervisor(job, tasks, screen))
+            return JobHandle(Supervisor(job, tasks, screen))
         except BaseException:
             placement.release()
             ray_nodes.disconnect()
@@ -121,22 +118,17 @@ class RayBackend:
 
 
 def _check_gpus(job: Job) -> None:
-    """Check that each task takes a fraction of one GPU or whole GPUs.
-
-    Raises:
-        ConfigError: If a task takes another number of GPUs.
-    """
+    """Raise `ConfigError` if a task takes neither a part of one GPU nor whole ones."""
     for task in job.tasks:
         gpus = job.resources_of(task).gpus
         if gpus > 1 and gpus != int(gpus):
             raise ConfigError(
-                f"a task takes {gpus:g} GPU, and Ray gives parts of one, or whole ones "
-                "only; give a whole number with --gpus-per-worker, or less than 1"
+                f"a task takes {gpus:g} GPU, and Ray assigns a fraction of one GPU, or "
+                "whole GPUs; give a whole number with --gpus-per-worker, or less than 1"
             )
 
 
 def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the variables that the tasks receive."""
     return {
         name: value
         for name, value in environ.items()

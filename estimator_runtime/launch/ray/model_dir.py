@@ -33,25 +33,23 @@ class ModelDir:
 
     It learns the folder from the reports of the tasks: the model directory of an
     Estimator or, until one has been reported, the folder to which a session of the
-    chief saves.
+    leader saves.
+
+    Args:
+        leader: The chief, or the worker that acts as chief.
+        console: Where to report that a node does not answer.
+        is_closing: An event that is set at the end of the job.
     """
 
     def __init__(
         self, leader: Task, console: Console, is_closing: threading.Event
     ) -> None:
-        """Wait for a first report.
-
-        Args:
-            leader: The chief, or the worker that acts as chief.
-            console: Where to report that a node does not answer.
-            is_closing: An event that is set at the end of the job.
-        """
         self._leader, self._console, self._is_closing = leader, console, is_closing
         self._nodes: Mapping[str, Slot] = {}  # a slot on each node, by its address
         self._copies: frozenset[str] = frozenset()  # of the working directory, on nodes
         self._is_named = False
         self._asked: set[str] = set()  # the folders checked on these nodes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def move(self, nodes: Mapping[str, Slot], copies: Iterable[str]) -> None:
         """Record where the tasks are from now on.
@@ -61,33 +59,20 @@ class ModelDir:
             copies: The folders that Ray has copied to the nodes, in which tasks run.
         """
         with self._lock:
-            self._move(nodes, copies)
+            self._nodes, self._copies, self._asked = nodes, frozenset(copies), set()
 
     def move_one(self, slot: Slot, node: str, copies: Iterable[str]) -> None:
-        """Record where one task is from now on; the others stay where they were.
-
-        Args:
-            slot: The slot of the task.
-            node: The address of its node.
-            copies: As for `move`.
-        """
+        """Record where one task is from now on; the others stay where they were."""
         with self._lock:
-            others = [(at, it) for at, it in self._nodes.items() if it is not slot]
-            nodes = {node: slot, **dict(others)}
+            others = {at: it for at, it in self._nodes.items() if it is not slot}
+            nodes = {node: slot, **others}
             if nodes.keys() != self._nodes.keys():
-                self._move(nodes, self._copies.union(copies))
-
-    def _move(self, nodes: Mapping[str, Slot], copies: Iterable[str]) -> None:
-        """Do the same as `move`, with the lock held."""
-        self._nodes, self._copies, self._asked = nodes, frozenset(copies), set()
+                self.move(nodes, self._copies.union(copies))
 
     def hear(self, event: Reported, refuse: Callable[[Refused], None]) -> None:
         """Check the folder in a task's report, if there is one.
 
-        Args:
-            event: The report.
-            refuse: A callback for the case that the folder is not suitable. A thread
-                may call it later.
+        A thread calls `refuse`, now or later, if the folder is not suitable.
         """
         path = event.report.get("model_dir")
         if path is not None:
@@ -115,10 +100,7 @@ class ModelDir:
             ).start()
 
     def _ask(
-        self,
-        path: str,
-        nodes: Mapping[str, Slot],
-        refuse: Callable[[Refused], None],
+        self, path: str, nodes: Mapping[str, Slot], refuse: Callable[[Refused], None]
     ) -> None:
         """Check a folder until all nodes have answered, or the tasks have moved."""
         reported = None
@@ -141,7 +123,6 @@ class ModelDir:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return whether a path is inside a folder."""
     whole = os.path.normpath(os.path.join(folder, path))
     return os.path.commonpath((whole, folder)) == folder
 
@@ -156,17 +137,13 @@ def _problem(path: str, nodes: Mapping[str, Slot]) -> str | None:
 
 
 def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
-    """Return why the nodes and this machine do not share a folder.
+    """Return why the nodes and this machine do not share a folder, or None.
 
     Every node writes a file. Then every node and this machine look for all files.
 
     Args:
         path: The folder.
         actors: The handle of a `TaskActor` on each node, by the address of the node.
-
-    Returns:
-        Which node cannot write, or does not see which file; None if all see the same
-        folder.
 
     Raises:
         RayError: If the result is unknown, because an actor is gone or does not answer.
@@ -191,7 +168,7 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
                 return problem
             time.sleep(_POLL_SECS)
     except RayTaskError as error:
-        return f"model_dir {path!r} cannot be looked at: {brief(error)}"
+        return f"model_dir {path!r} cannot be checked: {brief(error)}"
     finally:
         for token in tokens.values():  # the actor that wrote it may be gone
             with contextlib.suppress(OSError):
@@ -203,15 +180,10 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
 def _unseen(
     path: str, tokens: Mapping[str, str], actors: Mapping[str, Any]
 ) -> str | None:
-    """Return which node does not see which file, or None if all see all files."""
+    """Return which node does not see which file, or None."""
     names = list(tokens.values())
-    seen = {
-        f"node {node}": actor.seen_tokens.remote(names)
-        for node, actor in actors.items()
-    }
-    found = {
-        reader: ray.get(answer, timeout=_ANSWER_SECS) for reader, answer in seen.items()
-    }
+    seen = {f"node {node}": it.seen_tokens.remote(names) for node, it in actors.items()}
+    found = {who: ray.get(answer, timeout=_ANSWER_SECS) for who, answer in seen.items()}
     found[_HERE] = [name for name in names if os.path.isfile(name)]
     for reader, there in found.items():
         for node, token in tokens.items():

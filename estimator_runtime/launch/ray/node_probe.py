@@ -70,17 +70,14 @@ def probe(folder: str) -> dict[str, str] | None:
 def difference(
     node: Mapping[str, str], other: Mapping[str, str], who: str = "this machine"
 ) -> str | None:
-    """Return what a node lacks, or how it differs from another machine.
+    """Return what a node lacks, or how it differs from another machine, or None.
 
     What only the other machine lacks does not count, as it may not run any task.
 
     Args:
         node: What `probe` has found on the node.
         other: What it has found on the other machine.
-        who: The name of the other machine.
-
-    Returns:
-        The difference, for the user; None if the node is suitable.
+        who: The name of the other machine, for the user.
     """
     for name in _NEEDED:
         has = other.get(name)

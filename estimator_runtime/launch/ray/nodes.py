@@ -4,7 +4,6 @@ The checks find out whether a node can run the tasks of a job.
 """
 
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -13,7 +12,6 @@ import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -64,8 +62,11 @@ def connect(address: str, working_dir: str | None = None) -> None:
     # orderly end of the job.
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
-    folder = _current_folder() if working_dir is None else None
+    folder = None
     try:
+        if working_dir is None:
+            with contextlib.suppress(FileNotFoundError):  # then none can be imported
+                folder = os.getcwd()
         if folder is not None:
             # Ray's workers search this process's current folder before the standard
             # library. Other users may be able to write to that folder.
@@ -104,9 +105,9 @@ def disconnect() -> None:
 
 
 def nodes() -> dict[str, Resources]:
-    """Return the resources of each node that is alive and not leaving, by address.
+    """Return the resources of each node that is alive and not leaving.
 
-    The addresses are in ascending order.
+    The keys are their addresses, in ascending order.
     """
     going = leaving()
     return {
@@ -215,35 +216,17 @@ def _installed_here() -> dict[str, str]:
     """Return what is installed on this machine; see `node_probe.probe`."""
     try:
         found = node_probe.probe(os.getcwd())
-        if found is None:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except (subprocess.SubprocessError, OSError) as error:
-        raise LaunchError(
-            f"this machine cannot say what it has installed: {_why_silent(error)}"
-        ) from error
-    return found
-
-
-def _why_silent(error: Any) -> str:
-    """Return why this machine could not be probed.
-
-    Args:
-        error: A `TimeoutExpired` or `CalledProcessError` of `subprocess`, or an
-            `OSError`.
-    """
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"a new Python has not answered within {error.timeout:g} s"
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"a new Python has ended with exit status {error.returncode}"
-    return f"no Python can be started in the present folder: {error.strerror}"
-
-
-def _current_folder() -> str | None:
-    """Return the current folder, or None if it has been removed."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # so nothing can be imported from it
-        return None
+    except subprocess.TimeoutExpired as error:
+        why = f"a new Python has not answered within {error.timeout:g} s"
+    except subprocess.CalledProcessError as error:
+        why = f"a new Python ended with exit status {error.returncode}"
+    except OSError as error:
+        why = f"no Python can be started in the present folder: {error.strerror}"
+    else:
+        if found is not None:
+            return found
+        why = "no Python can be started in the present folder: Permission denied"
+    raise LaunchError(f"this machine cannot say what it has installed: {why}")
 
 
 def _check_reachable(address: str) -> None:
@@ -270,7 +253,7 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition(":")
     if "://" in address or not (host and port.isascii() and port.isdigit()):
         raise ConfigError(
-            f"Ray address {address!r} is no address of a head node; give its "
+            f"Ray address {address!r} is not the address of a head node; give its "
             "host:port, such as 10.0.0.1:6379, or auto"
         )
     # As Ray does: its head node listens on an address that other machines can reach.

@@ -24,21 +24,16 @@ _SAID_AFTER_SECS = 5.0
 class Placement:
     """The resources that are reserved for the tasks of a job.
 
-    Attributes:
+    Args:
+        job: The job.
         strategy: "spread" places tasks on as many nodes as possible, "pack" on as few
             as possible.
+        console: Where to report a wait for room.
     """
 
     def __init__(self, job: Job, strategy: str, console: Console) -> None:
-        """Compute what the job needs, without reserving it.
-
-        Args:
-            job: The job.
-            strategy: "spread" or "pack".
-            console: Where to report a wait for room.
-        """
         self._asked = [job.resources_of(task) for task in job.tasks]
-        self.strategy, self._console = strategy, console
+        self._strategy, self._console = strategy, console
         self._group: Any = None  # the reserved placement group of Ray
 
     def why_never(self) -> str | None:
@@ -62,7 +57,7 @@ class Placement:
         """
         if self._group is None:
             bundles = [_bundle(each) for each in self._asked]
-            self._group = placement_group(bundles, strategy=self.strategy.upper())
+            self._group = placement_group(bundles, strategy=self._strategy.upper())
         started = time.monotonic()
         is_reported = False
         while not self._group.wait(_POLL_SECS):
@@ -84,11 +79,7 @@ class Placement:
         return [by_bundle[index] for index in range(len(self._asked))]
 
     def options(self, index: int) -> dict[str, Any]:
-        """Return Ray's options for the actor of one task.
-
-        Args:
-            index: The position of the task in the order of the job's tasks.
-        """
+        """Return Ray's options for the actor of the task at this index of the job."""
         asked = self._asked[index]
         return {
             "num_cpus": asked.cpus,
@@ -118,7 +109,6 @@ class Placement:
 
 
 def _bundle(resources: Resources) -> dict[str, float]:
-    """Return the resources of one task as Ray expects them."""
     # Ray rejects an empty bundle.
     bundle = {"CPU": resources.cpus or 0.001}
     return {**bundle, "GPU": resources.gpus} if resources.gpus else bundle

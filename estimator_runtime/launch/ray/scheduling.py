@@ -40,6 +40,16 @@ class Scheduler:
     stay. When a node has given notice, everything is released and reserved again: a
     leaving node shuts down once nothing on it is in use, and Ray reserves nothing
     more there.
+
+    Args:
+        slots: The slot of every task, all empty, in the order of the job's tasks.
+        placement: The reserved placement of the job.
+        checked: The ids of the nodes that are known to be able to run tasks.
+        folder: The working directory of the tasks; None for the copy of a folder that
+            Ray has made on each node.
+        timeout_secs: How long to wait for room in the cluster after a loss.
+        console: Where to report delays.
+        is_closing: An event that is set at the end of the job.
     """
 
     def __init__(
@@ -52,25 +62,12 @@ class Scheduler:
         console: Console,
         is_closing: threading.Event,
     ) -> None:
-        """Take over the slots, which are all empty.
-
-        Args:
-            slots: The slot of every task, in the order of the job's tasks.
-            placement: The reserved placement of the job.
-            checked: The ids of the nodes that are known to be able to run tasks.
-            folder: The working directory of the tasks; None for the copy of a folder
-                that Ray has made on each node.
-            timeout_secs: How long to wait for room in the cluster after a loss.
-            console: Where to report delays.
-            is_closing: An event that is set at the end of the job.
-        """
         self._slots, self._placement, self._folder = slots, placement, folder
         self._timeout_secs, self._console = timeout_secs, console
         self._is_closing = is_closing
         self._checked = set(checked)
         # The id and the address of the node that is reserved for each slot.
-        self._reserved: dict[Slot, str] = {}
-        self._where: dict[Slot, str] = {}
+        self._reserved: dict[Slot, tuple[str, str]] = {}
 
     def fill(self, addressed: Collection[Task]) -> tuple[Cluster, set[str]]:
         """Fill every slot with an actor, trying again while nodes or actors are lost.
@@ -105,10 +102,6 @@ class Scheduler:
     def admit(self, slot: Slot, node_id: str) -> bool:
         """Wait until a task may be started on a node that Ray has chosen meanwhile.
 
-        Args:
-            slot: The slot of the task, which still records the previous node.
-            node_id: The id of the node.
-
         Returns:
             Whether the task may be started: False if the node is gone, or at the end
             of the job.
@@ -137,15 +130,14 @@ class Scheduler:
         self._placement.reserve(self._timeout_secs, self._is_closing.is_set)
         nodes = self._placement.nodes()
         known = ray_nodes.addresses()
-        where = [known.get(node, node) for node in nodes]
-        self._reserved = dict(zip(self._slots, nodes, strict=True))
-        self._where = dict(zip(self._slots, where, strict=True))
-        for node, address in zip(nodes, where, strict=True):
+        where = [(node, known.get(node, node)) for node in nodes]
+        self._reserved = dict(zip(self._slots, where, strict=True))
+        for node, address in where:
             if not ray_nodes.is_alive(node):
                 raise _NotYetError(f"Ray has yet to move what was on node {address}")
         if ray_nodes.leaving().intersection(nodes):
             self._give_back()
-            raise _NotYetError("one of the nodes is about to go")
+            raise _NotYetError("one of the nodes is about to leave")
         self._check(set(nodes))
 
     def _check(self, nodes: set[str]) -> None:
@@ -170,9 +162,10 @@ class Scheduler:
         if closing:
             answers = list(closing.values())
             ray.wait(answers, num_returns=len(answers), timeout=_CLOSE_SECS)
-        unsure = [slot for slot, answer in closing.items() if not _is_good(answer)]
-        unsure += [
-            slot for slot in self._slots if slot not in closing and slot.has_lost_node()
+        unsure = [
+            slot
+            for slot in self._slots
+            if (_failed(closing[slot]) if slot in closing else slot.has_lost_node())
         ]
         for slot in self._slots:
             slot.vacate(is_closed=slot not in unsure)
@@ -192,8 +185,8 @@ class Scheduler:
         if left > 0:
             nodes = ", ".join(sorted({node for _, node in ends}))
             self._console.say(
-                f"waiting {left:.0f} s until what may still run on node {nodes} has "
-                "ended by itself"
+                f"waiting {left:.0f} s for what may still run on node {nodes} to end "
+                "by itself"
             )
             self._is_closing.wait(left)
 
@@ -214,7 +207,7 @@ class Scheduler:
         folders: set[str] = set()
         for slot, place in places.items():
             node_id, node, folder = self._answer(slot, place)
-            if node_id != self._reserved[slot]:
+            if node_id != self._reserved[slot][0]:
                 raise _NotYetError(f"Ray has moved {slot.task} to node {node}")
             slot.settle(node_id, node)
             folders.add(folder)
@@ -226,9 +219,6 @@ class Scheduler:
 
     def _wait_for_actors(self, answers: Mapping[Slot, Any]) -> None:
         """Wait for the first answer of each slot's actor, while the nodes are alive.
-
-        Args:
-            answers: Ray's reference to the pending answer of each slot.
 
         Raises:
             LaunchError: If a node is gone, an actor does not start in time, or the job
@@ -244,15 +234,13 @@ class Scheduler:
             if not waiting:
                 return
             waited = time.monotonic() - started
-            who = ", ".join(
-                f"{slot.task} on node {self._where[slot]}" for slot in waiting
-            )
+            who = ", ".join(map(self._name, waiting))
             if self._is_closing.is_set():
                 raise LaunchError(f"the job ended before the start of {who}")
             # Ray may have reserved room on a lost node: it takes up to 65 s to notice.
-            for slot in {self._reserved[slot]: slot for slot in waiting}.values():
-                if not ray_nodes.is_alive(self._reserved[slot]):
-                    raise _NotYetError(f"node {self._where[slot]} is gone")
+            for node, address in {self._reserved[slot] for slot in waiting}:
+                if not ray_nodes.is_alive(node):
+                    raise _NotYetError(f"node {address} is gone")
             if waited > _ACTORS_SECS:
                 raise LaunchError(
                     f"no actor was started for {who} within {_ACTORS_SECS:g} s; "
@@ -263,12 +251,8 @@ class Scheduler:
                 self._console.say(f"waiting for the actor of {who}")
 
     def _answer(self, slot: Slot, answer: Any) -> Any:
-        """Return what a slot's actor has answered.
-
-        Raises:
-            LaunchError: If there is no answer.
-        """
-        who = f"{slot.task} on node {self._where[slot]}"
+        """Return what a slot's actor has answered, or raise `LaunchError`."""
+        who = self._name(slot)
         try:
             return ray.get(answer, timeout=_ACTORS_SECS)
         except RayActorError as error:
@@ -279,11 +263,14 @@ class Scheduler:
         except RayError as error:
             raise LaunchError(f"{who} cannot be placed: {brief(error)}") from error
 
+    def _name(self, slot: Slot) -> str:
+        return f"{slot.task} on node {self._reserved[slot][1]}"
 
-def _is_good(answer: Any) -> bool:
-    """Return whether a call of an actor has completed without an error."""
+
+def _failed(answer: Any) -> bool:
+    """Return whether a call of an actor has failed, or has not completed."""
     try:
         ray.get(answer, timeout=0)
     except RayError:
-        return False
-    return True
+        return True
+    return False

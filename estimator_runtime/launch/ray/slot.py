@@ -4,6 +4,8 @@ No other task connects to an evaluator, so its slot may move to another node. Th
 of all other tasks stay where the tasks have their addresses.
 """
 
+from __future__ import annotations
+
 import signal
 import threading
 import time
@@ -36,6 +38,22 @@ _Actor = ray.remote(
 class Slot:
     """A slot that starts the runs of one task and forwards their events.
 
+    The next actor of a movable slot may be on another node, which is known only once
+    the actor is there, and which may not have been checked. So the actor starts its run
+    only after the node has been admitted.
+
+    Args:
+        task: The task.
+        job: The job that the task belongs to.
+        folder: The working directory of the task; None for the copy of a folder that
+            Ray has made on the node.
+        hear: Receives each event, from any thread.
+        takes_lines: Returns whether there is room for more output lines.
+        admit: Makes the slot movable. Receives this slot, and the id, the address and
+            the working directory of the node on which Ray has placed its actor. Blocks
+            until the task may be started there, and returns whether it may. Raises
+            `LaunchError` if the node is not suitable.
+
     Attributes:
         task: The task.
         actor: The handle of the actor that fills the slot, or None.
@@ -46,8 +64,6 @@ class Slot:
         port: The port of the task on the node, or None.
     """
 
-    is_movable = False
-
     def __init__(
         self,
         task: Task,
@@ -55,50 +71,38 @@ class Slot:
         folder: str | None,
         hear: Callable[[Event], None],
         takes_lines: Callable[[], bool],
+        admit: Callable[[Slot, str, str, str], bool] | None = None,
     ) -> None:
-        """Create an empty slot.
-
-        Args:
-            task: The task.
-            job: The job that the task belongs to.
-            folder: The working directory of the task; None for the copy of a folder
-                that Ray has made on the node.
-            hear: A callback for each event, which any thread may call.
-            takes_lines: Returns whether there is room for more output lines.
-        """
-        self._takes_lines = takes_lines
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
+        self._takes_lines, self._admit = takes_lines, admit
+        self.is_movable, self.is_leaving = admit is not None, False
         self.node: str | None = None
         self.node_id: str | None = None
         self.port: int | None = None
         self.actor: Any = None
+        self._admitted: Any = None  # the actor whose node has been admitted
         self._run: Run | None = None
+        # The run, with its variables, that the actor starts once it is admitted.
+        self._planned: tuple[Run, dict[str, str]] | None = None
         self._follower: threading.Thread | None = None
         self._starting: Any = None  # the pending answer to `TaskActor.start`
         self._heard_at: float | None = None
-        self.is_leaving = False
         self._options: dict[str, Any] = {}
         self._lock = threading.RLock()
 
     def fill(self, options: dict[str, Any] | None = None) -> Any:
         """Return the handle of the actor, creating an actor if there is none.
 
-        Args:
-            options: Ray's options for this actor and all later ones; None reuses the
-                previous options.
+        Ray's options are for this actor and all later ones; None reuses them.
         """
         self._options = options or self._options
         with self._lock:
             if self.actor is not None:
                 return self.actor
             actor_class = _Actor.options(**self._options)
-            self.actor = actor_class.remote(self._job, self._folder)
-            actor, self._starting = self.actor, None
-        name = f"estimator_runtime {self.task}"
-        self._follower = threading.Thread(
-            target=self._follow, args=(actor,), name=name, daemon=True
-        )
-        self._follower.start()
+            actor = self.actor = actor_class.remote(self._job, self._folder)
+            self._starting = None
+        self._follower = self._thread(self._follow, actor)
         return actor
 
     def settle(self, node_id: str, node: str) -> None:
@@ -108,30 +112,50 @@ class Slot:
             self._heard_at = time.monotonic()
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
-        """Start a run at the address of the task."""
-        if self._is_known_lost():
+        """Start a run at the address of the task, or where Ray places a movable one."""
+        if not self.is_movable and self._is_known_lost():
             self.refuse(run, "its node is gone")
             return
-        actor = self._actor_for(run)
+        actor = self.fill()
         with self._lock:
-            is_there = actor is not None and self.actor is actor
+            is_there = self.actor is actor
+            self._run = run if is_there else None
             if is_there:
-                answer = actor.start.remote(run, environ, self.port, self.node_id)
-                self._starting = answer
+                self._planned = (run, environ)
+                self._start_planned(actor)
+        if not is_there:
+            self._end(run, "lost its actor")
+
+    def _start_planned(self, actor: Any) -> None:
+        """Start the planned run, if there is one and the actor is admitted."""
+        is_admitted = not self.is_movable or self._admitted is actor
+        if self._planned is None or not is_admitted:
+            return
+        (run, environ), self._planned = self._planned, None
+        address = (None, None) if self.is_movable else (self.port, self.node_id)
+        if self._run == run:  # else it has ended meanwhile
+            self._starting = actor.start.remote(run, environ, *address)
 
     def refuse(self, run: Run, why: str) -> None:
         """Report the end of a run that cannot start without a new address."""
-        cause = f"cannot have its address again: {why}"
+        cause = f"cannot get its address again: {why}"
         self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
 
     def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a run.
+        """Send a signal to a run; any signal ends a run that is only planned.
 
         If the run has not ended some time after SIGKILL, its actor is killed.
         """
         with self._lock:
             actor = self.actor if self._run == run else None
+            is_planned = self._planned is not None and self._planned[0] == run
+            if actor is not None and is_planned:
+                self.actor = self._run = self._planned = None
         if actor is None:
+            return
+        if is_planned:
+            ray.kill(actor)
+            self._hear(Ended(run=run, status=-int(number)))
             return
         actor.signal.remote(run, int(number))
         if number == signal.SIGKILL:
@@ -140,11 +164,7 @@ class Slot:
             timer.start()
 
     def evict(self) -> bool:
-        """Report the end of the current run, if any, which is about to be killed.
-
-        Returns:
-            Whether there was a run.
-        """
+        """Report the end of the current run, if any, which is about to be killed."""
         with self._lock:
             run, self._run = self._run, None
         if run is not None:
@@ -154,11 +174,12 @@ class Slot:
     def give_up_lost_start(self) -> None:
         """End a run that waits for an actor on a node that is gone.
 
-        Ray reports nothing about such an actor until another node has room for it.
+        Ray reports nothing about such an actor until another node has room for it. A
+        movable one then reports its new node.
         """
         with self._lock:
             actor, starting = self.actor, self._starting
-        if actor is None or starting is None:
+        if self.is_movable or actor is None or starting is None:
             return
         if not ray.wait([starting], timeout=0)[0] and self._is_known_lost():
             self._lose(actor, RayError("it was to start there"))
@@ -171,8 +192,7 @@ class Slot:
     def vacate(self, is_closed: bool = False) -> None:
         """Kill the actor and everything it has started, without reporting an end.
 
-        Args:
-            is_closed: Whether the actor has confirmed that nothing runs any more.
+        `is_closed` says that the actor has confirmed that nothing runs any more.
         """
         with self._lock:
             actor, self.actor, self._run = self.actor, None, None
@@ -187,10 +207,9 @@ class Slot:
             self._follower.join(timeout_secs)
 
     def lives_until(self) -> float | None:
-        """Return the time by which everything started here has ended.
+        """Return the time by which everything started here has ended, reachable or not.
 
-        By then it has ended even if it cannot be reached. The result is a time of
-        `time.monotonic`, or None if nothing was started.
+        It is a time of `time.monotonic`, or None if nothing was started.
         """
         if self._heard_at is None:
             return None
@@ -207,24 +226,15 @@ class Slot:
         """
         return self.node_id is not None and nodes.is_lost(self.node_id)
 
-    def _actor_for(self, run: Run) -> Any:
-        """Return the actor that is to start a run.
-
-        If the actor is lost meanwhile, report the end of the run and return None.
-        """
-        actor = self.fill()
-        with self._lock:
-            is_there = self.actor is actor
-            self._run = run if is_there else None
-        if not is_there:
-            self._end(run, "lost its actor")
-        return actor if is_there else None
-
-    def _take_place(self, actor: Any, node_id: str, node: str, folder: str) -> None:
-        """React to the news of where Ray has placed an actor; here, do nothing.
-
-        The thread that follows the actor calls this, so it must not block.
-        """
+    def _thread(self, target: Callable[..., None], *arguments: Any) -> threading.Thread:
+        thread = threading.Thread(
+            target=target,
+            args=arguments,
+            name=f"estimator_runtime {self.task}",
+            daemon=True,
+        )
+        thread.start()
+        return thread
 
     def _follow(self, actor: Any) -> None:
         """Forward the events of an actor until it is gone."""
@@ -233,7 +243,8 @@ class Slot:
             try:
                 if here is None:
                     here, *place = ray.get(actor.where.remote())
-                    self._take_place(actor, here, *place)
+                    if self._admit is not None:
+                        self._thread(self._move, self._admit, actor, here, *place)
                 events = ray.get(actor.poll.remote(answers, self._takes_lines()))
             except ActorUnavailableError:
                 time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
@@ -259,6 +270,30 @@ class Slot:
             if failure is not None:
                 self._lose(actor, failure)
                 return
+
+    def _move(
+        self,
+        admit: Callable[[Slot, str, str, str], bool],
+        actor: Any,
+        node_id: str,
+        node: str,
+        folder: str,
+    ) -> None:
+        """Start the planned run where Ray has placed its actor, once admitted."""
+        try:
+            may_start = admit(self, node_id, node, folder)
+        except LaunchError as error:
+            if self.actor is actor:
+                self._hear(Refused(reason=str(error)))
+            return
+        except Exception as error:  # noqa: BLE001 - reported as the end of the run
+            self._lose(actor, error)
+            return
+        with self._lock:
+            if may_start and self.actor is actor:
+                self._admitted = actor
+                self.settle(node_id, node)
+                self._start_planned(actor)
 
     def _failure_to_start(self, actor: Any) -> Exception | None:
         """Return the error that kept a start request from the actor, or None."""
@@ -295,106 +330,7 @@ class Slot:
         self._hear(end)
 
     def _give_up(self, actor: Any, run: Run) -> None:
-        """Kill the actor if its run has not ended."""
         with self._lock:
             is_there = self.actor is actor and self._run == run
         if is_there:
             ray.kill(actor)
-
-
-class MovableSlot(Slot):
-    """The slot of an evaluator, whose next actor may be on another node.
-
-    The node is known only once the actor is there, and may be one that has not been
-    checked. The actor starts its run only after the node has been accepted.
-    """
-
-    is_movable = True
-
-    def __init__(
-        self,
-        task: Task,
-        job: Job,
-        folder: str | None,
-        hear: Callable[[Event], None],
-        takes_lines: Callable[[], bool],
-        admit: Callable[["MovableSlot", str, str, str], bool],
-    ) -> None:
-        """Create an empty slot.
-
-        Args:
-            task: As for `Slot`, like all arguments up to `takes_lines`.
-            job: The job.
-            folder: The working directory of the task.
-            hear: A callback for each event.
-            takes_lines: Returns whether there is room for more output lines.
-            admit: A callback that blocks until the task may be started on a node, and
-                returns whether it may. It raises `LaunchError` if the node is not
-                suitable. A thread calls it with this slot and with the id, the address
-                and the working directory of the node on which Ray has placed the actor.
-        """
-        super().__init__(task, job, folder, hear, takes_lines)
-        self._admit = admit
-        # The actor whose node has been accepted.
-        self._admitted: Any = None
-        # The run, with its variables, that the actor starts once it is accepted.
-        self._planned: tuple[Run, dict[str, str]] | None = None
-
-    def start(self, run: Run, environ: dict[str, str]) -> None:
-        """Start a run where Ray places its actor, once that node is accepted."""
-        actor = self._actor_for(run)
-        with self._lock:
-            if actor is not None and self.actor is actor:
-                self._planned = (run, environ)
-                self._start_planned(actor)
-
-    def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a run; any signal ends a run that is only planned."""
-        with self._lock:
-            planned, _ = self._planned or (None, None)
-            actor = self.actor if self._run == run == planned else None
-            if actor is not None:
-                self.actor = self._run = self._planned = None
-        if actor is None:
-            super().signal(run, number)
-            return
-        ray.kill(actor)
-        self._hear(Ended(run=run, status=-int(number)))
-
-    def give_up_lost_start(self) -> None:
-        """Do nothing: Ray moves the actor, which then reports its new node."""
-
-    def _take_place(self, actor: Any, node_id: str, node: str, folder: str) -> None:
-        threading.Thread(
-            target=self._move,
-            args=(actor, node_id, node, folder),
-            name=f"estimator_runtime {self.task} moves",
-            daemon=True,
-        ).start()
-
-    def _move(self, actor: Any, node_id: str, node: str, folder: str) -> None:
-        """Start the planned run where Ray has placed its actor, once accepted."""
-        try:
-            may_start = self._admit(self, node_id, node, folder)
-        except LaunchError as error:
-            if self.actor is actor:
-                self._hear(Refused(reason=str(error)))
-            return
-        except Exception as error:  # noqa: BLE001 - reported as the end of the run
-            self._lose(actor, error)
-            return
-        with self._lock:
-            if may_start and self.actor is actor:
-                self._admitted = actor
-                self.settle(node_id, node)
-                self._start_planned(actor)
-
-    def _start_planned(self, actor: Any) -> None:
-        """Start the planned run, if there is one and the actor is accepted."""
-        with self._lock:
-            is_accepted = self._admitted is actor and self.actor is actor
-            if not is_accepted or self._planned is None:
-                return
-            (run, environ), self._planned = self._planned, None
-            if self._run == run:  # else it has ended meanwhile
-                self._starting = actor.start.remote(run, environ, None, None)

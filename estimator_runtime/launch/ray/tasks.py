@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import logging
 import threading
 import time
 import uuid
@@ -15,24 +16,44 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.ray import nodes as ray_nodes
 from estimator_runtime.launch.ray.model_dir import ModelDir
-from estimator_runtime.launch.ray.node_notices import Notices
 from estimator_runtime.launch.ray.placement import Placement
 from estimator_runtime.launch.ray.scheduling import Scheduler
-from estimator_runtime.launch.ray.slot import MovableSlot, Slot
-from estimator_runtime.launch.task import Ended, Event, Events, Reported, Run, Task
+from estimator_runtime.launch.ray.slot import Slot
+from estimator_runtime.launch.task import (
+    Ended,
+    Event,
+    Events,
+    Leaving,
+    Reported,
+    Run,
+    Task,
+)
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.reporting import JOB_VARIABLE
 
+_logger = logging.getLogger(__name__)
 # How long tasks that can be reached may take to end, and then, how long Ray may take to
 # report that all actors are gone.
 _CLOSE_SECS = 20.0
 _GONE_SECS = 10.0
+# The interval between two checks of the nodes.
+_LOOK_EVERY_SECS = 2.0
 # A placement under way: the addresses and the working directories of the tasks.
 _Placing = concurrent.futures.Future[tuple[Cluster, set[str]]]
 
 
 class RayTasks:
-    """The tasks of one job in a Ray cluster."""
+    """The tasks of one job in a Ray cluster.
+
+    Args:
+        job: The job.
+        placement: The reserved placement of the job.
+        nodes: The ids of the nodes that are known to be able to run tasks.
+        folder: The working directory of the tasks; None for the copy of a folder that
+            Ray has made on each node.
+        timeout_secs: How long to wait for room in the cluster after a loss.
+        console: Where to report which task has been placed on which node.
+    """
 
     def __init__(
         self,
@@ -43,17 +64,6 @@ class RayTasks:
         timeout_secs: float,
         console: Console,
     ) -> None:
-        """Prepare the tasks without starting anything.
-
-        Args:
-            job: The job.
-            placement: The reserved placement of the job.
-            nodes: The ids of the nodes that are known to be able to run tasks.
-            folder: The working directory of the tasks; None for the copy of a folder
-                that Ray has made on each node.
-            timeout_secs: How long to wait for room in the cluster after a loss.
-            console: Where to report which task has been placed on which node.
-        """
         self._job, self._placement, self._folder = job, placement, folder
         self._console = console
         self._id = uuid.uuid4().hex
@@ -63,21 +73,20 @@ class RayTasks:
         self._scheduler = Scheduler(
             slots, placement, nodes, folder, timeout_secs, console, self._closing
         )
-        self._notices = Notices(slots, console, self._closing)
         self._model_dir = ModelDir(job.trainers[0], console, self._closing)
         self._placing: _Placing | None = None
 
     def _slot_of(self, task: Task) -> Slot:
-        """Return a new slot for a task."""
-        parts = task, self._job, self._folder, self._hear, self._takes_lines
-        if task.type == TaskType.EVALUATOR:  # no other task connects to it
-            return MovableSlot(*parts, self._admit)
-        return Slot(*parts)
+        # No other task connects to an evaluator.
+        admit = self._admit if task.type == TaskType.EVALUATOR else None
+        return Slot(task, self._job, self._folder, self._hear, self._takes_lines, admit)
 
     def open(self, events: Events, is_cancelled: Callable[[], bool]) -> None:
         """Send events to this queue from now on; see `Tasks.open`."""
         self._events = events
-        self._notices.open(events)
+        threading.Thread(
+            target=self._watch_nodes, name="estimator_runtime nodes", daemon=True
+        ).start()
 
     def place(self, addressed: Collection[Task]) -> Cluster | None:
         """Assign an address to every task; see `Tasks.place`.
@@ -110,8 +119,8 @@ class RayTasks:
         if not self._job.resources_of(run.task).gpus:
             environ["CUDA_VISIBLE_DEVICES"] = ""  # else Ray keeps the value of the node
         slot = self._slots[run.task]
-        if self._notices.is_given and not slot.is_movable:
-            slot.refuse(run, "a node of the job is about to go")
+        if self._has_notice and not slot.is_movable:
+            slot.refuse(run, "a node of the job is about to leave")
         else:
             slot.start(run, environ)
 
@@ -138,11 +147,7 @@ class RayTasks:
         self._placement.release()
         ray_nodes.disconnect()
 
-    def _fill(
-        self,
-        placing: _Placing,
-        addressed: Collection[Task],
-    ) -> None:
+    def _fill(self, placing: _Placing, addressed: Collection[Task]) -> None:
         """Fill all slots, and set the result of the placement."""
         try:
             placing.set_result(self._scheduler.fill(addressed))
@@ -150,7 +155,7 @@ class RayTasks:
             placing.set_exception(error)
 
     def _admit(self, slot: Slot, node_id: str, node: str, folder: str) -> bool:
-        """Wait until a task may start where Ray has placed it; see `MovableSlot`."""
+        """Wait until a task may start where Ray has placed it; see `Slot`."""
         may_start = self._scheduler.admit(slot, node_id)
         if may_start:
             self._model_dir.move_one(slot, node, self._copies({folder}))
@@ -162,19 +167,52 @@ class RayTasks:
 
     def _hear(self, event: Event) -> None:
         """Forward an event, and act on what it means for the cluster."""
-        if isinstance(event, Ended) and self._has_to_move(event):
-            event = dataclasses.replace(event, is_displaced=True)
-        if isinstance(event, Reported):
+        # The cause of a failure does not matter: no task is restarted while a node of
+        # the job is about to leave.
+        if isinstance(event, Ended) and event.status != 0 and self._has_notice:
+            if not self._slots[event.run.task].is_movable:
+                event = dataclasses.replace(event, is_displaced=True)
+        elif isinstance(event, Reported):
             self._model_dir.hear(event, self._events.put)
         self._events.put(event)
 
-    def _has_to_move(self, event: Ended) -> bool:
-        """Return whether a task whose run has failed needs a new address."""
-        # The cause does not matter: no task is restarted while a node of the job is
-        # about to leave.
-        is_movable = self._slots[event.run.task].is_movable
-        return self._notices.is_given and not is_movable and event.status != 0
-
     def _takes_lines(self) -> bool:
-        """Return whether there is room for more output lines."""
         return self._events.takes_lines()
+
+    # Notices of nodes.
+
+    @property
+    def _has_notice(self) -> bool:
+        """Whether a node has given notice, so that all tasks with addresses move."""
+        return any(slot.is_leaving for slot in self._slots.values())
+
+    def _watch_nodes(self) -> None:
+        """Check the nodes regularly until the end of the job."""
+        while not self._closing.wait(_LOOK_EVERY_SECS):
+            for slot in self._slots.values():
+                try:
+                    slot.give_up_lost_start()
+                except Exception:  # the next check will do; notices must not be missed
+                    _logger.debug("cannot check %s", slot.task, exc_info=True)
+            self._look_for_notices()
+
+    def _look_for_notices(self) -> None:
+        """Report, once each, the nodes with addresses of the job that are to leave."""
+        leaving = ray_nodes.leaving()
+        # An evaluator is restarted when its node is gone, as no task has its address.
+        addressed = [it for it in self._slots.values() if not it.is_movable]
+        new = [it for it in addressed if it.node_id in leaving and not it.is_leaving]
+        if not new:
+            return
+        # All may be done already, for instance while the evaluator evaluates the last
+        # model.
+        is_busy = any(slot.has_run for slot in addressed)
+        then = ": stopping the job with a checkpoint, to place it anew"
+        for slot in new:
+            slot.is_leaving = True
+        self._events.put(Leaving())
+        for slot in new:
+            self._console.say(
+                f"node {slot.node} of {slot.task} is about to leave"
+                f"{then if is_busy else ''}"
+            )

@@ -40,27 +40,27 @@ class Heartbeats:
         self._timeout_secs = timeout_secs
         self._console, self._shutdown = console, shutdown
 
-    def check(self, watches: Iterable[TaskState], now: float) -> None:
+    def check(self, states: Iterable[TaskState], now: float) -> None:
         """Name or kill those running tasks that have been silent for too long."""
-        for watch in watches:
-            if not watch.is_running or watch.killed_for is not None:
+        for state in states:
+            if not state.is_running or state.killed_for is not None:
                 continue  # the task has ended, or is about to
-            timeout_secs = self._timeout_secs_of(watch)
+            timeout_secs = self._timeout_secs_of(state)
             # A task that is ending has nothing to compute, so use of the CPU is no sign
             # of progress.
-            if watch.report.get("ending"):
-                silent = now - watch.heard_at
+            if state.report.get("ending"):
+                silent = now - state.heard_at
             else:
-                silent = now - watch.worked_at
-                self._tell_of_work(watch, now, timeout_secs)
+                silent = now - state.worked_at
+                self._tell_of_work(state, now, timeout_secs)
             if silent >= timeout_secs:
-                watch.killed_for = f"gave no sign of life for {silent:.0f} s"
-                self._console.say(f"{watch.task} {watch.killed_for}: killing it")
-                self._shutdown.kill(watch, now)
-            elif silent >= timeout_secs * _NAMED_AT and not watch.is_named_silent:
-                watch.is_named_silent = True
+                state.killed_for = f"gave no sign of life for {silent:.0f} s"
+                self._console.say(f"{state.task} {state.killed_for}: killing it")
+                self._shutdown.kill(state, now)
+            elif silent >= timeout_secs * _NAMED_AT and not state.is_named_silent:
+                state.is_named_silent = True
                 self._console.say(
-                    f"{watch.task} has given no sign of life for {silent:.0f} s (is it "
+                    f"{state.task} has given no sign of life for {silent:.0f} s (is it "
                     f"stopped, or cut off?); after {timeout_secs:g} s it counts as "
                     "failed"
                 )
@@ -70,10 +70,6 @@ class Heartbeats:
 
         No task is killed for it: a first step, or waiting for other tasks, may take
         long.
-
-        Args:
-            task: The task.
-            report: Its report, with or without a stall.
         """
         if "stalled" not in report:
             return
@@ -85,25 +81,25 @@ class Heartbeats:
             for place in places:
                 self._console.say(f"  {place}")
 
-    def _tell_of_work(self, watch: TaskState, now: float, timeout_secs: float) -> None:
+    def _tell_of_work(self, state: TaskState, now: float, timeout_secs: float) -> None:
         """Log a silent task that uses the CPU; again whenever its silence doubles."""
-        unheard = now - watch.heard_at
-        is_due = unheard >= max(timeout_secs, 2 * watch.named_working_secs)
-        if is_due and watch.worked_at > watch.heard_at:
-            watch.named_working_secs = unheard
+        unheard = now - state.heard_at
+        is_due = unheard >= max(timeout_secs, 2 * state.named_working_secs)
+        if is_due and state.worked_at > state.heard_at:
+            state.named_working_secs = unheard
             self._console.say(
-                f"{watch.task} has not reported for {unheard:.0f} s, but uses the CPU: "
+                f"{state.task} has not reported for {unheard:.0f} s, but uses the CPU: "
                 "still waiting; a native call may be holding the GIL"
             )
 
-    def _timeout_secs_of(self, watch: TaskState) -> float:
+    def _timeout_secs_of(self, state: TaskState) -> float:
         """Return how long a task may be silent: longer at its start and at its end.
 
         While TensorFlow is loaded, and after the program is done, no Python thread
         runs, so the thread that sends the reports does not run either.
         """
-        if watch.report.get("ending"):
+        if state.report.get("ending"):
             return max(self._timeout_secs, _END_SECS)
-        if watch.report.get("imported"):
+        if state.report.get("imported"):
             return self._timeout_secs
         return max(self._timeout_secs, IMPORT_SECS)

@@ -1,21 +1,37 @@
-"""The record of a job: its model directory, its logs and its checkpoints."""
+"""The record of a job: its model directory, logs, checkpoints and restarts."""
+
+from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from estimator_runtime.checkpoint.event_file import EventFile
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Run, Task
 
+if TYPE_CHECKING:
+    from estimator_runtime.launch.terminal.console import Console
+
+# A subfolder of the model directory, which TensorBoard shows as a run of this name.
+_RUN = "launcher"
+
 
 class Record:
     """Collects the facts that the outcome of a job is made of.
+
+    Args:
+        logs: The log of every task.
+        log_dir: Folder for the logs; None for "logs" in the model directory.
+        say: Receives each line that is for the user.
+        leader: The task that saves checkpoints.
 
     Attributes:
         model_dir: The model directory, or None until a task has reported it. If the
@@ -32,14 +48,6 @@ class Record:
         say: Callable[[str], None] = lambda line: None,
         leader: Task | None = None,
     ) -> None:
-        """Create the record of a job that has not started.
-
-        Args:
-            logs: The log of every task.
-            log_dir: Folder for the logs; None for "logs" in the model directory.
-            say: Called with each line that is for the user.
-            leader: The task that saves checkpoints.
-        """
         self._model_dirs: list[str] = []  # in the order in which they are trained
         # The index in `_model_dirs` of the model that each run is training.
         self._training: dict[Run, int] = {}
@@ -58,8 +66,7 @@ class Record:
     def open_logs(self, folder: str) -> str | None:
         """Move all logs to files in a folder, and write to them from now on.
 
-        Args:
-            folder: The folder; it is created if it does not exist.
+        The folder is created if it does not exist.
 
         Returns:
             The reason why the folder cannot be used, or None if there is no problem.
@@ -72,15 +79,14 @@ class Record:
                     f"log folder {folder!r} cannot be written: {error.strerror}; give "
                     "another one with --log-dir"
                 )
-        self._remove_spool()
+        if self._spool is not None:
+            # Fails if a log had to stay there; then the folder is kept.
+            with contextlib.suppress(OSError):
+                os.rmdir(self._spool)
         return None
 
     def hear(self, run: Run, report: dict[str, Any]) -> str | None:
-        """Record the folders that a run reports.
-
-        Args:
-            run: The run.
-            report: Its report, with or without folders.
+        """Record the folders that a report of a run names, if it names any.
 
         Returns:
             The reason why the job cannot go on, or None if it can.
@@ -95,17 +101,13 @@ class Record:
     def take_model_dir(self, run: Run, path: str) -> str | None:
         """Record the model directory that a run uses from now on.
 
-        Every run of every task must use the same directories in the same order.
-
-        Args:
-            run: The run.
-            path: Its model directory; a path with "://" is remote.
+        Every run of every task must use the same directories in the same order. A path
+        with "://" is remote.
 
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        is_remote = "://" in path
-        path = path.rstrip("/") if is_remote else os.path.realpath(path)
+        path, is_remote = _resolve(path)
         place = self._training.get(run, -1)
         if place >= 0 and self._model_dirs[place] == path:
             return None  # the run goes on training the same model
@@ -129,19 +131,14 @@ class Record:
         one. A session that the program creates itself may save anywhere, so the folders
         of other tasks are ignored.
 
-        Args:
-            task: The task.
-            path: Its folder; a path with "://" is remote.
-
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        is_remote = "://" in path
+        path, is_remote = _resolve(path)
         is_there = is_remote or os.path.isdir(path)
         if task != self._leader or self.model_dir is not None or not is_there:
             return None
-        self.model_dir = path.rstrip("/") if is_remote else os.path.realpath(path)
-        self.is_remote = is_remote
+        self.model_dir, self.is_remote = path, is_remote
         return self._open_logs_there()
 
     def checkpoint(self) -> tuple[str | None, int | None]:
@@ -172,23 +169,50 @@ class Record:
     def latest(self, outcome: Outcome, is_nan: bool = False) -> Outcome:
         """Return an earlier outcome, updated with the checkpoint that exists now.
 
-        Args:
-            outcome: The earlier outcome.
-            is_nan: Whether a loss was NaN. If so, all values of the checkpoint are
-                read, and a checkpoint with NaN is not reported as a good one.
+        If a loss was NaN, all values of the checkpoint are read, and a checkpoint with
+        NaN is not reported as a good one.
         """
-        self._restore_logs()
+        return dataclasses.replace(outcome, **self._facts(is_nan))
+
+    def outcome(
+        self, exit_status: int, reason: str, failed: TaskState | None = None
+    ) -> Outcome:
+        """Return an outcome with everything that is known now.
+
+        Args:
+            exit_status: The exit status of the job.
+            reason: What happened, in one line.
+            failed: The task that failed first, or None.
+        """
+        facts = self._facts()  # first, as it restores logs
+        if failed is not None:
+            facts["task"], facts["excerpt"] = str(failed.task), failed.log.excerpt()
+            facts["log"], facts["is_log_whole"] = failed.log.path, failed.log.is_whole
+        return Outcome(
+            exit_status=exit_status, reason=reason, restarts=self.restarts, **facts
+        )
+
+    def _facts(self, is_nan: bool = False) -> dict[str, Any]:
+        """Return the fields of an outcome that tell of the files of the job."""
+        for log in self._logs:
+            log.restore()
         path, _, problem = self._look()
         spoilt = None
         if is_nan and path is not None and self.model_dir is not None:
-            path, problem, spoilt = self._look_for_nan(self.model_dir)
-        return dataclasses.replace(
-            outcome,
-            checkpoint=path,
-            unknown=problem,
-            spoilt=spoilt,
-            log_dir=self._kept_spool(),
-        )
+            # This import loads numpy, which only such a job should have to wait for.
+            from estimator_runtime.checkpoint.restore import nan_scan
+
+            # The scan reads every byte of the checkpoints, which may take minutes.
+            self._say(nan_scan.LOOKING % self.model_dir)
+            path, problem, spoilt = nan_scan.newest_good(self.model_dir)
+        # The logs are still in the temporary folder if there never was another place.
+        spool = self._spool if self._spool and os.path.isdir(self._spool) else None
+        return {
+            "checkpoint": path,
+            "unknown": problem,
+            "spoilt": spoilt,
+            "log_dir": spool,
+        }
 
     def _state_of_files(self) -> tuple[object, ...] | None:
         """Return a value that changes whenever the files in the model directory do."""
@@ -217,40 +241,6 @@ class Record:
             return None, None, f"as {self.model_dir} cannot be read: {why}"
         return (found.prefix, found.step, None) if found else (None, None, None)
 
-    def _look_for_nan(self, folder: str) -> tuple[str | None, str | None, str | None]:
-        """Return the newest path without NaN, why it is not known, what is spoilt."""
-        # This import loads numpy, which only such a job should have to wait for.
-        from estimator_runtime.checkpoint.restore import nan_scan
-
-        # The scan reads every byte of the checkpoints, which may take minutes.
-        self._say(nan_scan.LOOKING % folder)
-        return nan_scan.newest_good(folder)
-
-    def outcome(
-        self, exit_status: int, reason: str, watch: TaskState | None = None
-    ) -> Outcome:
-        """Return an outcome with everything that is known now.
-
-        Args:
-            exit_status: The exit status of the job.
-            reason: What happened, in one line.
-            watch: The state of the task that failed first, or None.
-        """
-        self._restore_logs()
-        path, _, problem = self._look()
-        return Outcome(
-            exit_status=exit_status,
-            reason=reason,
-            task=None if watch is None else str(watch.task),
-            excerpt=() if watch is None else watch.log.excerpt(),
-            log=None if watch is None else watch.log.path,
-            is_log_whole=watch is None or watch.log.is_whole,
-            log_dir=self._kept_spool(),
-            checkpoint=path,
-            unknown=problem,
-            restarts=self.restarts,
-        )
-
     # The temporary folder for logs, used until the model directory is known, and for
     # good if it never is.
 
@@ -266,16 +256,62 @@ class Record:
             self._spool = tempfile.mkdtemp(prefix="estimator-runtime-logs-")
         return self._spool
 
-    def _restore_logs(self) -> None:
-        for log in self._logs:
-            log.restore()
 
-    def _kept_spool(self) -> str | None:
-        """Return the temporary folder if the logs are still there, else None."""
-        return self._spool if self._spool and os.path.isdir(self._spool) else None
+def _resolve(path: str) -> tuple[str, bool]:
+    """Return the absolute path of a model directory, and whether it is remote."""
+    is_remote = "://" in path
+    return path.rstrip("/") if is_remote else os.path.realpath(path), is_remote
 
-    def _remove_spool(self) -> None:
-        if self._spool is not None:
-            # Fails if a log had to stay there; then the folder is kept.
-            with contextlib.suppress(OSError):
-                os.rmdir(self._spool)
+
+class RestartScalars:
+    """Writes the restart counts of a job for TensorBoard, whenever one changes.
+
+    `restarts/job` counts in the same way as the outcome of the job: the restart of a
+    gang counts once for the job, and once for each of its tasks.
+
+    Args:
+        states: The state of every task.
+        record: The record of the job, which has its model directory.
+        console: Where a failure to write is reported, once.
+        clock: Returns the seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        states: Sequence[TaskState],
+        record: Record,
+        console: Console,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._states, self._record, self._console = states, record, console
+        self._clock = clock
+        self._file: EventFile | None = None
+        self._is_given_up = False
+        self._written: dict[str, int] = {}
+        self._step = 0
+
+    def look(self, is_end: bool = False) -> None:
+        """Write the counts if one has changed, and again at the end of the job."""
+        reported = [state.report.get("step", 0) for state in self._states]
+        self._step = max(self._step, *reported)
+        folder = self._record.model_dir
+        if folder is None or self._record.is_remote or self._is_given_up:
+            return
+        counts = {
+            f"restarts/{state.task.type}-{state.task.index}": state.run.attempt
+            for state in self._states
+            if state.run is not None
+        }
+        counts["restarts/job"] = self._record.restarts
+        if counts == self._written and not is_end:
+            return
+        try:
+            now = self._clock()
+            self._file = self._file or EventFile(os.path.join(folder, _RUN), now)
+            self._file.write(counts, self._step, now)
+        except OSError as error:
+            self._is_given_up = True
+            self._console.say(
+                f"the restarts cannot be written for TensorBoard: {error.strerror}"
+            )
+        self._written = counts

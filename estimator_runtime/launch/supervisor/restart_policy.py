@@ -104,10 +104,6 @@ class Budget:
     is available again after `refill_secs` of progress without a failure. Only steps
     that no run has reached before count as progress; repeating lost steps does not.
 
-    Args:
-        max_restarts: The number of restarts.
-        refill_secs: Seconds of progress after which the budget is full again.
-
     Attributes:
         max_restarts: The number of restarts.
         refill_secs: Seconds of progress after which the budget is full again.
@@ -151,10 +147,7 @@ class Budget:
     def advance(self, folder: str | None, step: int, now: float) -> None:
         """Record that a task has reached a step, and refill the budget if that is due.
 
-        Args:
-            folder: The model directory that the step belongs to, or None if unknown.
-            step: The global step.
-            now: The time.
+        The steps of each model directory are counted on their own.
         """
         if step <= self._furthest.get(folder, -1):
             return

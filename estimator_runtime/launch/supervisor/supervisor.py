@@ -18,11 +18,9 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor.completion import Completion
 from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
-from estimator_runtime.launch.supervisor.job_record import Record
-from estimator_runtime.launch.supervisor.restart_metrics import RestartScalars
-from estimator_runtime.launch.supervisor.shutdown import Shutdown
+from estimator_runtime.launch.supervisor.job_record import Record, RestartScalars
+from estimator_runtime.launch.supervisor.shutdown import Completion, Shutdown
 from estimator_runtime.launch.supervisor.starts import Starts
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import (
@@ -68,7 +66,7 @@ class Supervisor:
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
         self._console = screen.console
         self._events = Events(self._console.is_behind)
-        self._watches: dict[Task, TaskState] = {
+        self._states: dict[Task, TaskState] = {
             task: TaskState(
                 task,
                 job.max_restarts,
@@ -77,11 +75,11 @@ class Supervisor:
             )
             for task in job.tasks
         }
-        trainers = [self._watches[task] for task in job.trainers]
+        trainers = [self._states[task] for task in job.trainers]
         self._leader = trainers[0]
-        everyone = list(self._watches.values())
+        everyone = list(self._states.values())
         self._starts = Starts(job, tasks, everyone)
-        logs = [watch.log for watch in everyone]
+        logs = [state.log for state in everyone]
         self._record = Record(logs, job.log_dir, self._console.say, job.trainers[0])
         self._shutdown = Shutdown(
             tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
@@ -110,19 +108,12 @@ class Supervisor:
     def cancel(self, exit_status: int, reason: str) -> None:
         """Stop the job in an orderly way; a second call kills all tasks at once.
 
-        Any thread may call this method.
-
-        Args:
-            exit_status: The exit status of the outcome.
-            reason: The reason that the outcome names.
+        Any thread may call this method. The outcome has this exit status and reason.
         """
         self._requests.append((exit_status, reason))
 
     def run(self) -> Outcome:
-        """Start all tasks, and return when the last one has ended.
-
-        Returns:
-            The outcome of the job.
+        """Start all tasks, and return the outcome when the last one has ended.
 
         Raises:
             LaunchError: If no task can be started.
@@ -146,8 +137,8 @@ class Supervisor:
             # Callbacks run from the last to the first, even if one of them fails.
             with contextlib.ExitStack() as closing:
                 closing.callback(self._console.flush)
-                for watch in self._watches.values():
-                    closing.callback(watch.log.close)
+                for state in self._states.values():
+                    closing.callback(state.log.close)
                 closing.callback(self._screen.close)
                 closing.callback(self._tasks.close)
 
@@ -169,23 +160,23 @@ class Supervisor:
         if isinstance(event, Leaving):
             self._shutdown.make_way(self._clock())
             return
-        watch = self._watches[event.run.task]
+        state = self._states[event.run.task]
         if isinstance(event, Output):
-            watch.log.write(event.line)
-            self._screen.write(watch.task, event.line, event.is_error)
-        elif event.run != watch.run or not watch.is_running:
+            state.log.write(event.line)
+            self._screen.write(state.task, event.line, event.is_error)
+        elif event.run != state.run or not state.is_running:
             return  # the run has been replaced or given up
         elif isinstance(event, Reported):
             now = self._clock()
-            watch.hear(event.report, now)
-            self._starts.credit(watch, event.report, now)
+            state.hear(event.report, now)
+            self._starts.credit(state, event.report, now)
             if self._ending is None:
-                self._heartbeats.tell_of_stall(watch.task, event.report)
-                self._stop_for(self._record.hear(watch.run, event.report))
+                self._heartbeats.tell_of_stall(state.task, event.report)
+                self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
-            watch.work(self._clock())
+            state.work(self._clock())
         elif isinstance(event, Ended):
-            self._handle_end(watch, event)
+            self._handle_end(state, event)
         if self._clock() - self._last_tick > _TICK_SECS:
             self._tick(self._clock())
 
@@ -196,19 +187,19 @@ class Supervisor:
         if late > 1:
             # This process itself was stopped or starved of CPU. Do not count that time
             # against any task.
-            for watch in self._watches.values():
-                watch.wait_longer(late)
+            for state in self._states.values():
+                state.wait_longer(late)
         self._handle_cancels(now)
         self._shutdown.kill_overdue(now)
         self._restart_scalars.look()
         for end in self._shutdown.immortal(now):
-            self._handle_end(self._watches[end.run.task], end)
+            self._handle_end(self._states[end.run.task], end)
         if self._ending is not None:
             return
         self._advance(now)
         if self._ending is not None:
             return
-        self._heartbeats.check(self._watches.values(), now)
+        self._heartbeats.check(self._states.values(), now)
         self._screen.show(now)
         self._start_those_due(now)
 
@@ -218,7 +209,7 @@ class Supervisor:
             if self._ending is None:
                 self._console.say(
                     f"{reason}: its tasks end one after the other, each within "
-                    f"{self._job.grace_secs:g} s; asked once more, all end at once"
+                    f"{self._job.grace_secs:g} s; a second request kills all at once"
                 )
                 self._stop(self._record.outcome(exit_status, reason), politely=True)
             else:
@@ -240,53 +231,53 @@ class Supervisor:
         # Whatever ended all tasks may first have asked this process to stop.
         self._handle_cancels(self._clock())
         self._stop_for(reason)
-        for watch in self._watches.values():
-            if watch.is_running:
-                watch.end(-int(signal.SIGKILL))
+        for state in self._states.values():
+            if state.is_running:
+                state.end(-int(signal.SIGKILL))
 
-    def _handle_end(self, watch: TaskState, event: Ended) -> None:
+    def _handle_end(self, state: TaskState, event: Ended) -> None:
         """Decide what follows the end of a run: a restart, a shutdown, or nothing."""
-        watch.end(event.status, event.cause, event.is_displaced)
+        state.end(event.status, event.cause, event.is_displaced)
         # One signal may have been sent to this process and to its tasks, and the tasks
         # may have handled it first.
         self._handle_cancels(self._clock())
         if self._ending is not None:
             self._shutdown.go_on(self._clock())
-        elif self._starts.takes_along(watch):  # it was killed together with its gang
+        elif self._starts.takes_along(state):  # it was killed together with its gang
             if self._starts.is_anew:
-                gang = self._starts.gang(watch)
-                self._shutdown.clear(watch, gang, self._clock())
+                gang = self._starts.gang(state)
+                self._shutdown.clear(state, gang, self._clock())
             else:
-                self._completion.call_off_restart(watch, self._clock())
-        elif not self._completion.goes_on_without(watch, self._clock()):
-            self._restart_or_fail(watch)
+                self._completion.call_off_restart(state, self._clock())
+        elif not self._completion.goes_on_without(state, self._clock()):
+            self._restart_or_fail(state)
         if self._ending is None:
             self._advance(self._clock())
 
-    def _restart_or_fail(self, watch: TaskState) -> None:
+    def _restart_or_fail(self, state: TaskState) -> None:
         """Plan the restart of a failed task; without one, fail or go on without it."""
-        refusal = watch.budget.refusal(watch.failure)
-        refusal = refusal or self._completion.refusal(watch)
-        if refusal and watch.task.type == TaskType.EVALUATOR:
-            self._give_up(watch, refusal)
+        refusal = state.budget.refusal(state.failure)
+        refusal = refusal or self._completion.refusal(state)
+        if refusal and state.task.type == TaskType.EVALUATOR:
+            self._give_up(state, refusal)
             return
         if refusal:
-            self._fail(watch, refusal)
+            self._fail(state, refusal)
             return
         now = self._clock()
-        delay = self._starts.plan(watch, now)
+        delay = self._starts.plan(state, now)
         self._record.restarts += 1
-        gang = self._starts.gang(watch)
+        gang = self._starts.gang(state)
         whom = "it" if len(gang) == 1 else "all trainers"
-        if watch.is_displaced:
+        if state.is_displaced:
             whom = "all, with new addresses,"
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
-            f"{watch.task} {watch.how_it_ended()}: restarting {whom} {when} "
-            f"({watch.budget.used} of {self._job.max_restarts}); the count resets "
+            f"{state.task} {state.how_it_ended()}: restarting {whom} {when} "
+            f"({state.budget.used} of {self._job.max_restarts}); the count resets "
             f"after {self._job.refill_restarts_secs:g} s of progress"
         )
-        self._shutdown.end_gang(watch, gang, now)
+        self._shutdown.end_gang(state, gang, now)
 
     def _give_up(self, evaluator: TaskState, why: str) -> None:
         """Go on without the evaluator; the outcome of the job reports it."""
@@ -305,19 +296,19 @@ class Supervisor:
         status = EVALUATION_FAILED if self._completion.is_seen else 1
         self._stop_for(problem, status)
 
-    def _fail(self, watch: TaskState, why: str) -> None:
+    def _fail(self, state: TaskState, why: str) -> None:
         """Stop the job because a task has failed for good."""
-        reason = f"{watch.task} {watch.how_it_ended()}: {why}"
-        gang = self._starts.gang(watch)
-        if watch.failure.is_stop:
+        reason = f"{state.task} {state.how_it_ended()}: {why}"
+        gang = self._starts.gang(state)
+        if state.failure.is_stop:
             for each in gang:  # all stop at the same step, and one of them saves it
                 self._shutdown.expect(each, self._clock())
         # Waiting for a checkpoint is useful only if the failure neither blocks the
         # leader nor spoils what it would save.
-        is_apart = len(gang) == 1 and watch.task.type != TaskType.PS
-        can_save = watch.failure.is_stop or (is_apart and not watch.failure.is_nan)
+        is_apart = len(gang) == 1 and state.task.type != TaskType.PS
+        can_save = state.failure.is_stop or (is_apart and not state.failure.is_nan)
         politely = self._leader.is_running and can_save
-        self._stop(self._record.outcome(1, reason, watch), politely)
+        self._stop(self._record.outcome(1, reason, state), politely)
 
     def _stop_for(self, problem: str | None, exit_status: int = 1) -> None:
         """Stop the job at once if there is a problem and it is not stopping already."""
@@ -333,7 +324,7 @@ class Supervisor:
         is_waiting = self._ending is None and (
             self._starts.is_waiting or not self._completion.is_seen
         )
-        are_running = any(watch.is_running for watch in self._watches.values())
+        are_running = any(state.is_running for state in self._states.values())
         return not is_waiting and not are_running
 
     def _conclude(self) -> Outcome:
@@ -349,5 +340,5 @@ class Supervisor:
                 return self._record.outcome(EVALUATION_FAILED, reason, evaluator)
             return self._record.outcome(0, f"the job is done{where}")
         # Include checkpoints that were saved while the job was stopping.
-        is_nan = any(watch.failure.is_nan for watch in self._watches.values())
+        is_nan = any(state.failure.is_nan for state in self._states.values())
         return self._record.latest(self._ending, is_nan)

@@ -55,14 +55,6 @@ class TaskLog:
         spool: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the log of a task, without a file.
-
-        Args:
-            task: The task.
-            say: See the attribute.
-            spool: See the attribute.
-            clock: Returns the time in seconds.
-        """
         self.task, self.say, self.spool = task, say, spool
         self._clock, self._looked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
@@ -122,7 +114,7 @@ class TaskLog:
         if self.is_whole:
             self.is_whole = False
             self.say(
-                f"the log of {self.task}, {path}, was removed: it is made again, "
+                f"the log of {self.task}, {path}, was removed: it is created again, "
                 "with the last lines only"
             )
         try:
@@ -138,11 +130,8 @@ class TaskLog:
     def open(self, folder: str) -> None:
         """Write to a file in a folder from now on, beginning with the earlier lines.
 
-        The log stays where it is if it has been opened before, or if the earlier lines
-        cannot be copied to the folder.
-
-        Args:
-            folder: The folder; it is created if it does not exist.
+        The folder is created if it does not exist. The log stays where it is if it has
+        been opened before, or if the earlier lines cannot be copied to the folder.
 
         Raises:
             OSError: If the file cannot be created.
@@ -163,8 +152,8 @@ class TaskLog:
                 opened.close()
                 self._is_spooled = False
                 self.say(
-                    f"the log of {self.task} stays at {self.path}: {path} cannot have "
-                    f"it: {error.strerror}"
+                    f"the log of {self.task} stays at {self.path}: it cannot be "
+                    f"copied to {path}: {error.strerror}"
                 )
                 return
             self.close()
@@ -221,15 +210,11 @@ def _write(file: io.FileIO, data: bytes) -> None:
 
 
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines that say why a program failed.
+    """Return those of the last lines of a program that say why it failed.
 
-    Args:
-        lines: The last lines that the program wrote.
-
-    Returns:
-        The last Python traceback, shortened in its middle; or the one line of an error
-        that this package reported; or the last lines that are not routine output of
-        TensorFlow.
+    That is the last Python traceback, shortened in its middle; or the one line of an
+    error that this package reported; or the last lines that are not routine output of
+    TensorFlow.
     """
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].startswith(_OUR_ERROR):
@@ -241,11 +226,7 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _traceback(lines: Sequence[str]) -> Sequence[str]:
-    """Return a traceback without what follows it; its message may have several lines.
-
-    Args:
-        lines: The traceback, and any lines after it.
-    """
+    """Return the traceback that the lines begin with, and its message."""
     end = 1
     while end < len(lines) and (lines[end].startswith("  ") or not lines[end].strip()):
         end += 1

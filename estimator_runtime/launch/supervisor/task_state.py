@@ -18,8 +18,7 @@ class TaskState:
         leads: Whether the task is the leader, which saves the checkpoints.
 
     Attributes:
-        task: The task.
-        log: Its log.
+        log: The log of the task.
         budget: Its restarts, or those of its gang.
         run: The current or last run; None before the first.
         is_running: Whether that run has started and not ended.
@@ -34,13 +33,13 @@ class TaskState:
         worked_at: When the task was last seen to use the CPU without sending a report;
             no earlier than `heard_at`.
         has_lived: Whether the current run has given a sign of life.
-        is_named_silent: Whether the log has named the task as silent.
-        named_working_secs: The length of the silence that the log has reported of a
-            task that uses the CPU.
+        is_named_silent: Whether the launcher has named the task as silent.
+        named_working_secs: The length of the silence that the launcher has reported of
+            a task that uses the CPU.
         killed_for: Why the current run was killed or how it was lost, or None.
         is_displaced: Whether no task can be started at the address of the last run.
         is_dismissed: Whether the job goes on without the task, however it ends.
-        hidden_warnings: How many deprecation warnings all its runs have left out.
+        hidden_warnings: How many deprecation warnings all its runs have hidden.
     """
 
     def __init__(
@@ -103,13 +102,7 @@ class TaskState:
     def end(
         self, status: int, cause: str | None = None, is_displaced: bool = False
     ) -> None:
-        """Record the end of the current run.
-
-        Args:
-            status: See `task.Ended`.
-            cause: See `task.Ended`.
-            is_displaced: See `task.Ended`.
-        """
+        """Record the end of the current run; see `task.Ended`."""
         self.is_running, self.status = False, status
         self.is_displaced = is_displaced
         # The silence of a task says more than the signal that then killed it.

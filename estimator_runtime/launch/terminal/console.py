@@ -32,6 +32,10 @@ class Console:
     It is thread-safe. Writing never waits for the reader of a stream: see
     `stream_writer`.
 
+    Args:
+        stdout: The stream for standard output; by default that of this process.
+        stderr: The stream for standard error; by default that of this process.
+
     Attributes:
         width: Width of the prefix in characters, up to the separator.
         is_terminal: Whether status rows can be shown below the lines.
@@ -41,10 +45,8 @@ class Console:
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None
     ) -> None:
-        """Use the given streams, or else those of this process."""
-        self._stdout, self._stderr = without_waiting(
-            stdout or sys.stdout, stderr or sys.stderr
-        )
+        self._stdout = without_waiting(stdout or sys.stdout)
+        self._stderr = without_waiting(stderr or sys.stderr)
         # Checked now, because the reader may have closed a stream later.
         streams: tuple[Any, ...] = (self._stdout, self._stderr)
         self._has_colours = {each: terminal.has_colours(each) for each in streams}
@@ -70,13 +72,7 @@ class Console:
         }
 
     def write(self, name: str, line: str, is_error: bool = True) -> None:
-        """Write one line of the task with this name.
-
-        Args:
-            name: The name of the task.
-            line: The line, without its line break.
-            is_error: Whether it goes to standard error rather than standard output.
-        """
+        """Write one line of the task with this name, given without its line break."""
         stream = self._stderr if is_error else self._stdout
         text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
@@ -98,11 +94,9 @@ class Console:
         return any(writer.is_behind() for writer in self._writers())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
-        """Wait until everything is written.
+        """Wait until everything is written, up to a timeout for each stream.
 
-        Args:
-            timeout_secs: Timeout for each stream. Output that is not read in time is
-                left out.
+        Output that is not read in time is left out.
         """
         for writer in self._writers():
             writer.drain(timeout_secs)
@@ -114,10 +108,9 @@ class Console:
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
 
-        Args:
-            rows: Pairs (name, text), which replace the present rows. A row with the
-                name "" has no prefix. If there are too many for the terminal, some are
-                left out, but never the last.
+        Each row is a pair (name, text); one with the name "" has no prefix. They
+        replace the present rows. If there are too many for the terminal, some are left
+        out, but never the last.
         """
         if not self.is_terminal:
             return

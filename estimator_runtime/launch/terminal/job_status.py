@@ -71,14 +71,8 @@ class JobStatus:
 class Status:
     """Computes the progress of a job, at most once per second."""
 
-    def __init__(self, watches: Sequence[TaskState], record: Record) -> None:
-        """Store what is read at each look.
-
-        Args:
-            watches: The `TaskState` of every task.
-            record: The `Record` of the job.
-        """
-        self._watches, self._record = watches, record
+    def __init__(self, states: Sequence[TaskState], record: Record) -> None:
+        self._states, self._record = states, record
         self._first: float | None = None
         self._last: float | None = None
         self._total = _Rate()
@@ -92,7 +86,7 @@ class Status:
         self._first = now if self._first is None else self._first
         self._last = now
         step = self._step()
-        last_steps = (watch.report.get("last_step") for watch in self._watches)
+        last_steps = (state.report.get("last_step") for state in self._states)
         return JobStatus(
             elapsed_secs=now - self._first,
             step=step or 0,
@@ -101,7 +95,7 @@ class Status:
             rate=None if step is None else self._total.after(step, now),
             saved_step=self._record.saved_step(),
             restarts=self._record.restarts,
-            tasks=tuple(self._status_of(watch, now) for watch in self._watches),
+            tasks=tuple(self._status_of(state, now) for state in self._states),
         )
 
     def _step(self) -> int | None:
@@ -109,23 +103,23 @@ class Status:
         # After a restart the restored step may be lower than what an ended run
         # reported. So take the highest step of the running tasks. When none runs any
         # more, take the highest step of those that ran.
-        reporting = [watch for watch in self._watches if "step" in watch.report]
-        running = [watch for watch in reporting if watch.is_running]
+        reporting = [state for state in self._states if "step" in state.report]
+        running = [state for state in reporting if state.is_running]
         steps = [
-            max(watch.report["step"], watch.report.get("trained") or 0)
-            for watch in running or reporting
+            max(state.report["step"], state.report.get("trained") or 0)
+            for state in running or reporting
         ]
         return max(steps, default=None)
 
-    def _status_of(self, watch: TaskState, now: float) -> TaskStatus:
-        report = watch.report
+    def _status_of(self, state: TaskState, now: float) -> TaskStatus:
+        report = state.report
         rate = None
-        if watch.is_running and "steps_here" in report:
-            known = self._rates.setdefault(watch.run, _Rate())
+        if state.is_running and "steps_here" in report:
+            known = self._rates.setdefault(state.run, _Rate())
             rate = known.after(report["steps_here"], now)
         return TaskStatus(
-            name=str(watch.task),
-            state=_state(watch, now),
+            name=str(state.task),
+            state=_state(state, now),
             step=report.get("step"),
             rate=rate,
             loss=report.get("loss"),
@@ -158,14 +152,14 @@ class _Rate:
         return (count - begun) / (now - begun_at)
 
 
-def _state(watch: TaskState, now: float) -> str | None:
-    if watch.restart_at is not None:
-        secs = max(0.0, watch.restart_at - now)
+def _state(state: TaskState, now: float) -> str | None:
+    if state.restart_at is not None:
+        secs = max(0.0, state.restart_at - now)
         return f"restarting in {secs:.0f} s" if secs else "restarting"
-    if not watch.is_running:
-        if watch.run is None:
+    if not state.is_running:
+        if state.run is None:
             return "not started"
-        return "done" if watch.has_ended_well else watch.how_it_ended()
-    if watch.is_named_silent:
-        return f"no sign of life for {now - watch.heard_at:.0f} s"
-    return None if watch.report.keys() & {"step", "metrics"} else "running"
+        return "done" if state.has_ended_well else state.how_it_ended()
+    if state.is_named_silent:
+        return f"no sign of life for {now - state.heard_at:.0f} s"
+    return None if state.report.keys() & {"step", "metrics"} else "running"

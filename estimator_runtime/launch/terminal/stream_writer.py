@@ -19,7 +19,7 @@ from typing import Any, TextIO
 # from _MAX_WAITING on lines are left out.
 _BEHIND = 1 << 20
 _MAX_WAITING = 8 << 20
-_LEFT_OUT = "... lines are left out here, which nobody has read in time ...\n"
+_LEFT_OUT = "... lines left out here: they were not read in time ...\n"
 _IDLE_SECS = 1.0
 _RETRY_SECS = 0.05
 _EXIT_SECS = 1.0
@@ -27,18 +27,14 @@ _EXIT_SECS = 1.0
 _writers: weakref.WeakSet[StreamWriter] = weakref.WeakSet()
 
 
-def without_waiting(*streams: TextIO | None) -> list[Any]:
-    """Return streams that write to the given ones without waiting for their readers.
+def without_waiting(stream: TextIO | None) -> Any:
+    """Return a stream that writes to this one without waiting for its reader.
 
     Returns:
-        For each stream a `StreamWriter`, or the stream itself if it is not a file of
-        the operating system, because such a stream never waits. Streams of the same
-        file share one writer, also across calls, which keeps their output in order.
+        A `StreamWriter`, or the stream itself if it is not a file of the operating
+        system, because such a stream never waits. Streams of the same file share one
+        writer, which keeps their output in order.
     """
-    return [_writer_of(stream) for stream in streams]
-
-
-def _writer_of(stream: TextIO | None) -> Any:
     raw = _raw(stream)
     if raw is None:
         return stream
@@ -50,16 +46,13 @@ def _writer_of(stream: TextIO | None) -> Any:
 
 
 def write_in_time(stream: TextIO | None, text: str, timeout_secs: float = 5.0) -> None:
-    """Write a text, and wait for the reader of the stream up to a timeout.
+    """Write a text, waiting for the reader of the stream up to a timeout.
 
-    Args:
-        stream: The stream; None writes nothing.
-        text: The text.
-        timeout_secs: How long to wait. Text that is not read in time is left out.
+    What is not read in time is left out. A stream of None gets nothing.
     """
     if stream is None:  # this process was started without it
         return
-    [writer] = without_waiting(stream)
+    writer = without_waiting(stream)
     writer.write(text)
     if isinstance(writer, StreamWriter):
         writer.drain(timeout_secs)
@@ -79,17 +72,12 @@ def _file(raw: io.FileIO) -> tuple[int, int]:
 class StreamWriter:
     """A text stream whose output is written in order by a thread of its own.
 
-    It writes to the raw file. A thread that waited for the reader while it held the
-    lock of Python's buffered stream would keep this process from exiting.
+    It flushes the stream at first, and then writes to the raw file below it. A thread
+    that waited for the reader while it held the lock of Python's buffered stream would
+    keep this process from exiting.
     """
 
     def __init__(self, stream: Any, raw: io.FileIO) -> None:
-        """Flush the stream, and use its raw file from now on.
-
-        Args:
-            stream: The text stream.
-            raw: The file below it.
-        """
         self._stream, self._raw = stream, raw
         self._texts: collections.deque[str] = collections.deque()
         self._waiting = 0
@@ -103,8 +91,7 @@ class StreamWriter:
     def write(self, text: str) -> None:
         """Queue a text to be written.
 
-        If too much is waiting already, the text is left out, and a line in the output
-        says so.
+        If too much is waiting, it is left out, and a line in the output says so.
         """
         with self._changed:
             if self._waiting >= _MAX_WAITING:

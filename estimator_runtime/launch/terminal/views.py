@@ -1,14 +1,15 @@
-"""Views of a job's progress: rows on a terminal, or a line at intervals."""
+"""What is shown of a job: lines of its tasks, and its progress, as rows or as lines."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
-from estimator_runtime.launch.terminal.startup_noise import Preamble
 from estimator_runtime.output import log_filter, native_log
 from estimator_runtime.output.terminal import time_left
 
@@ -24,89 +25,64 @@ if TYPE_CHECKING:
     )
 
 _LINE_SECS = 10.0
+# The prefix that glog writes: severity, time, thread and file. Only I (INFO) matches.
+_INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
+_NOISE = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog\(\) is called are written "
+    r"to STDERR$"
+    rf"|{_INFO}port\.cc:\d+\] oneDNN custom operations are on\. "
+    rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
+    r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
+    r"TensorFlow with the appropriate compiler flags\.$"
+    rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
+    r"enabled$"
+)
+_WITHOUT_GPU = re.compile(
+    rf"{_INFO}cudart_stub\.cc:\d+\] Could not find cuda drivers on your machine, GPU "
+    r"will not be used\.$"
+)
 
 
-class View(Protocol):
-    """A way to show the progress of a job."""
-
-    def show(self, now: float) -> None:
-        """Show the progress, if it is time; call this often."""
-
-
-def choose(mode: str, console: Console, status: Status) -> View:
-    """Return the view that a mode stands for.
+class View:
+    """Shows the progress of a job.
 
     Args:
-        mode: "bar", "plain", "none" or "auto". "auto" is "bar" if tqdm is installed,
-            and "plain" otherwise.
+        mode: "bar" for a row per task and a bar for the whole job, below all other
+            lines; "plain" for one line there; "none" for nothing; "auto" for "bar" if
+            tqdm is installed, and "plain" otherwise.
         console: Where the progress is shown. If it is not a terminal, nothing can be
-            redrawn below the lines of the tasks, so a bar becomes lines.
-        status: The `Status` of the job.
-    """
-    if mode == "auto":
-        mode = "bar" if importlib.util.find_spec("tqdm") is not None else "plain"
-    if mode == "none":
-        return Nothing()
-    if not console.is_terminal:
-        return StatusLines(console, status)
-    return Rows(console, status) if mode == "bar" else StatusLine(console, status)
-
-
-class Nothing:
-    """A view that shows nothing."""
-
-    def show(self, now: float) -> None:
-        """Do nothing."""
-
-
-class Rows:
-    """A row for each task and a bar for the whole job, below all other lines."""
-
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console, self._status = console, status
-
-    def show(self, now: float) -> None:
-        """Draw the rows and the bar, if it is time."""
-        seen = self._status.look(now)
-        if seen is not None:
-            bar = total(seen, self._console.columns, self._console.can_unicode)
-            each = [(task.name, describe(task)) for task in seen.tasks]
-            self._console.status([*each, ("total", bar)])
-
-
-class StatusLine:
-    """One status line below all other lines."""
-
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console, self._status = console, status
-
-    def show(self, now: float) -> None:
-        """Draw the line, if it is time."""
-        seen = self._status.look(now)
-        if seen is not None:
-            self._console.status([("", line(seen))])
-
-
-class StatusLines:
-    """A status line every ten seconds, among the lines of the tasks.
-
-    A job that ends within ten seconds gets none.
+            redrawn below the lines of the tasks. "bar" and "plain" then write a line
+            every ten seconds while the global step changes, so a job that ends within
+            ten seconds gets none.
+        status: The status of the job.
     """
 
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console, self._status = console, status
+    def __init__(self, mode: str, console: Console, status: Status) -> None:
+        if mode == "auto":
+            mode = "bar" if importlib.util.find_spec("tqdm") is not None else "plain"
+        self._mode, self._console, self._status = mode, console, status
         self._said_at: float | None = None
         self._step = 0
 
     def show(self, now: float) -> None:
-        """Write a line, if it is time and the global step has changed."""
-        if self._said_at is None:
-            self._said_at = now
-        seen = self._status.look(now)
-        if seen is None or now - self._said_at < _LINE_SECS or seen.step == self._step:
+        """Show the progress, if it is time; call this often."""
+        if self._mode == "none":
             return
-        self._said_at, self._step = now, seen.step
-        self._console.say(line(seen))
+        self._said_at = now if self._said_at is None else self._said_at
+        seen = self._status.look(now)
+        if seen is None:
+            return
+        console = self._console
+        if not console.is_terminal:
+            if now - self._said_at >= _LINE_SECS and seen.step != self._step:
+                self._said_at, self._step = now, seen.step
+                console.say(line(seen))
+        elif self._mode == "bar":
+            rows = [(task.name, describe(task)) for task in seen.tasks]
+            bar = total(seen, console.columns, console.can_unicode)
+            console.status([*rows, ("total", bar)])
+        else:
+            console.status([("", line(seen))])
 
 
 def line(seen: JobStatus) -> str:
@@ -141,25 +117,20 @@ def line(seen: JobStatus) -> str:
 
 def describe(task: TaskStatus) -> str:
     """Return the progress of a task in a few words."""
-    parts = [task.state] if task.state else []
-    if task.step is not None:
-        parts.append(f"step {task.step}")
-    if task.rate is not None:
-        parts.append(f"{task.rate:.1f} steps/s")
-    if task.loss is not None:
-        parts.append(f"loss {task.loss:.4g}")
-    if task.metrics:
-        parts.append(f"evaluated: {_metrics(task.metrics)}")
-    return ", ".join(parts)
+    parts = [
+        task.state,
+        None if task.step is None else f"step {task.step}",
+        None if task.rate is None else f"{task.rate:.1f} steps/s",
+        None if task.loss is None else f"loss {task.loss:.4g}",
+        f"evaluated: {_metrics(task.metrics)}" if task.metrics else None,
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     """Return the bar of the whole job, or a count if the last step is unknown.
 
-    Args:
-        seen: The progress of the job.
-        columns: Maximum width in characters.
-        can_unicode: Whether the terminal can show characters outside ASCII.
+    It has at most so many columns. `can_unicode` allows characters outside ASCII.
     """
     from tqdm import tqdm
 
@@ -196,59 +167,66 @@ def _metrics(metrics: Mapping[str, float]) -> str:
 
 
 class Screen:
-    """The terminal output of one job.
+    """The terminal output of one job: lines of tasks, and the progress of the job.
 
-    It shows the lines of the tasks and the progress of the job. At the end it reports
-    how many lines were left out.
+    Startup noise of TensorFlow is left out, unless the presentation is verbose. At the
+    end the screen reports how many lines were left out.
 
     Attributes:
-        console: The `Console` that everything is written to.
+        console: The console that everything is written to.
     """
 
     def __init__(self, console: Console, presentation: Presentation) -> None:
-        """Store the console, and the `Presentation` of the job."""
         self.console, self._presentation = console, presentation
-        self._preamble = Preamble(presentation.expects_gpu)
-        self._watches: Sequence[TaskState] = []
-        self._view: View = Nothing()
+        self._tasks: Sequence[TaskState] = []
+        self._view: View | None = None
+        self._noise_count = 0
+        self._lock = threading.Lock()
 
-    def open(self, watches: Sequence[TaskState], status: Status) -> None:
-        """Start to show the job of these tasks.
-
-        Args:
-            watches: The `TaskState` of every task.
-            status: The `Status` of the job.
-        """
-        self._watches = watches
-        self.console.introduce([str(watch.task) for watch in watches])
-        self._view = choose(self._presentation.progress, self.console, status)
+    def open(self, tasks: Sequence[TaskState], status: Status) -> None:
+        """Start to show the job of these tasks."""
+        self._tasks = tasks
+        self.console.introduce([str(each.task) for each in tasks])
+        self._view = View(self._presentation.progress, self.console, status)
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
         """Show a line of a task, unless it is startup noise on standard error."""
         if not (is_error and self._leaves_out(line)):
             self.console.write(str(task), line, is_error)
 
-    def write_of_parent(self, line: str) -> None:
-        """Show a line of the process that starts the tasks, unless it is noise.
-
-        This method is thread-safe.
-        """
+    def write_of_fork_server(self, line: str) -> None:
+        """Show a line of the fork server, unless it is noise; thread-safe."""
         if not self._leaves_out(line):
             self.console.say(line)
 
     def show(self, now: float) -> None:
         """Show the progress of the job, if it is time."""
-        self._view.show(now)
+        if self._view is not None:
+            self._view.show(now)
 
     def close(self) -> None:
         """Remove the status rows, and report how many lines were left out."""
         self.console.status([])
-        warnings = sum(watch.hidden_warnings for watch in self._watches)
-        if warnings or self._preamble.count:
-            self.console.say(log_filter.summary(warnings, self._preamble.count))
+        warnings = sum(each.hidden_warnings for each in self._tasks)
+        if warnings or self._noise_count:
+            self.console.say(log_filter.summary(warnings, self._noise_count))
 
     def _leaves_out(self, line: str) -> bool:
-        return not self._presentation.is_verbose and self._preamble.takes(line)
+        shown = self._presentation
+        if shown.is_verbose or not is_startup_noise(line, shown.expects_gpu):
+            return False
+        with self._lock:
+            self._noise_count += 1
+        return True
+
+
+def is_startup_noise(line: str, expects_gpu: bool) -> bool:
+    """Return whether TensorFlow's C++ code logs this line at any start.
+
+    Where a GPU is expected, the line that reports that there is none is no noise.
+    """
+    is_about_gpu = _WITHOUT_GPU.match(line) is not None and not expects_gpu
+    return is_about_gpu or _NOISE.match(line) is not None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -270,9 +248,7 @@ class Presentation:
     def of(cls, job: Job, environ: Mapping[str, str]) -> Presentation:
         """Read the settings from the environment that the tasks of a job get.
 
-        Args:
-            job: The `Job`; its own variables win over `environ`.
-            environ: The environment of this process.
+        The variables of the job win over `environ`, that of this process.
 
         Raises:
             ConfigError: If a variable has an invalid value.

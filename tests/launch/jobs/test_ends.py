@@ -231,7 +231,10 @@ def test_when_the_parent_is_killed_the_launcher_ends_all_that_tasks_have_started
     job = run(_STARTS, "--workers", "0", "--ps", "0")
     os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGKILL)
     assert job.end(30) == 1
-    assert "estimator-runtime: the parent of the tasks is gone\nall logs: " in job.text
+    assert (
+        "estimator-runtime: the fork server of the tasks is gone\nall logs: "
+        in job.text
+    )
     assert job.text.endswith(
         "\nnewest good checkpoint: not known here, as no task has said where it saves "
         "them\n"

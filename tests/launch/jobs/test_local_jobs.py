@@ -458,7 +458,7 @@ def test_a_log_folder_that_cannot_be_made_is_refused(launch, tmp_path):
     job = launch("--workers", "1", "--log-dir", "toy.py", "toy.py")
     assert (job.end(), job.text) == (
         1,
-        "estimator-runtime: error: log folder 'toy.py' cannot be made: File exists; give "
+        "estimator-runtime: error: log folder 'toy.py' cannot be created: File exists; give "
         "another one\n",
     )
 

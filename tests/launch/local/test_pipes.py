@@ -56,7 +56,7 @@ def test_the_last_lines_of_all_come_before_the_loss_of_the_parent(reading):
     reports.write(b'{"step": 3}\n')
     parent.close()
     *told, lost = _until(events, Lost)
-    assert lost == Lost(reason="the parent of the tasks is gone")
+    assert lost == Lost(reason="the fork server of the tasks is gone")
     assert {
         (each.line, each.is_error) for each in told if isinstance(each, Output)
     } == {
@@ -94,7 +94,9 @@ def test_a_parent_that_dies_while_a_run_is_added_is_told_of(monkeypatch):
     monkeypatch.setattr(reader, "_selector_of", lose_the_parent)
     pipes = [os.pipe() for _ in range(3)]
     reader.add(7, _RUN, [read for read, _ in pipes])
-    assert events.get(_WITHIN_SECS) == Lost(reason="the parent of the tasks is gone")
+    assert events.get(_WITHIN_SECS) == Lost(
+        reason="the fork server of the tasks is gone"
+    )
     monkeypatch.undo()
     reader.close(_WITHIN_SECS)
     ours.close()

@@ -82,8 +82,8 @@ def lose_node(cluster, tmp_path):
         (tmp_path / "go_on").touch()
         # For all that is known there, the machine could be cut off, and its tasks train.
         job.wait_for(
-            rf"^launcher +\| waiting \d+ s until what may still run on node {lost} has "
-            r"ended by itself$"
+            rf"^launcher +\| waiting \d+ s for what may still run on node {lost} to "
+            r"end by itself$"
         )
         return lost
 
@@ -153,7 +153,7 @@ def test_a_node_that_gives_notice_costs_no_step(
     cluster.add()
     cluster.drain(lost, secs=600)
     job.wait_for(
-        rf"^launcher +\| node {lost} of {task} is about to go: stopping the job"
+        rf"^launcher +\| node {lost} of {task} is about to leave: stopping the job"
     )
     (tmp_path / "go_on").touch()
     job.wait_for(

@@ -84,7 +84,7 @@ def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(
     "error, told",
     [
         (subprocess.TimeoutExpired("x", 60.0), "has not answered within 60 s"),
-        (subprocess.CalledProcessError(3, "x"), "has ended with exit status 3"),
+        (subprocess.CalledProcessError(3, "x"), "ended with exit status 3"),
         (
             FileNotFoundError(2, "No such file or directory"),
             "No such file or directory",

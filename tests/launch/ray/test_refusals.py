@@ -49,7 +49,7 @@ def test_an_address_where_no_cluster_is_is_one_line(launch, tmp_path, free_addre
     for address in ("head", "ray://127.0.0.1:10001"):
         job = launch("--backend", "ray", "--ray-address", address, "train.py")
         assert _error(job) == (
-            f"Ray address {address!r} is no address of a head node; give its host:port, "
+            f"Ray address {address!r} is not the address of a head node; give its host:port, "
             "such as 10.0.0.1:6379, or auto"
         )
 
@@ -119,7 +119,7 @@ def test_parts_of_several_gpus_are_refused_before_a_cluster_is_asked(launch, tmp
     (tmp_path / "train.py").touch()
     job = launch("--backend", "ray", "--gpus-per-worker", "1.5", "train.py")
     assert _error(job) == (
-        "a task takes 1.5 GPU, and Ray gives parts of one, or whole ones only; give a "
+        "a task takes 1.5 GPU, and Ray assigns a fraction of one GPU, or whole GPUs; give a "
         "whole number with --gpus-per-worker, or less than 1"
     )
 

@@ -305,10 +305,10 @@ def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
 def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray import node_notices
     from estimator_runtime.launch.ray import nodes as ray_nodes
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.02)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.02)
     monkeypatch.setattr(_Actor, "is_slow", True)
     tasks = start()
     monkeypatch.setattr(ray_nodes, "is_alive", _silent)
@@ -322,9 +322,9 @@ def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
 def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
     start, cluster, monkeypatch
 ):
-    from estimator_runtime.launch.ray import node_notices
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
     tasks = start()
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
@@ -346,7 +346,7 @@ def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
     assert cluster.done == ["released", "reserved"]
     assert cluster.killed == before and len(cluster.actors) == 4
     assert "waiting" not in tasks.said
-    assert tasks.said.count("is about to go") == 2  # once for each that was there
+    assert tasks.said.count("is about to leave") == 2  # once for each that was there
 
 
 def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
@@ -368,7 +368,7 @@ def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     tasks.place()
     assert time.monotonic() - began > 2.0
     assert re.search(
-        r"waiting \d s until what may still run on node 10.0.0.1 has ended", tasks.said
+        r"waiting \d s for what may still run on node 10.0.0.1 to end", tasks.said
     )
 
 
@@ -382,9 +382,9 @@ def _look_twice(cluster):
 @pytest.fixture
 def often(monkeypatch):
     """Let it be looked often for what has become of the nodes."""
-    from estimator_runtime.launch.ray import node_notices
+    from estimator_runtime.launch.ray import tasks as ray_tasks
 
-    monkeypatch.setattr(node_notices, "_LOOK_EVERY_SECS", 0.1)
+    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
 
 
 def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
@@ -449,7 +449,7 @@ def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(
         assert tasks.next().status == 0
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
-    assert "launcher | node 10.0.0.1 of chief is about to go\n" in tasks.said
+    assert "launcher | node 10.0.0.1 of chief is about to leave\n" in tasks.said
     assert "stopping" not in tasks.said
 
 
@@ -638,7 +638,7 @@ def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_
     assert time.monotonic() - began > 3.0
     assert checked == [{"new"}]
     assert re.search(
-        r"waiting \d s until what may still run on node 10.0.0.3 has ended", tasks.said
+        r"waiting \d s for what may still run on node 10.0.0.3 to end", tasks.said
     )
 
 

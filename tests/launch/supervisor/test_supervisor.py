@@ -70,7 +70,7 @@ class Tasks:
         self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
 
     def lose_all(self):
-        self._events.put(Lost(reason="the parent of the tasks is gone"))
+        self._events.put(Lost(reason="the fork server of the tasks is gone"))
 
     def leave(self):
         self._events.put(Leaving())
@@ -205,14 +205,14 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
 
     def lose_node(tasks):
         assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
-        gone = "cannot have its address again: its node is gone"
+        gone = "cannot get its address again: its node is gone"
         tasks.end("worker 0", -1, cause=gone, is_displaced=True)
 
     outcome, tasks, said = run(script, at={15: lose_node, 40: _end_all}, max_restarts=1)
     assert outcome.exit_status == 0, said
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
-        "worker 0 cannot have its address again: its node is gone: restarting all, with "
+        "worker 0 cannot get its address again: its node is gone: restarting all, with "
         "new addresses, now (1 of 1); the count resets after 3600 s of progress\n"
     ) in said
 
@@ -480,7 +480,7 @@ def test_when_all_tasks_are_lost_the_outcome_has_what_is_known(run, saved):
 
     outcome, _, said = run(script, at={30: Tasks.lose_all})
     assert outcome.exit_status == 1, said
-    assert outcome.reason == "the parent of the tasks is gone"
+    assert outcome.reason == "the fork server of the tasks is gone"
     assert outcome.checkpoint == str(saved / "model.ckpt-20")
     assert outcome.restarts == 1
 
@@ -507,7 +507,7 @@ def test_a_job_that_is_told_to_stop_says_what_it_waits_for(run):
     _, _, said = run(lambda *_: None, at={10: stop}, grace_secs=40)
     assert (
         "the job was stopped by SIGTERM: its tasks end one after the other, each within "
-        "40 s; asked once more, all end at once\n"
+        "40 s; a second request kills all at once\n"
     ) in said
 
 

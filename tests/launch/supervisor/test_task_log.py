@@ -105,7 +105,7 @@ def test_what_there_is_no_room_for_in_the_folder_stays_where_it_is(tmp_path):
     assert (tmp_path / "worker-1.log").read_text() == "early\nlate\n"
     assert said == [
         f"the log of worker 1 stays at {tmp_path}/worker-1.log: "
-        f"{tmp_path}/logs/worker-1.log cannot have it: No space left on device"
+        f"it cannot be copied to {tmp_path}/logs/worker-1.log: No space left on device"
     ]
 
 
@@ -142,7 +142,7 @@ def test_a_log_that_was_removed_is_made_again_with_its_last_lines(removed, tmp_p
         log.write("last")
     assert path.read_text() == f"{before}last\nlast\n"
     assert said == [
-        f"the log of worker 1, {path}, was removed: it is made again, with the last "
+        f"the log of worker 1, {path}, was removed: it is created again, with the last "
         "lines only"
     ]
     assert (log.is_whole, log.problem) == (False, None)
@@ -191,7 +191,7 @@ def test_a_log_whose_handle_has_got_stale_is_made_again_and_not_given_up(tmp_pat
         now[0] += 1.0
     assert (tmp_path / "worker-1.log").read_text() == "one\ntwo\nthree\n"
     assert said == [
-        f"the log of worker 1, {log.path}, was removed: it is made again, with the "
+        f"the log of worker 1, {log.path}, was removed: it is created again, with the "
         "last lines only"
     ]
     log.close()

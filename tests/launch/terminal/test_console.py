@@ -219,7 +219,7 @@ def test_what_nobody_reads_is_left_out_in_the_end_and_that_is_said(pipe):
     for line in reading:
         if not line.startswith("launcher | "):
             break
-    assert line == "... lines are left out here, which nobody has read in time ...\n"
+    assert line == "... lines left out here: they were not read in time ...\n"
     console.say("now")
     assert reading.readline() == "launcher | now\n"
 

@@ -1,4 +1,4 @@
-"""Which way a job is shown, by --progress and by where it is shown."""
+"""What is shown of a job: its progress, and the lines that TensorFlow writes."""
 
 import io
 
@@ -28,7 +28,7 @@ def shown(mode, stream, chief, looks):
     """Give what is written when the chief is at the steps of `looks`, by seconds."""
     console = Console(stream, stream)
     console.introduce(["chief"])
-    way = views.choose(mode, console, Status([chief], Record([], None)))
+    way = views.View(mode, console, Status([chief], Record([], None)))
     for now, step in looks.items():
         chief.hear({"step": step}, now)
         way.show(now)
@@ -65,3 +65,86 @@ def test_elsewhere_a_line_comes_every_ten_seconds_while_there_are_steps(mode, ch
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
 def test_none_shows_nothing(stream, chief):
     assert shown("none", stream, chief, {0.0: 0, 10.0: 100, 20.0: 200}) == ""
+
+
+# As TensorFlow writes them, of two versions.
+NO_GPU = (
+    "I0000 00:00:1795315667.980824    6103 cudart_stub.cc:31] Could not find cuda "
+    "drivers on your machine, GPU will not be used.",
+    "2026-11-22 02:48:12.380685: I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could "
+    "not find cuda drivers on your machine, GPU will not be used.",
+)
+KNOWN = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to "
+    "STDERR",
+    "I0000 00:00:1795315667.980463    6103 port.cc:153] oneDNN custom operations are on. "
+    "You may see slightly different numerical results due to floating-point round-off "
+    "errors from different computation orders. To turn them off, set the environment "
+    "variable `TF_ENABLE_ONEDNN_OPTS=0`.",
+    "2026-11-22 02:48:12.378121: I tensorflow/core/util/port.cc:113] oneDNN custom "
+    "operations are on. You may see slightly different numerical results due to",
+    "I0000 00:00:1795315668.030354    6103 cpu_feature_guard.cc:227] This TensorFlow "
+    "binary is optimized to use available CPU instructions in performance-critical "
+    "operations.",
+    "To enable the following instructions: AVX2 AVX512F AVX_VNNI FMA, in other "
+    "operations, rebuild TensorFlow with the appropriate compiler flags.",
+    "2026-11-22 02:48:14.223951: I tensorflow/compiler/mlir/"
+    "mlir_graph_optimization_pass.cc:388] MLIR V1 optimization pass is not enabled",
+)
+OTHERS = (
+    "",
+    "E0000 00:00:1795315669.930892    6103 cuda_platform.cc:52] failed call to cuInit: "
+    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "2026-11-22 02:48:12.416359: E external/local_xla/xla/stream_executor/cuda/"
+    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register factory",
+    "2026-11-22 02:48:13.232758: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] "
+    "TF-TRT Warning: Could not find TensorRT",
+    "I0000 00:00:1795315669.930892    6103 grpc_server_lib.cc:467] Started server with "
+    "target: grpc://127.0.0.1:42665",
+    "W0000 00:00:1795315669.930892    6103 port.cc:153] oneDNN custom operations are on. ",
+    "F0000 00:00:1795315669.930892    6103 cpu_feature_guard.cc:227] This TensorFlow "
+    "binary is optimized to use available CPU instructions",
+    "printed: To enable the following instructions: FMA, in other operations, rebuild "
+    "TensorFlow with the appropriate compiler flags.",
+)
+
+
+def _screen(expects_gpu=False, **presentation):
+    """Give (the screen of a job that expects a GPU or not, what it shows)."""
+    shown = io.StringIO()
+    presentation = views.Presentation(expects_gpu=expects_gpu, **presentation)
+    return views.Screen(Console(shown, shown), presentation), shown
+
+
+def test_the_lines_of_the_start_are_left_out_and_counted(chief):
+    screen, shown = _screen()
+    for line in (*KNOWN, *NO_GPU):
+        screen.write(chief.task, line, is_error=True)
+        screen.write_of_fork_server(line)
+    assert shown.getvalue() == ""
+    screen.close()
+    assert "16" in shown.getvalue()
+
+
+@pytest.mark.parametrize("line", KNOWN)
+def test_all_lines_are_shown_of_a_verbose_job_and_on_standard_output(line, chief):
+    screen, shown = _screen(is_verbose=True)
+    screen.write(chief.task, line, is_error=True)
+    assert shown.getvalue() == f"chief    | {line}\n"
+    screen, shown = _screen()
+    screen.write(chief.task, line, is_error=False)
+    assert shown.getvalue() == f"chief    | {line}\n"
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_warnings_errors_and_all_that_is_not_on_the_list_stay(line, chief):
+    screen, shown = _screen()
+    screen.write(chief.task, line, is_error=True)
+    assert shown.getvalue() == f"chief    | {line}\n"
+
+
+@pytest.mark.parametrize("line", NO_GPU)
+def test_that_there_is_no_gpu_is_said_where_there_should_be_one(line, chief):
+    screen, shown = _screen(expects_gpu=True)
+    screen.write(chief.task, line, is_error=True)
+    assert shown.getvalue() == f"chief    | {line}\n"
