@@ -96,14 +96,16 @@ estimator_runtime.install()
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
 
 
+@pytest.mark.skipif(
+    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
+)
 def test_what_is_imported_and_complete_is_not_dropped():
     program = """
+import sys, tensorflow
+tensorflow.estimator.Estimator
+there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
 import estimator_runtime
 estimator_runtime.install()
-import sys, tensorflow_estimator
-from estimator_runtime.compat.inject import failed_import as leftovers
-there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
-leftovers.drop()
 assert len(there) > 50 and there.items() <= sys.modules.items()
 print("ok")
 """
