@@ -27,25 +27,25 @@ def read(environ: Mapping[str, str]) -> tuple[TFConfig | None, Finding]:
     """
     if "TF_CONFIG" not in environ:
         text = "not set: this process trains by itself"
-        return TFConfig(), Finding(about="TF_CONFIG", state=OK, text=text)
+        return TFConfig(), Finding(OK, "TF_CONFIG", text)
     try:
         check_form(environ)  # as `run` does
         # Only the script knows whether it needs a chief.
         config = TFConfig.from_environ(environ, chief_required=False)
     except ConfigError as error:
         text = str(error).removeprefix("TF_CONFIG: ")
-        return None, Finding(about="TF_CONFIG", state=PROBLEM, text=text)
+        return None, Finding(PROBLEM, "TF_CONFIG", text)
     facts = {**dataclasses.asdict(config), "cluster": dict(config.cluster)}
     if not config.cluster:
         text = "no cluster in it: this process trains by itself"
-        return config, Finding(about="TF_CONFIG", state=OK, text=text, facts=facts)
+        return config, Finding(OK, "TF_CONFIG", text, facts)
     sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
     text = f"this is {_own(config)}, of a cluster of {sizes}"
     state = OK
     if not {TaskType.CHIEF, TaskType.MASTER} & set(config.cluster):
         state = NOTE
         text += "; without a chief only multi-worker strategies train"
-    return config, Finding(about="TF_CONFIG", state=state, text=text, facts=facts)
+    return config, Finding(state, "TF_CONFIG", text, facts)
 
 
 def examine_ports(config: TFConfig) -> list[Finding]:
@@ -79,7 +79,7 @@ def _examine_own(address: str) -> Finding:
             else "give another port"
         )
         text = f"cannot listen on port {port} ({error.strerror}); {remedy}"
-        return Finding(about="own port", state=PROBLEM, text=text, facts=facts)
+        return Finding(PROBLEM, "own port", text, facts)
     try:
         _bind(host, 0)
     except OSError:
@@ -87,9 +87,9 @@ def _examine_own(address: str) -> Finding:
             f"port {port} is free, but {host} is no address of this machine; right "
             "only where something forwards it"
         )
-        return Finding(about="own port", state=NOTE, text=text, facts=facts)
+        return Finding(NOTE, "own port", text, facts)
     text = f"{address} is free"
-    return Finding(about="own port", state=OK, text=text, facts=facts)
+    return Finding(OK, "own port", text, facts)
 
 
 def _bind(host: str, port: int) -> None:
@@ -129,15 +129,15 @@ def _examine_others(others: Mapping[str, str]) -> Finding:
             f"no way to {', '.join(lost)}; check the name or address, and the "
             "firewalls between"
         )
-        return Finding(about="other tasks", state=PROBLEM, text=text, facts=facts)
+        return Finding(PROBLEM, "other tasks", text, facts)
     if silent:
         text = (
             f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
             "start them"
         )
-        return Finding(about="other tasks", state=NOTE, text=text, facts=facts)
+        return Finding(NOTE, "other tasks", text, facts)
     text = f"all listening: {', '.join(others)}"
-    return Finding(about="other tasks", state=OK, text=text, facts=facts)
+    return Finding(OK, "other tasks", text, facts)
 
 
 _REFUSED = "nobody listens"
