@@ -50,9 +50,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def render(options: argparse.Namespace) -> str:
     """Return the manifests of the job that the options define.
 
-    Args:
-        options: The parsed options of `render`.
-
     Raises:
         ConfigError: If a value is invalid.
         UsageError: If no task would train.

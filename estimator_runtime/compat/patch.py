@@ -94,11 +94,7 @@ def applied() -> tuple[str, ...]:
 
 
 def state(patch: Patch, version: tuple[int, int]) -> str:
-    """Return the state of a patch in this process.
-
-    Args:
-        patch: The patch.
-        version: TensorFlow's version, as (major, minor).
+    """Return the state of a patch in this process, for a TensorFlow (major, minor).
 
     Returns:
         "applied", "waiting for MODULE" (which is not imported yet), "not scheduled"
@@ -184,9 +180,6 @@ def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments
 
     If the arguments do not fit, the function itself is called with them. Its TypeError
     names the function, which that of `inspect.Signature.bind` does not.
-
-    Args:
-        function: The function whose parameters are meant.
     """
     signature = inspect.signature(function)
 

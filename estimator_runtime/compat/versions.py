@@ -129,7 +129,6 @@ def tensorflow_version() -> str:
 
 
 def _check_frozen_estimator() -> None:
-    """Raise `CompatibilityError` unless tensorflow-estimator 2.15.0 is installed."""
     version: str | None
     try:
         version = importlib.metadata.version("tensorflow-estimator")
@@ -151,13 +150,7 @@ def _dotted(version: Iterable[int]) -> str:
 class PackageSet:
     """Versions that were tested together.
 
-    Attributes:
-        tensorflow: Version of TensorFlow.
-        tf_keras: Version of tf-keras.
-        numpy: Versions of numpy. There is more than one if an older Python needs an
-            older numpy.
-        protobuf: Version of protobuf.
-        pythons: Versions of Python, such as "3.11".
+    There is more than one numpy if an older Python needs an older one.
     """
 
     tensorflow: str
@@ -172,14 +165,10 @@ class PackageSet:
         return f"constraints/tf-{self.tensorflow.rpartition('.')[0]}.txt"
 
     def differences(self, found: Mapping[str, str]) -> list[str]:
-        """Return how other versions differ from these.
+        """Return the differences, such as "numpy 1.26.4 instead of 2.4.6".
 
         Args:
-            found: Maps each package, and "python", to its version, as
-                `report.Report.versions` does.
-
-        Returns:
-            One text for each difference, such as "numpy 1.26.4 instead of 2.4.6".
+            found: Versions by package, and by "python", as in `Report.versions`.
         """
         tested = {
             "tensorflow": (self.tensorflow,),

@@ -69,7 +69,9 @@ def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(self, *args, **kwargs)
         except _Cut:
-            _logger.warning("the evaluation was left, because the training is to stop")
+            _logger.warning(
+                "the evaluation was ended, because the training has to stop"
+            )
             return None
         finally:
             _listening -= 1

@@ -33,12 +33,7 @@ def patch_queues(_module: types.ModuleType) -> None:
 
 
 def _with_objects(frame: Any, string_type: type) -> Any:
-    """Return a copy of a DataFrame whose strings are objects.
-
-    Args:
-        frame: The DataFrame.
-        string_type: The string dtype of pandas.
-    """
+    """Return a copy of a DataFrame whose strings are objects."""
     texts = [
         name for name, dtype in frame.dtypes.items() if isinstance(dtype, string_type)
     ]

@@ -68,10 +68,7 @@ class _Arrival:
     """An object that installs the runtime in the process that unpickles it.
 
     Its pickle refers to built-in names only, because the child may not be able to
-    import this package before it has its parent's sys.path.
-
-    Args:
-        path: The parent's sys.path.
+    import this package before it has `path`, its parent's sys.path.
     """
 
     def __init__(self, path: list[str]) -> None:

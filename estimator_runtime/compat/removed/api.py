@@ -58,12 +58,9 @@ def add(path: str, values: Mapping[str, object], *, only_v1: bool = False) -> No
 
 
 def _add(module: Any, package: str, version: str) -> None:
-    """Add `estimator` to one API module.
+    """Add `estimator` to an API module of version "_v1" or "_v2".
 
-    Args:
-        module: The API module.
-        package: Folder of the frozen package.
-        version: Version of the API, "_v1" or "_v2".
+    `package` is the folder of the frozen package.
     """
     # For `import tensorflow.estimator`, which uses the path and not the attribute.
     folder = os.path.join(package, "python", "estimator", "api", version)
