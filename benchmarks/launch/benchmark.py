@@ -94,7 +94,7 @@ def measure(quick, announce):
 
 
 def render(report):
-    """Give the report as Markdown."""
+    """Return the report as Markdown."""
     machine = report["machine"]
     packages = ", ".join(f"{k} {v}" for k, v in machine["packages"].items() if v)
     quick = " (quick: the figures mean nothing)" if report["quick"] else ""
@@ -167,7 +167,7 @@ def _launch(way, job):
 
 
 def _commands(way, job, arguments):
-    """Give the commands and variables of the processes to start."""
+    """Return the commands and variables of the processes to start."""
     runtime = [sys.executable, "-m", "estimator_runtime", "run"]
     if way in ("warm", "cold"):
         cold = ["--cold"] if way == "cold" else []
@@ -219,7 +219,7 @@ def _wait_for_steps(output, processes):
 
 
 def _usage(marker):
-    """Give the CPU time and the memory (shared pages by share) of a job."""
+    """Return the CPU time and the memory (shared pages by share) of a job."""
     ticks = kilobytes = 0
     for pid in _pids(marker):
         with contextlib.suppress(OSError):

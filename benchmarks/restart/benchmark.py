@@ -115,7 +115,7 @@ def _apart(function, *arguments):
 
 
 def _peak_mb():
-    """Give the most memory that this process has had at once, in MB."""
+    """Return the peak memory of this process, in MB."""
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
 

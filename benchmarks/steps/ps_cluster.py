@@ -88,7 +88,7 @@ def _train_once(way, model, steps):
 
 
 def _task(cluster, task_type, *arguments):
-    """Give the arguments of subprocess for one task of the cluster."""
+    """Return the arguments of subprocess for one task of the cluster."""
     root = str(pathlib.Path(__file__).parents[2])
     task = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
