@@ -73,13 +73,7 @@ def measure(quick, announce):
     Returns:
         The report, ready for JSON; its shape is in README.md.
     """
-    report = {
-        "benchmark": "checkpoints",
-        "baseline": BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "sizes": {},
-    }
+    report = measurement.new_report("checkpoints", BASELINE, quick, sizes={})
     for megabytes, cadences in (_QUICK_CADENCES if quick else _CADENCES).items():
         announce(f"{megabytes} MB")
         ways = {

@@ -128,6 +128,17 @@ def summarize(costs, baseline):
     }
 
 
+def new_report(benchmark, baseline, quick, **results):
+    """Return a report, ready for JSON, whose results are yet to be filled in."""
+    return {
+        "benchmark": benchmark,
+        "baseline": baseline,
+        "quick": quick,
+        "machine": machine(),
+        **results,
+    }
+
+
 def machine():
     """Return where and with what the figures were measured."""
     return {

@@ -67,13 +67,7 @@ def measure(quick, announce):
     compileall.compile_dir(_ROOT / "estimator_runtime", quiet=1)
     rounds = 1 if quick else _ROUNDS
     baseline = "stock" if _has_estimator() else "plain"
-    report = {
-        "benchmark": "launch",
-        "baseline": baseline,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "jobs": {},
-    }
+    report = measurement.new_report("launch", baseline, quick, jobs={})
     for job in list(_JOBS)[: 1 if quick else None]:
         ways = {
             way: functools.partial(_launch, way, job)

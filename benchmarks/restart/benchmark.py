@@ -36,13 +36,7 @@ def measure(quick, announce):
     Returns:
         The report, ready for JSON; its shape is in README.md.
     """
-    report = {
-        "benchmark": "restart",
-        "baseline": BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "restarts": {},
-    }
+    report = measurement.new_report("restart", BASELINE, quick, restarts={})
     rounds = 1 if quick else _ROUNDS
     for megabytes in _QUICK_MEGABYTES if quick else _MEGABYTES:
         announce(f"{megabytes} MB")

@@ -38,13 +38,7 @@ def measure(quick, announce):
         The report, ready for JSON; one of `steps.measure`.
     """
     steps, rounds = (20, 1) if quick else (1000, _ROUNDS)
-    report = {
-        "benchmark": "cluster",
-        "baseline": _BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "models": {},
-    }
+    report = measurement.new_report("cluster", _BASELINE, quick, models={})
     for model in _MODELS[:1] if quick else _MODELS:
         ways = {
             way: functools.partial(_train_in_cluster, way, model, steps)

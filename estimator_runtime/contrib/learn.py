@@ -125,7 +125,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         master: See `ClusterConfig`.
         num_cores: Threads within an op, and ops at a time; 0 for TensorFlow's choice.
         log_device_placement: Whether to log on which device each op runs.
-        gpu_memory_fraction: Part of each GPU's memory to take at the start, 0 to 1.
+        gpu_memory_fraction: Fraction of each GPU's memory to take at the start, 0 to 1.
         tf_random_seed: Seed of random ops and initializers, or None.
         save_summary_steps: Steps between summaries; 0 for none.
         save_checkpoints_secs: Seconds between checkpoints. 0 is None if steps are
@@ -287,7 +287,9 @@ def _session_options(
     whole = numbers.Integral
     _check("num_cores", num_cores, whole, "a number of threads, or 0")
     _check("log_device_placement", log_device_placement, whole, "a bool")
-    _check("gpu_memory_fraction", gpu_memory_fraction, numbers.Real, "a part of 1")
+    _check(
+        "gpu_memory_fraction", gpu_memory_fraction, numbers.Real, "a fraction, 0 to 1"
+    )
     threads = None if num_cores is None else int(num_cores)
     return tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads,

@@ -67,41 +67,35 @@ def examine_ports(config: TFConfig) -> list[Finding]:
 
 
 def _examine_own(address: str) -> Finding:
-    host, port = _split(address)
-    facts = {"address": address}
+    state, text = _listen(*_split(address))
+    return Finding(
+        state, "own port", text or f"{address} is free", {"address": address}
+    )
+
+
+def _listen(host: str, port: int) -> tuple[str, str]:
+    """Return (state, text) of the port of this task; no text if all is well."""
     try:
         _bind("", port)
     except OSError as error:
-        remedy = (
-            "end the program that has it (this task, if it runs already), or give "
-            "another port"
-            if error.errno == errno.EADDRINUSE
-            else "give another port"
+        is_taken = error.errno == errno.EADDRINUSE
+        ender = "end the program that has it (this task, if it runs already), or "
+        return PROBLEM, (
+            f"cannot listen on port {port} ({error.strerror}); "
+            f"{ender if is_taken else ''}give another port"
         )
-        text = f"cannot listen on port {port} ({error.strerror}); {remedy}"
-        return Finding(PROBLEM, "own port", text, facts)
     try:
         _bind(host, 0)
     except OSError:
-        text = (
+        return NOTE, (
             f"port {port} is free, but {host} is no address of this machine; right "
             "only where something forwards it"
         )
-        return Finding(NOTE, "own port", text, facts)
-    text = f"{address} is free"
-    return Finding(OK, "own port", text, facts)
+    return OK, ""
 
 
 def _bind(host: str, port: int) -> None:
-    """Bind a socket as gRPC's servers do, and close it.
-
-    Args:
-        host: Name or address of an interface; "" for all.
-        port: The port; 0 for any free one, on which it does not listen.
-
-    Raises:
-        OSError: If the address cannot be bound.
-    """
+    """Bind a socket as gRPC's servers do, and close it; "" is every interface."""
     infos = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -124,20 +118,16 @@ def _examine_others(others: Mapping[str, str]) -> Finding:
         for name, reason in reasons.items()
         if reason not in (None, _REFUSED)
     ]
+    state, text = OK, f"all listening: {', '.join(others)}"
     if lost:
-        text = (
-            f"no way to {', '.join(lost)}; check the name or address, and the "
-            "firewalls between"
-        )
-        return Finding(PROBLEM, "other tasks", text, facts)
-    if silent:
-        text = (
-            f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
-            "start them"
-        )
-        return Finding(NOTE, "other tasks", text, facts)
-    text = f"all listening: {', '.join(others)}"
-    return Finding(OK, "other tasks", text, facts)
+        state = PROBLEM
+        text = f"no way to {', '.join(lost)}; check the name or address, and the "
+        text += "firewalls between"
+    elif silent:
+        state = NOTE
+        text = f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
+        text += "start them"
+    return Finding(state, "other tasks", text, facts)
 
 
 _REFUSED = "nobody listens"
