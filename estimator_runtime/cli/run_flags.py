@@ -76,8 +76,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--refill-restarts",
         **_SECS,
-        help="give a task all its restarts again after so much progress without a "
-        "failure (default: 3600)",
+        help="restore the restarts of a task after so much progress without a failure "
+        "(default: 3600)",
     )
     group.add_argument(
         "--evaluation-timeout",
@@ -93,13 +93,14 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--private-network",
         action="store_true",
-        help="let only the tasks reach each other, and nothing else; not everywhere "
-        "possible",
+        help="run the tasks in a network of their own, which only they can reach; the "
+        "kernel must allow it",
     )
     group.add_argument(
         "--log-dir",
         metavar="FOLDER",
-        help="for the whole log of each task (default: logs in the model directory)",
+        help="folder for the full log of each task (default: logs in the model "
+        "directory)",
     )
     group.add_argument(
         "--backend",
@@ -127,14 +128,14 @@ def _add_ray_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--placement-timeout",
         **_SECS,
-        help="wait so long for room, also for nodes that are yet to join (default: "
-        "300, only for what the cluster has)",
+        help="wait so long for room, also on nodes that have yet to join (default: "
+        "300, only on the nodes that the cluster has)",
     )
     group.add_argument(
         "--working-dir",
         metavar="FOLDER",
         help="copy this folder, which has the script, to every node (default: all "
-        "nodes have the present folder)",
+        "nodes have the current folder)",
     )
 
 
@@ -152,7 +153,7 @@ def add_task_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-chief",
         action="store_true",
-        help="let worker 0 lead, as multi-worker strategies allow",
+        help="start no chief; worker 0 acts as one, as multi-worker strategies allow",
     )
     group.add_argument(
         "--max-restarts",
@@ -224,16 +225,15 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="store_true",
         default=None,  # not given: the variable decides
-        help="show every line of TensorFlow's, also its deprecation warnings about "
-        "what Estimators are made of, and what its C++ half says at its start",
+        help="show every line of TensorFlow's log, with its deprecation warnings about "
+        "Estimators, and what its C++ code logs at the start",
     )
     group.add_argument(
         "--grace",
         metavar="SECS",
         type=_parsed_by(waits.seconds),
-        help="what SIGTERM leaves a training for the end of its step (default: "
-        f"{waits.STOP_GRACE_VARIABLE}, or 30); each task of a cluster, for its "
-        "checkpoint too",
+        help="time after SIGTERM to end the step, and in a cluster to save it too "
+        f"(default: {waits.STOP_GRACE_VARIABLE}, or 30)",
     )
 
 

@@ -35,7 +35,7 @@ PATCHES = (
         reason="tf_export no longer knows the API name the frozen package exports to",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("removed.export_names:register"),
+        apply=_late("removed.api:register_export_names"),
     ),
     Patch(
         name="estimator_training",
@@ -213,7 +213,7 @@ PATCHES = (
         name="recovery wait",
         reason="a worker looks only every 30 s whether the chief is ready",
         after="tensorflow_estimator",
-        apply=_late("estimator.recovery_wait:patch_session_manager"),
+        apply=_late("estimator.options:patch_session_manager"),
     ),
     Patch(
         name="timers of hooks",

@@ -154,7 +154,7 @@ class TrainingOptions:
         True,
         types=(bool,),
         purpose="to write checkpoints while training goes on",
-        help="train on while a checkpoint is written, as by default, or wait for each",
+        help="go on training while a checkpoint is written (the default), or wait",
     )
     checkpoint_overhead: float | None = _option(
         None,
@@ -183,19 +183,20 @@ class TrainingOptions:
         is_valid=bool,
         remedy="give the name of a metric of the evaluation, such as 'loss'",
         metavar="NAME",
-        help="metric that says which are the best, such as loss",
+        help="metric by which checkpoints are the best, such as loss",
     )
     best_mode: str | None = _option(
         None,
         choices=("min", "max"),
         remedy="give 'min' if less of the metric is better, 'max' if more is",
-        help="whether less or more of it is better; min if it is a loss or an error",
+        help="whether a lower or higher metric is better (default: min for a loss or "
+        "an error)",
     )
     progress: str = _option(
         "none",
         choices=("auto", "bar", "plain", "none"),
-        help="how far the training is, of one process or of a cluster: a bar, a line "
-        "each 10 s, or nothing (default: auto, a bar on a terminal, else lines)",
+        help="show the progress of the training as a bar, as a line every 10 s "
+        "(plain), or not at all (default: auto, a bar on a terminal, else lines)",
     )
 
     def __post_init__(self) -> None:
