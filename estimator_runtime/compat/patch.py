@@ -156,7 +156,7 @@ def _refuse(patch: Patch) -> None:
     if not any(isinstance(each, _Refusal) for each in sys.meta_path):
         sys.meta_path.insert(0, _Refusal())
     _refused[patch.after] = (
-        f"{patch.after} is patched by half: {patch.name!r} has "
+        f"{patch.after} is only partly patched: {patch.name!r} has "
         f"{_states[patch.name]}; start a new process"
     )
 

@@ -234,8 +234,8 @@ def test_a_tensorflow_that_nobody_tried_and_that_lacks_a_name_goes_on_with_a_lin
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
     assert (
         "evaluator of a multi-worker strategy cannot be patched on this TensorFlow, and "
-        "stays as it is (it checks the health of peers it has not, and cannot be copied "
-        "for it): AttributeError: " in result.stderr
+        "stays as it is (it checks the health of peers, has none, and cannot be copied "
+        "then): AttributeError: " in result.stderr
     )
 
 

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from estimator_runtime.compat import versions
 
 
-def has_strings_of_its_own() -> bool:
+def is_pandas_3() -> bool:
     """Return whether the frozen package uses pandas 3 or newer."""
     from tensorflow_estimator.python.estimator.inputs.queues import feeding_functions
 
