@@ -68,7 +68,7 @@ def _holding(
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = bind(self, *args, **kwargs)
         with locks.together():
-            _give_checkpoint(call, lambda: latest(self), locks.hold)
+            _hold_checkpoint(call, lambda: latest(self), locks.hold)
             return original(*call.args, **call.kwargs)
 
     return read
@@ -88,7 +88,7 @@ def _holding_until_done(
             def hold(prefix: str) -> bool:
                 return locks.hold_in(leases, prefix)
 
-            _give_checkpoint(call, lambda: latest(self), hold)
+            _hold_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)
 
     @functools.wraps(original)
@@ -100,7 +100,7 @@ def _holding_until_done(
     return read
 
 
-def _give_checkpoint(
+def _hold_checkpoint(
     call: inspect.BoundArguments,
     latest: Callable[[], str | None],
     hold: Callable[[str], bool],
