@@ -5,12 +5,11 @@ Without a launcher nothing is sent. A report is a JSON object on a line of its o
 is sent every second, with the progress made, so that the launcher notices a task that
 is stopped or cut off from the network. Some reports have a meaning of their own:
 
-* "imported": TensorFlow has been imported. While a library is loaded, which takes long
-  from a slow disk, no Python thread runs. The first report after the import has this.
+* "imported": TensorFlow has been imported. No Python thread runs while a library is
+  loaded, which takes long from a slow disk.
 * "stalled": the training has taken no step for long; the report has the stacks of its
   threads.
-* "ending": the process is about to exit, during which no Python thread runs either. It
-  is the last report of all.
+* "ending": the last report. No Python thread runs while the process exits.
 
 Standard library only, because it starts before TensorFlow is imported. Reports are sent
 on a thread of their own, so that a launcher that does not read never blocks the
@@ -173,7 +172,7 @@ def absolute(folder: str) -> str:
 
 
 def is_on() -> bool:
-    """Return whether there is a launcher that receives reports."""
+    """Return whether a launcher receives reports."""
     return _reporter is not None
 
 
@@ -247,7 +246,7 @@ class StepWatch:
         self._moved_at, self._due_secs = 0.0, self._limit_secs
 
     def expect(self) -> None:
-        """Expect steps from now on, taken by the calling thread."""
+        """Expect steps of the calling thread from now on."""
         self._has_moved, self._thread = True, threading.get_ident()
 
     def release(self) -> None:
@@ -255,7 +254,7 @@ class StepWatch:
         self._thread = None
 
     def move(self) -> None:
-        """Record a step. It is called at every step, so it has to be cheap."""
+        """Record a step; cheap, because it is called at every step."""
         self._has_moved = True
 
     def look(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What all tests share. TensorFlow is not imported here: some tests are about that."""
+"""Fixtures and tiers of all tests. Some tests need TensorFlow not to be imported here."""
 
 import ast
 import functools
@@ -53,7 +53,7 @@ _UNIT_SECS, _LONG_SECS = 0.5, 60
 
 
 def pytest_configure():
-    """Heed what `nohup` and a shell's `&` let this process, and its children, ignore."""
+    """Restore the signals that `nohup` and a shell's `&` make this process ignore."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     for number, handler in usual.items():
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -172,14 +172,14 @@ def _no_tf_config(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _no_inheritance(monkeypatch):
-    """Let the processes that a test starts be plain python, if it says no more."""
+    """Start plain Python in the child processes of a test, unless it asks for more."""
     monkeypatch.delenv("ESTIMATOR_RUNTIME_CHILDREN", raising=False)
     monkeypatch.setenv("ESTIMATOR_RUNTIME_AUTO", "0")
 
 
 @pytest.fixture(autouse=True)
 def _no_training_left():
-    """Let no session that a test has left open have the signals of the next one."""
+    """Stop sessions that a test has left open from taking the signals of the next one."""
     yield
     preemption = sys.modules.get("estimator_runtime.preemption.request")
     if preemption is not None:
@@ -188,7 +188,7 @@ def _no_training_left():
 
 @pytest.fixture
 def set_tf_config(monkeypatch):
-    """Give a function that puts an object, or any text, into TF_CONFIG."""
+    """Return a function that sets TF_CONFIG to an object or a text."""
 
     def set_tf_config(content):
         text = content if isinstance(content, str) else json.dumps(content)
@@ -199,12 +199,11 @@ def set_tf_config(monkeypatch):
 
 @pytest.fixture
 def free_addresses():
-    """Give a function that gives so many addresses of 127.0.0.1 that nobody uses.
+    """Return a function that returns a number of unused addresses of 127.0.0.1.
 
-    A port that the kernel chooses may be anyone's outgoing connection by the time the
-    task that was to listen there has started: these are below the range it chooses
-    from. Each process of the test run has ports of its own, as two would else find
-    the same one free before either listens on it.
+    The ports are below the range from which the kernel chooses: such a port may belong
+    to an outgoing connection by the time the task listens on it. Each process of the
+    test run has its own ports, because two processes could find the same one free.
     """
     taken_from = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     lowest = int(taken_from.split()[0])
@@ -230,6 +229,6 @@ def free_addresses():
 
 @pytest.fixture(autouse=True)
 def _xterm(monkeypatch):
-    """Let terminals have colours and rows, whatever the environment of the test run says."""
+    """Give terminals colours and rows, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -562,7 +562,7 @@ def judge(
 
 
 def lost_checkpoint(item: Item, good: dict[int, int]) -> str | None:
-    """Say which good checkpoint is gone, changed or moved; None if none is."""
+    """Return which good checkpoint is gone, changed or moved, or None."""
     left = good_checkpoints(item.folder, item.base)
     gone = [name for name, step in good.items() if left.get(name) != step]
     # Never named by a state file, the last one may go.

@@ -67,7 +67,7 @@ def main():
 
 
 def names_of_tests(checkout):
-    """Give the test files of a checkout, relative to the package."""
+    """Return the test files of a checkout, relative to the package."""
     root = checkout / ROOT
     found = [*root.rglob("*_test.py"), *root.rglob("*_test_v1.py")]
     return sorted(str(path.relative_to(root)) for path in found)
@@ -181,14 +181,14 @@ def append(output, test, outcome):
 
 
 def read(path):
-    """Give the results in a file: test to outcome, the last one if it ran again."""
+    """Return the results in a file: test to outcome, the last one if it ran again."""
     with open(path, encoding="utf-8") as file:
         results = map(json.loads, file)
         return {each["test"]: each["outcome"] for each in results}
 
 
 def row(results):
-    """Give the counts of a run as a row of a table."""
+    """Return the counts of a run as a row of a table."""
     counts = collections.Counter(results.values())
     files = len({test.partition("::")[0] for test in results})
     return f"{files} files: " + ", ".join(f"{counts[each]} {each}" for each in OUTCOMES)

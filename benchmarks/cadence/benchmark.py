@@ -118,7 +118,7 @@ def measure(args, announce):
 
 
 def choose_cadences(steps):
-    """Give steps from save to save, such that some of them fit into a run.
+    """Return steps from save to save, such that some of them fit into a run.
 
     Args:
         steps: How many a run has.

@@ -27,7 +27,7 @@ class Judged:
 
 
 def noise(rates):
-    """Give the part by which the fastest of some equal runs exceeds the slowest."""
+    """Return the fraction by which the fastest of equal runs exceeds the slowest."""
     return max(rates) / min(rates) - 1
 
 
@@ -85,7 +85,7 @@ def _alike(one, other, times):
 
 
 def sentence(cost, noise):
-    """Say in one sentence how the two costs compare.
+    """Return one sentence on how the two costs compare.
 
     Args:
         cost: The `cost` of a report.

@@ -45,7 +45,7 @@ def _bound(settings):
     elsewhere = [0.0]
 
     def now():
-        """Give the seconds that were spent on neither evaluations nor exports."""
+        """Return the seconds that were spent on neither evaluations nor exports."""
         return time.perf_counter() - elsewhere[0]
 
     class Meter(tf.estimator.SessionRunHook):
@@ -80,10 +80,10 @@ def _bound(settings):
                 context.request_stop()
 
         def steps_until_due(self, global_step):
-            """Let several steps run in one call."""
+            """Run several steps in one call."""
 
         def figures(self):
-            """Give what was measured, ready for JSON."""
+            """Return what was measured, ready for JSON."""
             if self.first is None or self.last is None:
                 return {"steps": 0}
             return {
@@ -137,7 +137,7 @@ def _bound(settings):
 
 
 def _copy(folder):
-    """Give a new folder beside a model directory, with its newest checkpoint."""
+    """Return a new folder beside a model directory, with its newest checkpoint."""
     parent = os.path.dirname(folder) if folder else None
     if parent:
         os.makedirs(parent, exist_ok=True)

@@ -43,7 +43,7 @@ class Training:
 
 
 def figures(found, mtbf_hours, pilot_steps_per_sec):
-    """Give what the runs tell, and the advice.
+    """Return what the runs show, and the advice.
 
     Args:
         found: "none" and steps from save to save to lists of `Training`, by round.
@@ -97,7 +97,7 @@ def figures(found, mtbf_hours, pilot_steps_per_sec):
 
 
 def _extra_secs(found):
-    """Give what `cadence_cost.judge` takes: what a step took longer, by cadence."""
+    """Return what `cadence_cost.judge` takes: what a step took longer, by cadence."""
     return {
         int(name): [
             t.secs / t.steps - o.secs / o.steps
@@ -117,7 +117,7 @@ def _medians(saves):
 
 
 def render(report):
-    """Give a report as Markdown: a table of the cadences, and the advice."""
+    """Return a report as Markdown: a table of the cadences, and the advice."""
     mtbf_hours = report["mtbf_secs"] / 3600
     none = report["cadences"][report["baseline"]]
     rounds = len(none["steps_per_sec"]["rounds"])

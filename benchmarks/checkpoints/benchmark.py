@@ -59,7 +59,7 @@ class Training:
         return statistics.median(usual)
 
     def beyond_usual(self, place):
-        """Give by how much the steps at a place after each save were longer."""
+        """Return how much longer the steps at a place after each save took."""
         return [t - self.usual_secs for t in self.steps_secs[place :: self.every]]
 
 
@@ -73,13 +73,7 @@ def measure(quick, announce):
     Returns:
         The report, ready for JSON; its shape is in README.md.
     """
-    report = {
-        "benchmark": "checkpoints",
-        "baseline": BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "sizes": {},
-    }
+    report = measurement.new_report("checkpoints", BASELINE, quick, sizes={})
     for megabytes, cadences in (_QUICK_CADENCES if quick else _CADENCES).items():
         announce(f"{megabytes} MB")
         ways = {
@@ -142,7 +136,7 @@ def make_session(way, folder, every):
 
 
 def build(megabytes):
-    """Give a step that changes every byte of so many megabytes of variables."""
+    """Return a step that changes every byte of so many megabytes of variables."""
     rows = megabytes * 2**20 // 4 // 256 // _VARIABLES
     variables = [
         tf1.get_variable(f"v{i}", [rows, 256], use_resource=True)

@@ -7,7 +7,7 @@ BASELINE = "none"
 
 
 def render(report):
-    """Give a report as Markdown: a table for each size."""
+    """Return a report as Markdown: a table for each size."""
     lines = [headline(report), "", *machine_lines(report["machine"])]
     for megabytes, size in report["sizes"].items():
         lines += ["", f"### {megabytes} MB of variables", ""]
@@ -38,12 +38,12 @@ def render(report):
 
 
 def secs_between(every, ways):
-    """Give the seconds that a cadence's steps take where nothing is saved."""
+    """Return the seconds that a cadence's steps take where nothing is saved."""
     return every / ways[BASELINE]["steps_per_sec"]["median"]
 
 
 def _lost_ms(every, figures, none):
-    """Give what one save took from the loop, whenever it did, in milliseconds."""
+    """Return what one save took from the loop, whenever it did, in milliseconds."""
     rates = figures["steps_per_sec"]["rounds"], none["steps_per_sec"]["rounds"]
     both = zip(*rates, strict=True)
     return spread([1e3 * every * (1 / saving - 1 / free) for saving, free in both])

@@ -34,7 +34,7 @@ class Stamp:
 
     @classmethod
     def now(cls):
-        """Give the present moment."""
+        """Return the current time."""
         return cls(wall_secs=time.perf_counter(), cpu_secs=time.process_time())
 
 
@@ -54,7 +54,7 @@ class Cost:
 
     @classmethod
     def between(cls, first, last, steps, notes=()):
-        """Give the cost of each of `steps` steps between two stamps."""
+        """Return the cost of each of `steps` steps between two stamps."""
         return cls(
             wall_us=(last.wall_secs - first.wall_secs) / steps * 1e6,
             cpu_us=(last.cpu_secs - first.cpu_secs) / steps * 1e6,
@@ -97,7 +97,7 @@ def _rotated(sequence, by):
 
 
 def spread(values):
-    """Give the median and the quartiles of `values`, and the values."""
+    """Return the median and the quartiles of `values`, and the values."""
     values = list(values)
     if len(values) == 1:
         q1 = median = q3 = values[0]
@@ -107,7 +107,7 @@ def spread(values):
 
 
 def summarize(costs, baseline):
-    """Give the figures of each contender, as they are written to the JSON file.
+    """Return the figures of each contender, as they are written to the JSON file.
 
     Args:
         costs: Name to `Cost`s, one for each round.
@@ -128,8 +128,19 @@ def summarize(costs, baseline):
     }
 
 
+def new_report(benchmark, baseline, quick, **results):
+    """Return a report, ready for JSON, whose results are yet to be filled in."""
+    return {
+        "benchmark": benchmark,
+        "baseline": baseline,
+        "quick": quick,
+        "machine": machine(),
+        **results,
+    }
+
+
 def machine():
-    """Say where and with what the figures were measured."""
+    """Return where and with what the figures were measured."""
     return {
         "cpu": _cpu_name(),
         "cpus": len(os.sched_getaffinity(0)),

@@ -4,7 +4,7 @@ from benchmarks.harness.measurement import spread
 
 
 def render(report, against=None):
-    """Give a report's machine, and a table for each of its models, as Markdown.
+    """Return a report's machine, and a table for each of its models, as Markdown.
 
     Args:
         report: What a benchmark's `measure` returned, or its JSON file.
@@ -24,13 +24,13 @@ def render(report, against=None):
 
 
 def headline(report):
-    """Give the title of a report."""
+    """Return the title of a report."""
     title = f"## {report['benchmark']}"
     return f"{title} (quick: the figures mean nothing)" if report["quick"] else title
 
 
 def machine_lines(machine):
-    """Give the lines that say where and with what it was measured."""
+    """Return the lines that say where and with what it was measured."""
     packages = machine["packages"]
     versions = ", ".join(f"{k} {v}" for k, v in packages.items() if v is not None)
     return [
@@ -79,6 +79,6 @@ def _notes(contenders):
 
 
 def cell(figure, form):
-    """Give a median, with its quartiles in brackets."""
+    """Return a median, with its quartiles in brackets."""
     median, q1, q3 = (format(figure[key], form) for key in ("median", "q1", "q3"))
     return f"{median} ({q1} to {q3})"

@@ -67,13 +67,7 @@ def measure(quick, announce):
     compileall.compile_dir(_ROOT / "estimator_runtime", quiet=1)
     rounds = 1 if quick else _ROUNDS
     baseline = "stock" if _has_estimator() else "plain"
-    report = {
-        "benchmark": "launch",
-        "baseline": baseline,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "jobs": {},
-    }
+    report = measurement.new_report("launch", baseline, quick, jobs={})
     for job in list(_JOBS)[: 1 if quick else None]:
         ways = {
             way: functools.partial(_launch, way, job)
@@ -94,7 +88,7 @@ def measure(quick, announce):
 
 
 def render(report):
-    """Give the report as Markdown."""
+    """Return the report as Markdown."""
     machine = report["machine"]
     packages = ", ".join(f"{k} {v}" for k, v in machine["packages"].items() if v)
     quick = " (quick: the figures mean nothing)" if report["quick"] else ""
@@ -167,7 +161,7 @@ def _launch(way, job):
 
 
 def _commands(way, job, arguments):
-    """Give the commands and variables of the processes to start."""
+    """Return the commands and variables of the processes to start."""
     runtime = [sys.executable, "-m", "estimator_runtime", "run"]
     if way in ("warm", "cold"):
         cold = ["--cold"] if way == "cold" else []
@@ -219,7 +213,7 @@ def _wait_for_steps(output, processes):
 
 
 def _usage(marker):
-    """Give the CPU time and the memory (shared pages by share) of a job."""
+    """Return the CPU time and the memory (shared pages by share) of a job."""
     ticks = kilobytes = 0
     for pid in _pids(marker):
         with contextlib.suppress(OSError):

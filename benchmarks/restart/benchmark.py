@@ -36,13 +36,7 @@ def measure(quick, announce):
     Returns:
         The report, ready for JSON; its shape is in README.md.
     """
-    report = {
-        "benchmark": "restart",
-        "baseline": BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "restarts": {},
-    }
+    report = measurement.new_report("restart", BASELINE, quick, restarts={})
     rounds = 1 if quick else _ROUNDS
     for megabytes in _QUICK_MEGABYTES if quick else _MEGABYTES:
         announce(f"{megabytes} MB")
@@ -115,7 +109,7 @@ def _apart(function, *arguments):
 
 
 def _peak_mb():
-    """Give the most memory that this process has had at once, in MB."""
+    """Return the peak memory of this process, in MB."""
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
 

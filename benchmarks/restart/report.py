@@ -7,7 +7,7 @@ BASELINE = "none"
 
 
 def render(report):
-    """Give a report as Markdown: a row for each size and way."""
+    """Return a report as Markdown: a row for each size and way."""
     lines = [
         *(headline(report), "", *machine_lines(report["machine"])),
         "",

@@ -34,13 +34,7 @@ def measure(quick, announce):
     Returns:
         The report, ready for JSON; its shape is in README.md.
     """
-    report = {
-        "benchmark": "steps",
-        "baseline": BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "models": {},
-    }
+    report = measurement.new_report("steps", BASELINE, quick, models={})
     for name, model in MODELS.items():
         announce(f"{name}: {model.title}")
         if quick:

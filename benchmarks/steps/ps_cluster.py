@@ -38,13 +38,7 @@ def measure(quick, announce):
         The report, ready for JSON; one of `steps.measure`.
     """
     steps, rounds = (20, 1) if quick else (1000, _ROUNDS)
-    report = {
-        "benchmark": "cluster",
-        "baseline": _BASELINE,
-        "quick": quick,
-        "machine": measurement.machine(),
-        "models": {},
-    }
+    report = measurement.new_report("cluster", _BASELINE, quick, models={})
     for model in _MODELS[:1] if quick else _MODELS:
         ways = {
             way: functools.partial(_train_in_cluster, way, model, steps)
@@ -88,7 +82,7 @@ def _train_once(way, model, steps):
 
 
 def _task(cluster, task_type, *arguments):
-    """Give the arguments of subprocess for one task of the cluster."""
+    """Return the arguments of subprocess for one task of the cluster."""
     root = str(pathlib.Path(__file__).parents[2])
     task = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -47,7 +47,7 @@ class Window:
         return self.warm_up + self.steps
 
     def after_calls_of(self, steps_per_call):
-        """Give the window of a contender that runs several steps in one call."""
+        """Return the window of a contender that runs several steps in one call."""
         warm_up = max(self.warm_up, self.warm_up_calls * steps_per_call + 1)
         return dataclasses.replace(self, warm_up=warm_up)
 
@@ -137,7 +137,7 @@ def _train(model, window, **config):
 
 @contextlib.contextmanager
 def _graph_of(model):
-    """Give a session with the Estimator's own graph, and the fetches of its step."""
+    """Return a session with the Estimator's own graph, and the fetches of its step."""
     with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default():
         config = tf.estimator.RunConfig(folder, tf_random_seed=1)
         tf1.set_random_seed(config.tf_random_seed)
@@ -166,7 +166,7 @@ def _time(step, window):
 
 @contextlib.contextmanager
 def stock_sessions():
-    """Let Estimators train in TensorFlow's MonitoredTrainingSession, as without us."""
+    """Make Estimators train in TensorFlow's MonitoredTrainingSession, as without us."""
     training = frozen_estimator.training
     ours = training.MonitoredTrainingSession
     training.MonitoredTrainingSession = monitored_session.MonitoredTrainingSession
@@ -193,7 +193,7 @@ def quiet_log():
 
 @contextlib.contextmanager
 def _handlers(name, handlers):
-    """Give a logger these handlers only, at level INFO, as training programs do."""
+    """Leave a logger only these handlers, at level INFO, as training programs do."""
     logger = logging.getLogger(name)
     before = logger.handlers, logger.level, logger.propagate
     logger.handlers, logger.propagate = handlers, False

@@ -35,7 +35,7 @@ class Model:
     keras: Callable
 
     def input_fn(self):
-        """Give endless batches of `BATCH_SIZE` examples."""
+        """Return endless batches of `BATCH_SIZE` examples."""
         examples = tf.data.Dataset.from_tensor_slices(self.data())
         return examples.batch(BATCH_SIZE, drop_remainder=True).cache().repeat()
 

@@ -26,7 +26,7 @@ def _data():
 
 
 def _columns():
-    """Give the wide columns and the deep columns."""
+    """Return the wide columns and the deep columns."""
     age, hours = _column.numeric_column("age"), _column.numeric_column("hours")
     ages = _column.bucketized_column(age, [25, 35, 45, 55, 65])
     education = _column.categorical_column_with_vocabulary_list("education", _EDUCATION)

@@ -9,8 +9,8 @@ from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
 
 _WHERE_ENABLED = (
-    "Where enabled, plain `python train.py`, notebooks and tests have tf.estimator as "
-    "under\n'estimator-runtime run', and tf.keras is tf-keras. "
+    "Where it is enabled, plain `python train.py`, notebooks and tests have "
+    "tf.estimator as\nunder 'estimator-runtime run', and tf.keras is tf-keras. "
     f"{VARIABLE}=0 switches it off\nfor one run."
 )
 
@@ -42,7 +42,7 @@ COMMANDS: dict[
 ] = {
     "enable": (
         _enable,
-        "let every python of this environment have the runtime",
+        "load the runtime in every python of this environment",
         "Write two small files into site-packages, which Python reads at its start.\n"
         f"{_WHERE_ENABLED}\n"
         "The exit status is 1 if the packages cannot run Estimators, or the folder "

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from estimator_runtime.checkpoint import cost, inventory
+from estimator_runtime.cli.parser import number
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -26,22 +26,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mtbf-hours",
         metavar="HOURS",
-        type=_hours,
+        type=number(
+            "the mean time between failures in hours, such as 24",
+            lambda value: value > 0,
+        ),
         help="advise how often to save, where a training fails once in so many hours "
         "on average, by what its checkpoints have cost so far",
     )
-
-
-def _hours(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give the mean time between failures in hours, such as 24"
-        )
-    return value
 
 
 def describe(options: argparse.Namespace, now: float) -> tuple[str, int]:
@@ -52,8 +43,8 @@ def describe(options: argparse.Namespace, now: float) -> tuple[str, int]:
         now: The time in seconds since 1970.
 
     Returns:
-        (text, exit status: 0 if a restart would resume from the newest checkpoint, else
-        1).
+        The text, and the exit status: 0 if a restart would resume from the newest
+        checkpoint, else 1.
 
     Raises:
         CheckpointError: If there is nothing to show.
@@ -147,7 +138,6 @@ def _advice_as_json(costs: cost.Costs, mtbf_hours: float) -> dict[str, Any]:
 
 def _advice_as_text(costs: cost.Costs, mtbf_hours: float) -> Iterator[str]:
     mtbf_secs = mtbf_hours * 3600
-    advised = costs.best_interval_secs(mtbf_secs)
     yield (
         f"a checkpoint costs {costs.cost_secs:.3g} s: training waits "
         f"{costs.blocked_secs:.3g} s, the background writes {costs.write_secs:.3g} s "
@@ -160,6 +150,7 @@ def _advice_as_text(costs: cost.Costs, mtbf_hours: float) -> Iterator[str]:
             f"{mtbf_hours:g} h, {lost:.2%} of the time is lost, to checkpoints and to "
             "work done again"
         )
+    advised = costs.best_interval_secs(mtbf_secs)
     yield (
         f"the least, {costs.lost_part(advised, mtbf_secs):.2%}, is lost with "
         f"RunConfig(save_checkpoints_secs={max(1, round(advised))})"

@@ -171,11 +171,11 @@ def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="find what keeps a training from starting here, and the remedy",
+        help="find what keeps a training from starting here, and how to fix it",
         usage=f"{_NAME} doctor [options] [SCRIPT]",
         description="Look at the packages, devices, TF_CONFIG, ports, model directory "
         "and, where one\nis given, the script, which is not run. Nothing is changed. "
-        "The exit status is 1\nif there is a problem; its line says what would do.",
+        "The exit status is 1\nif there is a problem; its line says how to fix it.",
     )
     report.add_options(parser)
     parser.set_defaults(command=_print, describe=report.describe)

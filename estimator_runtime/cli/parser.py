@@ -3,11 +3,12 @@
 import argparse
 import difflib
 import itertools
+import math
 import os
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -54,6 +55,24 @@ class Parser(argparse.ArgumentParser):
         return argument.partition("=")[0] in self._option_string_actions
 
 
+def number(wanted: str, is_valid: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return a type for argparse: a finite number for which `is_valid` is true.
+
+    `wanted` is what the error asks for, such as "a number, 0 or more".
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and is_valid(value)):
+            raise argparse.ArgumentTypeError(f"it is {text!r}; give {wanted}")
+        return value
+
+    return parse
+
+
 def show(text: str) -> None:
     """Print text on standard output.
 
@@ -88,10 +107,7 @@ def check_first(
 ) -> None:
     """Check that the first argument is a command, or an option that may come first.
 
-    Args:
-        arguments: All arguments of the command line.
-        parser: The parser of the options before a command.
-        commands: The name of each command to its parser.
+    `parser` has the options that may stand before a command.
 
     Raises:
         UsageError: If the argument is an option of a command, which it must follow, or
@@ -121,17 +137,13 @@ def unknown_argument(
     options: argparse.Namespace,
     parsers: Mapping[str, Parser],
 ) -> str:
-    """Explain what is wrong with an argument that no parser accepts.
+    """Explain in one line what is wrong with an argument that no parser accepts.
 
     Args:
         argument: The argument.
         arguments: All arguments of the command line.
         options: The options that were parsed from them.
-        parsers: The name of each command to its parser, and "" to the parser of the
-            options before a command.
-
-    Returns:
-        One line, with the remedy.
+        parsers: Parsers by command; "" has the options before a command.
     """
     is_option = argument.startswith("-")
     kind = "unknown option" if is_option else "unexpected argument"
@@ -162,14 +174,9 @@ def misplaced_option(
 ) -> str | None:
     """Explain that an option which a script rejected may be meant for this package.
 
-    Args:
-        error: The SystemExit that the script raised.
-        arguments: The arguments of the script.
-        parser: The parser of the command that ran it.
-
     Returns:
-        One line, with the remedy; None if the script ended for another reason or has no
-        such option.
+        One line, with the remedy. None if `error` ended the script for another reason,
+        or if `parser`, that of the command, has none of the script's `arguments`.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     options = (each for each in arguments if each.startswith("-"))

@@ -12,30 +12,31 @@ _NO_NAME = "job"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `render` to its parser."""
     parser.add_argument(
-        "--backend", choices=("kubernetes",), required=True, help="whose manifests"
+        "--backend",
+        choices=("kubernetes",),
+        required=True,
+        help="the kind of manifests",
     )
     parser.add_argument(
         "--image",
         required=True,
         help="the container image, which has estimator-runtime and the program",
     )
-    parser.add_argument(
-        "--name", help="of all that is made (default: that of the program)"
-    )
+    parser.add_argument("--name", help="name of the job (default: that of the program)")
     parser.add_argument(
         "--storage",
         metavar="SIZE",
-        help="of the volume at /checkpoints (default: 10Gi)",
+        help="size of the volume at /checkpoints (default: 10Gi)",
     )
     parser.add_argument(
         "--storage-class",
         metavar="CLASS",
-        help="of that volume; one with ReadWriteMany (default: the cluster's)",
+        help="its storage class, with ReadWriteMany (default: the cluster's)",
     )
     parser.add_argument(
         "--claim",
         metavar="NAME",
-        help="of an existing claim for the volume at /checkpoints (default: make one)",
+        help="existing claim for the volume at /checkpoints (default: make one)",
     )
     parser.add_argument(
         "--fs-group",
@@ -49,9 +50,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def render(options: argparse.Namespace) -> str:
     """Return the manifests of the job that the options define.
-
-    Args:
-        options: The parsed options of `render`.
 
     Raises:
         ConfigError: If a value is invalid.

@@ -28,16 +28,10 @@ _SAME_SECS = 0.1
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Run the program as a cluster, and wait for its end.
-
-    Args:
-        options: The parsed options of `run`.
-
-    Returns:
-        The exit status.
+    """Run the program as a cluster, wait for its end, and return the exit status.
 
     Raises:
-        UsageError: If the options define no valid job; see `job_of`.
+        UsageError: If the options of `run` define no valid job; see `job_of`.
         ConfigError: If the job cannot be started.
     """
     from estimator_runtime.launch import get_backend
@@ -79,14 +73,8 @@ def _dashboard(
     """Return a function that starts TensorBoard as soon as its folder is known.
 
     Call the function repeatedly while the job runs. Call it with `is_end=True` when the
-    job has ended: it then prints why TensorBoard was not started.
-
-    Args:
-        port: A port, 0 for any free one, `tensorboard.FIRST_FREE`, or None for no
-            TensorBoard.
-        handle: The job, which knows its model directory.
-        console: Where messages go.
-        stack: Closes TensorBoard at its end.
+    job has ended: it then prints why TensorBoard was not started. `stack` closes
+    TensorBoard at its end. Without a `port` nothing is started.
     """
     waiting = [] if port is None else [port]
 
@@ -117,10 +105,7 @@ def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """Return the job that the options define.
-
-    Args:
-        options: The parsed options of `run` or of `render`.
+    """Return the job that the options of `run` or `render` define.
 
     Raises:
         UsageError: If no task would train, or if the script is not in the folder that
@@ -174,11 +159,7 @@ def _given(value: float | None, default: float) -> float:
 
 
 def _in_copy(script: str, folder: str) -> str:
-    """Return the path of a script relative to the folder that is copied.
-
-    Raises:
-        UsageError: If the script is not in the folder.
-    """
+    """Return the path of a script relative to the folder that is copied."""
     path = os.path.relpath(os.path.realpath(script), os.path.realpath(folder))
     if path.startswith(os.pardir + os.sep):
         raise UsageError(
@@ -189,14 +170,10 @@ def _in_copy(script: str, folder: str) -> str:
 
 
 def _wait(handle: JobHandle, look: Callable[[], None]) -> Outcome:
-    """Wait for the end of the job, and return how it ended.
+    """Wait for the end of the job, calling `look` every half second.
 
     The first Ctrl-C, SIGTERM or SIGHUP stops the job gracefully; another one stops it
     at once.
-
-    Args:
-        handle: The job.
-        look: Called every half second during the wait.
     """
     requests = StopRequests()
 
@@ -238,11 +215,7 @@ class StopRequests:
 
         SIGHUP comes from a terminal or a session that closes, often together with
         SIGTERM. Neither is then a second request, as nobody is asking for a stop at
-        once.
-
-        Args:
-            number: The number of the signal: SIGINT, SIGTERM or SIGHUP.
-            now: The time in seconds.
+        once. `now` is the time in seconds.
         """
         before = self._taken
         if number == signal.SIGHUP and before:

@@ -1,10 +1,10 @@
 """The flags of `estimator-runtime run`: cluster, training options, TensorBoard."""
 
 import argparse
-import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from estimator_runtime.cli.parser import number
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
 from estimator_runtime.errors import ConfigError, UsageError
@@ -24,16 +24,16 @@ _OF_BACKEND = {
     "placement_timeout": "ray",
     "working_dir": "ray",
 }
-_NEED_CLUSTER = {
-    "no_chief": "--no-chief",
-    "cold": "--cold",
-    "max_restarts": "--max-restarts",
-    "refill_restarts": "--refill-restarts",
-    "private_network": "--private-network",
-    "heartbeat_timeout": "--heartbeat-timeout",
-    "evaluation_timeout": "--evaluation-timeout",
-    "log_dir": "--log-dir",
-}
+_NEED_CLUSTER = (
+    "no_chief",
+    "cold",
+    "max_restarts",
+    "refill_restarts",
+    "private_network",
+    "heartbeat_timeout",
+    "evaluation_timeout",
+    "log_dir",
+)
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
     **{option.name: option.variable for option in OPTIONS.values()},
@@ -44,27 +44,44 @@ _FLAG = "--tensorboard"
 _LAST_PORT = 65535
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(
+            f"it is {text!r}; give a whole number, 0 or more"
+        )
+    return int(text)
+
+
+# The arguments of `add_argument` for each kind of number.
+_COUNT: dict[str, Any] = {"metavar": "N", "type": _count}
+_SECS: dict[str, Any] = {
+    "metavar": "SECS",
+    "type": number("a number of seconds above 0", lambda value: value > 0),
+}
+_AMOUNT: dict[str, Any] = {
+    "metavar": "X",
+    "type": number("a number, 0 or more", lambda value: value >= 0),
+}
+
+
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a cluster to the parser of `run`."""
     group = parser.add_argument_group("a cluster, on this machine or on several")
     add_task_options(group)
     group.add_argument(
         "--heartbeat-timeout",
-        metavar="SECS",
-        type=_seconds,
+        **_SECS,
         help="a task silent for so long counts as failed (default: 30)",
     )
     group.add_argument(
         "--refill-restarts",
-        metavar="SECS",
-        type=_seconds,
-        help="give a task all its restarts again after so much progress without a "
-        "failure (default: 3600)",
+        **_SECS,
+        help="restore the restarts of a task after so much progress without a failure "
+        "(default: 3600)",
     )
     group.add_argument(
         "--evaluation-timeout",
-        metavar="SECS",
-        type=_seconds,
+        **_SECS,
         help="fail if the evaluator takes longer than that after the training "
         "(default: as long as it gives signs of life)",
     )
@@ -76,13 +93,14 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--private-network",
         action="store_true",
-        help="let only the tasks reach each other, and nothing else; not everywhere "
-        "possible",
+        help="run the tasks in a network of their own, which only they can reach; the "
+        "kernel must allow it",
     )
     group.add_argument(
         "--log-dir",
         metavar="FOLDER",
-        help="for the whole log of each task (default: logs in the model directory)",
+        help="folder for the full log of each task (default: logs in the model "
+        "directory)",
     )
     group.add_argument(
         "--backend",
@@ -109,27 +127,25 @@ def _add_ray_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--placement-timeout",
-        metavar="SECS",
-        type=_seconds,
-        help="wait so long for room, also for nodes that are yet to join (default: "
-        "300, only for what the cluster has)",
+        **_SECS,
+        help="wait so long for room, also on nodes that have yet to join (default: "
+        "300, only on the nodes that the cluster has)",
     )
     group.add_argument(
         "--working-dir",
         metavar="FOLDER",
         help="copy this folder, which has the script, to every node (default: all "
-        "nodes have the present folder)",
+        "nodes have the current folder)",
     )
 
 
 def add_task_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that define which tasks a job has."""
-    count: dict[str, Any] = {"metavar": "N", "type": _count}
     group.add_argument(
-        "--workers", help="train in N workers, beside the chief", **count
+        "--workers", help="train in N workers, beside the chief", **_COUNT
     )
     group.add_argument(
-        "--ps", help="keep the variables in N parameter servers", **count
+        "--ps", help="keep the variables in N parameter servers", **_COUNT
     )
     group.add_argument(
         "--evaluator", action="store_true", help="evaluate each checkpoint in a task"
@@ -137,30 +153,29 @@ def add_task_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-chief",
         action="store_true",
-        help="let worker 0 lead, as multi-worker strategies allow",
+        help="start no chief; worker 0 acts as one, as multi-worker strategies allow",
     )
     group.add_argument(
         "--max-restarts",
         help="how often a task that fails may be restarted (default: 3)",
-        **count,
+        **_COUNT,
     )
 
 
 def add_resource_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that define the resources of each task."""
-    amount: dict[str, Any] = {"metavar": "X", "type": _amount}
     group.add_argument(
         "--cpus-per-worker",
         help="CPUs of the chief, of each worker, and of the evaluator (default: 1)",
-        **amount,
+        **_AMOUNT,
     )
     group.add_argument(
         "--gpus-per-worker",
         help="GPUs of the chief and of each worker (default: 0)",
-        **amount,
+        **_AMOUNT,
     )
     group.add_argument(
-        "--cpus-per-ps", help="CPUs of each parameter server (default: 1)", **amount
+        "--cpus-per-ps", help="CPUs of each parameter server (default: 1)", **_AMOUNT
     )
 
 
@@ -187,43 +202,14 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
         return True
     if options.workers is not None or options.ps is not None or options.evaluator:
         return True
-    for name, flag in _NEED_CLUSTER.items():
+    for name in _NEED_CLUSTER:
         if getattr(options, name) not in (None, False):
+            flag = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{flag} is for a cluster; add --workers N, --ps N or --evaluator, or "
                 f"leave out {flag}"
             )
     return False
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a whole number, 0 or more"
-        )
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a number of seconds above 0"
-        )
-    return value
-
-
-def _amount(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"it is {text!r}; give a number, 0 or more")
-    return value
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
@@ -239,16 +225,15 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="store_true",
         default=None,  # not given: the variable decides
-        help="show every line of TensorFlow's, also its deprecation warnings about "
-        "what Estimators are made of, and what its C++ half says at its start",
+        help="show every line of TensorFlow's log, with its deprecation warnings about "
+        "Estimators, and what its C++ code logs at the start",
     )
     group.add_argument(
         "--grace",
         metavar="SECS",
         type=_parsed_by(waits.seconds),
-        help="what SIGTERM leaves a training for the end of its step (default: "
-        f"{waits.STOP_GRACE_VARIABLE}, or 30); each task of a cluster, for its "
-        "checkpoint too",
+        help="time after SIGTERM to end the step, and in a cluster to save it too "
+        f"(default: {waits.STOP_GRACE_VARIABLE}, or 30)",
     )
 
 
@@ -264,12 +249,6 @@ def _argument(option: Option) -> dict[str, Any]:
 def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
     """Write the given flags into the environment variables that sessions read.
 
-    Child processes inherit them.
-
-    Args:
-        flags: The parsed options of `run`.
-        environ: The environment, which is changed.
-
     Raises:
         ConfigError: If a variable has an invalid value.
     """
@@ -282,14 +261,7 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """Check the variables that configure training.
-
-    Args:
-        environ: The environment.
-
-    Raises:
-        ConfigError: If a variable has an invalid value.
-    """
+    """Raise a ConfigError if a variable that configures training is invalid."""
     log_filter.is_verbose(environ)
     waits.check(environ)
     # Each is checked on its own. The program may set the others itself, so their

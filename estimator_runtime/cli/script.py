@@ -23,7 +23,7 @@ import sys
 import traceback
 import types
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any
 
@@ -48,10 +48,10 @@ def check_script(path: str) -> None:
     Raises:
         UsageError: If `path` does not exist, or is a folder or an archive.
     """
-    if os.path.isdir(path):
-        raise UsageError(f"script {path!r} is a folder; {_script_remedy(path)}")
-    if not os.path.exists(path):
-        raise UsageError(f"script {path!r} does not exist; {_script_remedy(path)}")
+    is_folder = os.path.isdir(path)
+    if is_folder or not os.path.exists(path):
+        problem = "is a folder" if is_folder else "does not exist"
+        raise UsageError(f"script {path!r} {problem}; {_script_remedy(path)}")
     if zipfile.is_zipfile(path):  # plain Python would run its __main__.py
         raise UsageError(
             f"script {path!r} is an archive; unpack it, and run its __main__.py"
@@ -108,15 +108,13 @@ def run_script(path: str, arguments: Sequence[str]) -> int:
     """Run the file `path` as `python path arguments...` does.
 
     Returns:
-        The exit status: 0, or 1 after an exception, which `sys.excepthook` has
-        reported.
+        The exit status: 0, or 1 after an exception, which is already reported.
 
     Raises:
         UsageError: If the file cannot be read.
         EstimatorRuntimeError: If it cannot be parsed.
         SystemExit: If the program raises it.
-        KeyboardInterrupt: If the program raises it. It is already reported; Python
-            ends the process as it would without this package.
+        KeyboardInterrupt: If the program raises it; already reported.
     """
     loader, file, code = load_script(path)
     main = _become_main(loader)
@@ -178,7 +176,6 @@ class _CannotRun(Exception):
 
 
 def _is_importable(name: str) -> bool:
-    """Return whether `python -m` would find the top-level module `name`."""
     path = list(sys.path)
     _set_first_path(os.getcwd())
     try:
@@ -191,7 +188,6 @@ def _is_importable(name: str) -> bool:
 
 
 def _script_remedy(path: str) -> str:
-    """Return what to do about a script that cannot be run."""
     could_be_module = all(part.isidentifier() for part in path.split("."))
     if os.path.isdir(path):
         if could_be_module and os.path.isfile(os.path.join(path, "__main__.py")):
@@ -210,7 +206,6 @@ def _script_remedy(path: str) -> str:
 
 
 def _module_remedy(name: str) -> str:
-    """Return what to do about a module that cannot be run."""
     if os.path.isfile(name):
         return f"it is a file: leave out the -m before {name}"
     if hasattr(sys.modules.get(name), "__path__"):
@@ -271,16 +266,10 @@ def execute(
     module: types.ModuleType,
     at_end: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run `code` in the namespace of `module`.
+    """Run a compiled program in the namespace of its module, and return its status.
 
-    Args:
-        code: The compiled program.
-        module: Its module, the `__main__` of this process.
-        at_end: Called when the program has ended, in whatever way, and before its
-            exception is reported.
-
-    Returns:
-        The exit status: 0, or what `report` returns for an exception.
+    `at_end` is called when the program has ended, in whatever way, and before its
+    exception is reported.
 
     Raises:
         SystemExit: If the program or its `sys.excepthook` raises it.
@@ -323,10 +312,9 @@ def report(failure: BaseException) -> int:
 
     Raises:
         SystemExit: If the hook raised it; its status replaces 1.
-        KeyboardInterrupt: `failure` itself, if it is one. It is already reported.
-            Python needs the exception to end the process by SIGINT after the exit
-            handlers. After a second Ctrl-C while a checkpoint is being written, the
-            process ends here.
+        KeyboardInterrupt: `failure` itself, if it is one, so that Python ends the
+            process by SIGINT after the exit handlers. After a second Ctrl-C while a
+            checkpoint is being written, the process ends here.
     """
     reporting.send_error(type(failure))
     sys.last_type, sys.last_value = type(failure), failure
@@ -334,12 +322,14 @@ def report(failure: BaseException) -> int:
     if sys.version_info >= (3, 12):
         sys.last_exc = failure
     if isinstance(failure, EstimatorRuntimeError) and sys.excepthook is _PYTHONS_HOOK:
-        places = list(_places(failure))
-        if places[-1][1]:  # not raised by the program itself
+        frames = list(traceback.walk_tb(failure.__traceback__))
+        of_program = [each for each in frames if reporting.is_of_program(each[0])]
+        if frames[-1] not in of_program:  # not raised by the program itself
             # An invalid setting: the user needs the line that gave it and the remedy,
-            # but not the frames in which this package found it.
-            own = [place for place, is_ours in places if not is_ours]
-            place = (own or [places[0][0]])[-1]
+            # but not the frames in which this package found it. Python's library counts
+            # as ours, because many of our calls go through it, such as contextlib's.
+            frame, line = (of_program or frames[:1])[-1]
+            place = f"{frame.f_code.co_filename}:{line}"
             _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
     is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
@@ -384,28 +374,8 @@ def _tell_stop(failure: BaseException) -> bool:
     return bool(lines)
 
 
-def _places(failure: BaseException) -> Iterator[tuple[str, bool]]:
-    """Yield where `failure` came through, outermost first.
-
-    Frames of Python's library count as not the program's, because many calls of this
-    package go through them, such as those of contextlib.
-
-    Yields:
-        ("file:line", whether the line is not the program's).
-    """
-    for frame, line in traceback.walk_tb(failure.__traceback__):
-        yield (
-            f"{frame.f_code.co_filename}:{line}",
-            not reporting.is_of_program(frame),
-        )
-
-
 def _call_hook(failure: BaseException) -> BaseException | None:
-    """Call `sys.excepthook`; return the exception that it raises, or None.
-
-    Raises:
-        SystemExit: If the hook raises it.
-    """
+    """Call `sys.excepthook`; return the exception that it raises, or None."""
     hook = getattr(sys, "excepthook", sys.__excepthook__)
     try:
         hook(type(failure), failure, failure.__traceback__)
@@ -430,11 +400,8 @@ def name_after_task(environ: Mapping[str, str]) -> None:
 
     All tasks of a job have the same command line, so process lists need the name to
     distinguish them. The kernel keeps the first 15 bytes. The function does nothing
-    without a cluster or a task, and on systems other than Linux.
-
-    Args:
-        environ: The environment. `tf_config.check_form` must have accepted its
-            TF_CONFIG.
+    without a cluster or a task, and on systems other than Linux. Call
+    `tf_config.check_form` first.
     """
     text = environ.get("TF_CONFIG")
     document = parse(text) if text else {}

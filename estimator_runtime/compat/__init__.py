@@ -9,10 +9,11 @@ if it never imports TensorFlow.
 """
 
 import os
+import sys
 import threading
 
 from estimator_runtime.compat import patch, versions
-from estimator_runtime.compat.inject import children, failed_import
+from estimator_runtime.compat.inject import children
 from estimator_runtime.compat.keras import legacy
 from estimator_runtime.compat.registry import PATCHES
 
@@ -43,7 +44,7 @@ def install() -> None:
             return
         tensorflow = versions.check_installed()
         legacy.choose_legacy(tensorflow)
-        failed_import.drop()
+        _forget_failed_import()
         patch.schedule(
             [each for each in PATCHES if each.applies_to(tensorflow)],
             # On an untested TensorFlow a failed patch must not break programs that do
@@ -52,3 +53,17 @@ def install() -> None:
         )
         children.arm_environment(os.environ)
         _installed = True
+
+
+def _forget_failed_import() -> None:
+    """Remove the frozen package's modules from `sys.modules` if the package is missing.
+
+    On TensorFlow >= 2.16 an import of the package fails before `install()`. Python then
+    forgets the modules that failed, the package among them, and keeps those that they
+    had already imported. The next import would use the kept modules, which refer to the
+    forgotten ones, and fail halfway.
+    """
+    if "tensorflow_estimator" not in sys.modules:
+        for name in list(sys.modules):
+            if name.startswith("tensorflow_estimator."):
+                del sys.modules[name]

@@ -94,11 +94,7 @@ def applied() -> tuple[str, ...]:
 
 
 def state(patch: Patch, version: tuple[int, int]) -> str:
-    """Return the state of a patch in this process.
-
-    Args:
-        patch: The patch.
-        version: TensorFlow's version, as (major, minor).
+    """Return the state of a patch in this process, for a TensorFlow (major, minor).
 
     Returns:
         "applied", "waiting for MODULE" (which is not imported yet), "not scheduled"
@@ -160,7 +156,7 @@ def _refuse(patch: Patch) -> None:
     if not any(isinstance(each, _Refusal) for each in sys.meta_path):
         sys.meta_path.insert(0, _Refusal())
     _refused[patch.after] = (
-        f"{patch.after} is patched by half: {patch.name!r} has "
+        f"{patch.after} is only partly patched: {patch.name!r} has "
         f"{_states[patch.name]}; start a new process"
     )
 
@@ -184,9 +180,6 @@ def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments
 
     If the arguments do not fit, the function itself is called with them. Its TypeError
     names the function, which that of `inspect.Signature.bind` does not.
-
-    Args:
-        function: The function whose parameters are meant.
     """
     signature = inspect.signature(function)
 

@@ -15,11 +15,10 @@ class Report:
     """The versions of the installed packages and the states of all patches.
 
     Attributes:
-        versions: Maps each package to its version, or to "not installed". The first two
-            are "python" and "tensorflow".
-        patches: Maps the name of each patch to its state in this process (see
-            `patch.state`).
-        reasons: Maps the name of each patch to what breaks without it.
+        versions: Version of each package, or "not installed"; first "python" and
+            "tensorflow".
+        patches: State of each patch in this process, by name (see `patch.state`).
+        reasons: What breaks without each patch, by name.
     """
 
     versions: dict[str, str]

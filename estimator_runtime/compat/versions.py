@@ -129,7 +129,6 @@ def tensorflow_version() -> str:
 
 
 def _check_frozen_estimator() -> None:
-    """Raise `CompatibilityError` unless tensorflow-estimator 2.15.0 is installed."""
     version: str | None
     try:
         version = importlib.metadata.version("tensorflow-estimator")
@@ -147,17 +146,11 @@ def _dotted(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class PackageSet:
     """Versions that were tested together.
 
-    Attributes:
-        tensorflow: Version of TensorFlow.
-        tf_keras: Version of tf-keras.
-        numpy: Versions of numpy. There is more than one if an older Python needs an
-            older numpy.
-        protobuf: Version of protobuf.
-        pythons: Versions of Python, such as "3.11".
+    There is more than one numpy if an older Python needs an older one.
     """
 
     tensorflow: str
@@ -172,14 +165,10 @@ class PackageSet:
         return f"constraints/tf-{self.tensorflow.rpartition('.')[0]}.txt"
 
     def differences(self, found: Mapping[str, str]) -> list[str]:
-        """Return how other versions differ from these.
+        """Return the differences, such as "numpy 1.26.4 instead of 2.4.6".
 
         Args:
-            found: Maps each package, and "python", to its version, as
-                `report.Report.versions` does.
-
-        Returns:
-            One text for each difference, such as "numpy 1.26.4 instead of 2.4.6".
+            found: Versions by package, and by "python", as in `Report.versions`.
         """
         tested = {
             "tensorflow": (self.tensorflow,),
@@ -200,33 +189,17 @@ class PackageSet:
 
 # Maps TensorFlow's (major, minor) to the versions that were tested with it.
 TESTED = {
-    (2, 15): PackageSet(
-        tensorflow="2.15.1",
-        tf_keras="2.15.1",
-        numpy=("1.26.4",),
-        protobuf="4.25.9",
-        pythons=("3.10", "3.11"),
-    ),
-    (2, 16): PackageSet(
-        tensorflow="2.16.2", tf_keras="2.16.0", numpy=("1.26.4",), protobuf="4.25.9"
-    ),
-    (2, 17): PackageSet(
-        tensorflow="2.17.1", tf_keras="2.17.0", numpy=("1.26.4",), protobuf="4.25.9"
-    ),
-    (2, 18): PackageSet(
-        tensorflow="2.18.1", tf_keras="2.18.0", numpy=("2.0.2",), protobuf="5.29.6"
-    ),
-    (2, 19): PackageSet(
-        tensorflow="2.19.1", tf_keras="2.19.0", numpy=("2.1.3",), protobuf="5.29.6"
-    ),
-    (2, 20): PackageSet(
-        tensorflow="2.20.0", tf_keras="2.20.1", numpy=("2.4.6",), protobuf="7.36.2"
-    ),
+    (2, 15): PackageSet("2.15.1", "2.15.1", ("1.26.4",), "4.25.9", ("3.10", "3.11")),
+    (2, 16): PackageSet("2.16.2", "2.16.0", ("1.26.4",), "4.25.9"),
+    (2, 17): PackageSet("2.17.1", "2.17.0", ("1.26.4",), "4.25.9"),
+    (2, 18): PackageSet("2.18.1", "2.18.0", ("2.0.2",), "5.29.6"),
+    (2, 19): PackageSet("2.19.1", "2.19.0", ("2.1.3",), "5.29.6"),
+    (2, 20): PackageSet("2.20.0", "2.20.1", ("2.4.6",), "7.36.2"),
     (2, 21): PackageSet(
-        tensorflow="2.21.0",
-        tf_keras="2.21.0",
-        numpy=("2.4.6", "2.2.6"),
-        protobuf="7.36.2",
-        pythons=("3.10", "3.11", "3.12", "3.13"),
+        "2.21.0",
+        "2.21.0",
+        ("2.4.6", "2.2.6"),
+        "7.36.2",
+        ("3.10", "3.11", "3.12", "3.13"),
     ),
 }

@@ -157,11 +157,7 @@ def _addresses(job: object, tasks: object) -> tuple[str, ...]:
 
 
 def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
-    """Return the addresses of an {index: address} job, in the order of the index.
-
-    TensorFlow accepts such a job with missing indexes, but then the number of tasks is
-    unknown.
-    """
+    """Return the addresses of an {index: address} job, in the order of the index."""
     by_index = {str(index): address for index, address in tasks.items()}
     indexes = [str(index) for index in range(len(tasks))]
     if by_index.keys() != set(indexes):

@@ -1,46 +1,47 @@
-"""What this runtime offers beyond TensorFlow's signatures: the options of training.
+"""The options of training that this runtime adds to TensorFlow's.
 
-`TrainingOptions` is the table of them. Each field has one name as RunConfig argument,
-flag and environment variable, which win in that order; what it may be; and what the
-command's help says. Options reach the session in a context variable, because
-TensorFlow's signatures have no place for them.
+`TrainingOptions` is the table of them. Each option has one name as RunConfig argument,
+flag and environment variable, which win in that order. Options reach the session in a
+context variable, because TensorFlow's signatures have no place for them.
 """
 
 import contextlib
 import contextvars
 import dataclasses
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
-# Both take a value and where it came from, which the message of an error names.
-Check = Callable[[Any, str], None]
-FromText = Callable[[str, str], Any]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """How one option of training is given, and what it may be.
+    """How one option of training is given, and which values it may have.
 
     Attributes:
         name: The name of the argument of RunConfig.
-        check: Raises a ConfigError, or a ConfigTypeError, if a value cannot be used.
-        from_text: Converts a text, without the check.
-        help: What `run --help` says of it.
-        metavar: The name of its value there.
-        choices: All values that a text may have; empty if there is no list.
-        is_switch: Whether it is True or False.
+        help: What `run --help` says about it.
+        remedy: What to give instead of an invalid value, for errors.
+        types: The types that a value may have.
+        is_valid: Returns whether a value of these types can be used.
+        convert: Converts a text to a value. The text is the value if this raises a
+            ValueError.
+        metavar: The name of its value in `run --help`.
+        choices: All valid texts; empty if there is no such list.
+        purpose: For a switch, what it is on for, as in "to see every line".
     """
 
     name: str
-    check: Check
-    from_text: FromText
     help: str
-    metavar: str | None
-    choices: tuple[str, ...]
-    is_switch: bool
+    remedy: str = ""
+    types: tuple[type, ...] = (bool, object)
+    is_valid: Callable[[Any], bool] = lambda value: True
+    convert: Callable[[str], Any] = str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    purpose: str = ""
 
     @property
     def flag(self) -> str:
@@ -52,13 +53,38 @@ class Option:
         """The environment variable."""
         return f"ESTIMATOR_RUNTIME_{self.name.upper()}"
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is True or False."""
+        return bool(self.purpose)
+
+    def check(self, value: Any, source: str) -> None:
+        """Check a value that `source` gave.
+
+        Raises:
+            ConfigTypeError: If it has the wrong type.
+            ConfigError: If it cannot be used for another reason.
+        """
+        # A bool is an int too, but never a number that somebody meant.
+        kind = type(value)
+        if not (kind in self.types if kind is bool else isinstance(value, self.types)):
+            remedy = self.remedy or f"give True {self.purpose}, or False"
+            raise ConfigTypeError(f"{source} is {value!r} ({kind.__name__}); {remedy}")
+        if not self.is_valid(value) or (self.choices and value not in self.choices):
+            remedy = self.remedy or f"give {', '.join(self.choices)}"
+            raise ConfigError(f"{source} is {value!r}; {remedy}")
+
     def parse(self, text: str, source: str) -> Any:
         """Return the value that a text stands for.
 
         Raises:
             ConfigError: If there is none; the message names `source`.
         """
-        value = self.from_text(text, source)
+        if self.is_switch:
+            return parse_switch(text, source, self.purpose)
+        value: Any = text
+        with contextlib.suppress(ValueError):
+            value = self.convert(text)
         self.check(value, source)
         return value
 
@@ -89,141 +115,24 @@ def parse_switch(text: str, source: str, purpose: str) -> bool:
     return text == "1"
 
 
-def _check_type(value: Any, source: str, types: Any, remedy: str) -> None:
-    if isinstance(value, str) and types is not str:  # of the environment
-        raise ConfigError(f"{source} is {value!r}; {remedy}")
-    if isinstance(value, bool) or not isinstance(value, types):
-        raise ConfigTypeError(
-            f"{source} is {value!r} ({type(value).__name__}); {remedy}"
-        )
+def _whole_number(text: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit()):
+        raise ValueError(text)
+    return int(text)
 
 
-def _check_choice(choices: tuple[str, ...]) -> Check:
-    def check(value: Any, source: str) -> None:
-        if value not in choices:
-            raise ConfigError(f"{source} is {value!r}; give {', '.join(choices)}")
-
-    return check
+def _at_least(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and value >= least
 
 
-def _check_steps_per_run(value: Any, source: str) -> None:
-    remedy = 'give a whole number of steps, 1 or more, or "auto"'
-    if value == "auto":
-        return
-    _check_type(value, source, int, remedy)
-    if value < 1:
-        raise ConfigError(f"{source} is {value}; {remedy}")
-
-
-def _check_async_checkpoint(value: Any, source: str) -> None:
-    if not isinstance(value, bool):
-        raise ConfigTypeError(
-            f"{source} is {value!r} ({type(value).__name__}); give True to write "
-            "checkpoints while training goes on, or False"
-        )
-
-
-def _check_checkpoint_overhead(value: Any, source: str) -> None:
-    remedy = "give the part of the time that checkpoints may take, such as 0.01"
-    _check_type(value, source, (int, float), remedy)
-    if not 0 < value < 1:
-        raise ConfigError(f"{source} is {value!r}, not between 0 and 1; {remedy}")
-
-
-def _check_keep_best(value: Any, source: str) -> None:
-    remedy = "give how many of the best checkpoints to keep, or 0 for none"
-    _check_type(value, source, int, remedy)
-    if value < 0:
-        raise ConfigError(f"{source} is {value}; {remedy}")
-
-
-def _check_best_metric(value: Any, source: str) -> None:
-    remedy = "give the name of a metric of the evaluation, such as 'loss'"
-    _check_type(value, source, str, remedy)
-    if not value:
-        raise ConfigError(f"{source} is ''; {remedy}")
-
-
-def _check_best_mode(value: Any, source: str) -> None:
-    if value not in ("min", "max"):
-        raise ConfigError(
-            f"{source} is {value!r}; give 'min' if less of the metric is better, 'max' "
-            "if more is"
-        )
-
-
-def _async_checkpoint(text: str, source: str) -> bool:
-    return parse_switch(text, source, "to write checkpoints while training goes on")
-
-
-def _steps_or_text(text: str, source: str) -> int | str:
-    return int(text) if text.strip().isascii() and text.strip().isdigit() else text
-
-
-def _number_or_text(kind: Callable[[str], float]) -> FromText:
-    def number_or_text(text: str, source: str) -> float | str:
-        try:
-            return kind(text)
-        except ValueError:
-            return text
-
-    return number_or_text
-
-
-def _text(text: str, source: str) -> str:
-    return text
-
-
-def _option(
-    default: Any,
-    check: Check | None = None,
-    *,
-    help: str,
-    from_text: FromText = _text,
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    """Return a field of `TrainingOptions`; see `Option`.
-
-    Args:
-        default: The value where nobody gives one; a None is not checked.
-        check: None for one of `choices`.
-        help: See `Option`, as the others.
-        from_text: By default the text itself.
-        metavar: None for an option that has `choices`, or is a switch.
-        choices: None for any text that passes the check.
-    """
-    described = {
-        "check": check or _check_choice(choices),
-        "from_text": from_text,
-        "help": help,
-        "metavar": metavar,
-        "choices": choices,
-        "is_switch": isinstance(default, bool),
-    }
+def _option(default: Any, **described: Any) -> Any:
+    """Return a field of `TrainingOptions`, described by the attributes of `Option`."""
     return dataclasses.field(default=default, metadata=described)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Options of a training session.
-
-    Attributes:
-        loop: What runs the steps: "auto", all of this package's step loop; "plans",
-            the same but for several steps in one call; "stock", TensorFlow's own.
-        steps_per_run: The most training steps in one call of the session: 1 or more,
-            or "auto".
-        async_checkpoint: Whether checkpoints are written while training goes on.
-        checkpoint_overhead: Fraction of the wall time that checkpoints may take, where
-            no interval is given; None leaves the interval as it is.
-        keep_best: How many of the best checkpoints to keep beside the newest; 0 for
-            none.
-        best_metric: Metric of the evaluation that says which are the best, or None.
-        best_mode: "max" if more of it is better, "min" if less is; None for "min" if
-            its name has "loss" or "error" in it.
-        progress: How the progress of a process on its own is shown: "bar", "plain",
-            "none", or "auto", a bar on a terminal and in a notebook, else lines.
-    """
+    """Options of a training session. RunConfig describes them in full."""
 
     loop: str = _option(
         "auto",
@@ -233,51 +142,61 @@ class TrainingOptions:
     )
     steps_per_run: int | str = _option(
         1,
-        _check_steps_per_run,
-        from_text=_steps_or_text,
+        types=(int, str),
+        is_valid=lambda value: value == "auto" or _at_least(1)(value),
+        remedy='give a whole number of steps, 1 or more, or "auto"',
+        convert=_whole_number,
         metavar="K",
         help="train up to K steps (or: auto) in one call of the session, with the same "
         "results; hooks act at the same steps",
     )
     async_checkpoint: bool = _option(
         True,
-        _check_async_checkpoint,
-        from_text=_async_checkpoint,
-        help="train on while a checkpoint is written, as by default, or wait for each",
+        types=(bool,),
+        purpose="to write checkpoints while training goes on",
+        help="go on training while a checkpoint is written (the default), or wait",
     )
     checkpoint_overhead: float | None = _option(
         None,
-        _check_checkpoint_overhead,
-        from_text=_number_or_text(float),
+        types=(int, float, str),
+        is_valid=lambda value: not isinstance(value, str) and 0 < value < 1,
+        remedy="give the fraction of the time that checkpoints may take, more than 0 "
+        "and less than 1, such as 0.01",
+        convert=float,
         metavar="FRACTION",
         help="let the interval of checkpoints follow their cost, so that they take at "
         "most this fraction of the time, such as 0.01",
     )
     keep_best: int = _option(
         0,
-        _check_keep_best,
-        from_text=_number_or_text(int),
+        types=(int, str),
+        is_valid=_at_least(0),
+        remedy="give how many of the best checkpoints to keep, or 0 for none",
+        convert=_whole_number,
         metavar="N",
         help="of the checkpoints that train_and_evaluate evaluates, keep the N best in "
         "the folder 'best' of the model directory",
     )
     best_metric: str | None = _option(
         None,
-        _check_best_metric,
+        types=(str,),
+        is_valid=bool,
+        remedy="give the name of a metric of the evaluation, such as 'loss'",
         metavar="NAME",
-        help="metric that says which are the best, such as loss",
+        help="metric by which checkpoints are the best, such as loss",
     )
     best_mode: str | None = _option(
         None,
-        _check_best_mode,
         choices=("min", "max"),
-        help="whether less or more of it is better; min if it is a loss or an error",
+        remedy="give 'min' if less of the metric is better, 'max' if more is",
+        help="whether a lower or higher metric is better (default: min for a loss or "
+        "an error)",
     )
     progress: str = _option(
         "none",
         choices=("auto", "bar", "plain", "none"),
-        help="how far the training is, of one process or of a cluster: a bar, a line "
-        "each 10 s, or nothing (default: auto, a bar on a terminal, else lines)",
+        help="show the progress of the training as a bar, as a line every 10 s "
+        "(plain), or not at all (default: auto, a bar on a terminal, else lines)",
     )
 
     def __post_init__(self) -> None:
@@ -285,20 +204,22 @@ class TrainingOptions:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
-                field.metadata["check"](value, field.name)
-        if self.keep_best and self.best_metric is None:
-            raise ConfigError(
-                f"keep_best is {self.keep_best}, but best_metric is not given; name "
-                "the metric of the evaluation that says which checkpoints are the best"
-            )
-        if self.keep_best and self.best_metric is not None:
+                OPTIONS[field.name].check(value, field.name)
+        if self.keep_best:
+            if self.best_metric is None:
+                raise ConfigError(
+                    f"keep_best is {self.keep_best}, but best_metric is not given; "
+                    "name the metric of the evaluation that says which checkpoints are "
+                    "the best"
+                )
             best_mode_of(self.best_metric, self.best_mode)
 
     @classmethod
     def of(cls, config: Any) -> "TrainingOptions":
         """Return the options of a config.
 
-        Those of the frozen package, and of TPU's, have none: the environment's.
+        A config of the frozen package, such as a TPU config, has none of its own, so
+        its options are those of the environment.
 
         Raises:
             ConfigError: As `from_environ`.
@@ -314,7 +235,7 @@ class TrainingOptions:
 
         Args:
             environ: The environment; that of this process by default.
-            **given: Options by name that it has no say in.
+            **given: Options by name, which override the environment.
 
         Raises:
             ConfigError: If one has a value that cannot be used, or would be ignored.
@@ -379,9 +300,9 @@ def best_mode_of(metric: str, mode: str | None) -> str:
 
 
 class OwnOptions:
-    """The options that are given to a RunConfig; the rest the environment has.
+    """The options of a RunConfig: its own, and for all others the environment's.
 
-    It has a property for each option, by its name.
+    It has a property for each option.
     """
 
     _own_options: Mapping[str, Any] = {}
@@ -402,11 +323,6 @@ class OwnOptions:
         self._own_options = own
 
 
-def _property(option: Option) -> property:
-    return property(
-        lambda self: getattr(self.training_options, option.name), doc=option.help
-    )
-
-
 for _each in OPTIONS.values():
-    setattr(OwnOptions, _each.name, _property(_each))
+    _get = operator.attrgetter(f"training_options.{_each.name}")
+    setattr(OwnOptions, _each.name, property(_get, doc=_each.help))

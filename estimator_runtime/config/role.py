@@ -140,16 +140,7 @@ def check_index(index: object, usable: str) -> None:
 
 
 def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
-    """Check that a job of the cluster has a task with this index.
-
-    Args:
-        cluster: The cluster.
-        task_type: A job of the cluster.
-        index: The index, 0 or more.
-
-    Raises:
-        ConfigError: If the job has no such task.
-    """
+    """Raise a ConfigError unless a job of the cluster has a task with this index."""
     count = len(cluster[task_type])
     if index >= count:
         noun = "address" if count == 1 else "addresses"
@@ -166,7 +157,6 @@ def _usable(count: int) -> str:
 
 
 def _task_types(cluster: Cluster) -> list[str]:
-    """Return the types that a task of this cluster may have."""
     if TaskType.MASTER in cluster:
         return [job for job in cluster if job != TaskType.EVALUATOR]
     return list(dict.fromkeys([*cluster, TaskType.EVALUATOR]))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numbers
 import os
+import pprint
+import re
+import sys
 import warnings
 from collections.abc import Iterable
 from operator import attrgetter
@@ -13,8 +16,6 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat.frozen import default_session_config
-from estimator_runtime.contrib.cluster_config import ClusterConfig
-from estimator_runtime.contrib.fingerprint import describe
 from estimator_runtime.contrib.place import Environment, Place, TaskType
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 from estimator_runtime.session import run_config, run_config_values
@@ -39,6 +40,75 @@ _NOT_IN_UID = (
 )
 
 
+class ClusterConfig:
+    """The content of TF_CONFIG for this task, by the rules of TensorFlow 1.15.
+
+    TF_CONFIG need not contain any job or task. The chief is worker 0; if the
+    environment is "cloud", master 0; without a task type, task 0.
+
+    Args:
+        master: Session target, such as "grpc://host:port". None takes the task's own
+            address, or "" (this process) if it is the only one or has no type. Given
+            one, the task need not be part of the cluster.
+        evaluation_master: Session target for evaluation; None for this process.
+
+    Raises:
+        ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
+    """
+
+    cluster_spec = property(attrgetter("_cluster_spec"), doc="A tf.train.ClusterSpec.")
+    environment = property(attrgetter("_environment"), doc='Platform kind, or "local".')
+    evaluation_master = property(
+        attrgetter("_evaluation_master"), doc="Session target for evaluation, or ''."
+    )
+    is_chief = property(attrgetter("_is_chief"), doc="Whether this is the chief.")
+    master = property(attrgetter("_master"), doc="Session target; '' if local.")
+    num_ps_replicas = property(attrgetter("_num_ps_replicas"), doc="Number of ps.")
+    num_worker_replicas = property(
+        attrgetter("_num_worker_replicas"), doc="Number of workers and masters."
+    )
+    task_id = property(attrgetter("_task_id"), doc="Index of this task, or 0.")
+    task_type = property(attrgetter("_task_type"), doc="Type of this task, or None.")
+
+    def __init__(
+        self, master: str | None = None, evaluation_master: str | None = None
+    ) -> None:
+        self._take(Place.from_environ(os.environ), master, evaluation_master)
+
+    @staticmethod
+    def get_task_id() -> int:
+        """Return TF_CONFIG's `task.index`, or 0 if it has none.
+
+        Raises:
+            ConfigError: If TF_CONFIG cannot be used.
+        """
+        return Place.from_environ(os.environ).task_id
+
+    def _take(
+        self, place: Place, master: str | None, evaluation_master: str | None
+    ) -> None:
+        for name, value in (
+            ("master", master),
+            ("evaluation_master", evaluation_master),
+        ):
+            if not isinstance(value, (str, type(None))):
+                raise ConfigTypeError(
+                    f"RunConfig: {name} is {value!r} ({type(value).__name__}); give a "
+                    'session target such as "grpc://host:2222", or None'
+                )
+        if master is None:
+            place.check_task()
+        self._cluster_spec = tf.train.ClusterSpec(dict(place.cluster))
+        self._environment = place.environment
+        self._task_type = place.task_type
+        self._task_id = place.task_id
+        self._master = place.address if master is None else master
+        self._evaluation_master = evaluation_master or ""
+        self._num_ps_replicas = place.count(TaskType.PS)
+        self._num_worker_replicas = place.count(TaskType.WORKER, TaskType.MASTER)
+        self._is_chief = place.is_chief
+
+
 class RunConfig(ClusterConfig, run_config.RunConfig):
     """Deprecated: the configuration of an Estimator in `tf.contrib.learn`.
 
@@ -55,7 +125,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         master: See `ClusterConfig`.
         num_cores: Threads within an op, and ops at a time; 0 for TensorFlow's choice.
         log_device_placement: Whether to log on which device each op runs.
-        gpu_memory_fraction: Part of each GPU's memory to take at the start, 0 to 1.
+        gpu_memory_fraction: Fraction of each GPU's memory to take at the start, 0 to 1.
         tf_random_seed: Seed of random ops and initializers, or None.
         save_summary_steps: Steps between summaries; 0 for none.
         save_checkpoints_secs: Seconds between checkpoints. 0 is None if steps are
@@ -161,6 +231,8 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
     def uid(self, whitelist: Iterable[str] | None = None) -> str:
         """Return text that is equal for equal configs, in this and any other process.
 
+        Functions are described by name, and strategies by class.
+
         Args:
             whitelist: Names of the properties to leave out, so that they may differ.
                 None leaves out the seed, `session_config`, and the settings of how
@@ -170,12 +242,10 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             One line, "name=value, ...", with all other properties. Its form may change
             with the version of this package.
         """
-        left_out = {f"_{name}" for name in _NOT_IN_UID if whitelist is None}
-        left_out.update(f"_{name}" for name in whitelist or ())
-        state = {
-            name: vars(self)[name] for name in sorted(vars(self).keys() - left_out)
-        }
-        return ", ".join(f"{name}={describe(value)}" for name, value in state.items())
+        names = _NOT_IN_UID if whitelist is None else whitelist
+        left_out = {f"_{name}" for name in names}
+        state = sorted((n, v) for n, v in vars(self).items() if n not in left_out)
+        return ", ".join(f"{name}={_one_line(value)}" for name, value in state)
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
         """Add `tf_config` to TensorFlow's usual session config; change no other.
@@ -198,6 +268,16 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         return usual
 
 
+def _one_line(value: Any) -> str:
+    """Return text for a value, with sorted dicts and without memory addresses."""
+    if isinstance(value, tf.train.ClusterSpec):
+        value = sorted(value.as_dict().items())
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 100.0 is the same setting as 100
+    text = pprint.pformat(value, width=sys.maxsize)
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(text.split()))
+
+
 def _session_options(
     num_cores: int | None,
     log_device_placement: bool | None,
@@ -207,7 +287,9 @@ def _session_options(
     whole = numbers.Integral
     _check("num_cores", num_cores, whole, "a number of threads, or 0")
     _check("log_device_placement", log_device_placement, whole, "a bool")
-    _check("gpu_memory_fraction", gpu_memory_fraction, numbers.Real, "a part of 1")
+    _check(
+        "gpu_memory_fraction", gpu_memory_fraction, numbers.Real, "a fraction, 0 to 1"
+    )
     threads = None if num_cores is None else int(num_cores)
     return tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads,

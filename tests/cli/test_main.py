@@ -489,8 +489,9 @@ def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
     flag = "--checkpoint-overhead"
     assert run(["run", f"{flag}=1", "train.py"], folder) == refusal(
         2,
-        f"argument {flag}: it is 1.0, not between 0 and 1; give the part of the time "
-        "that checkpoints may take, such as 0.01; see 'estimator-runtime run --help'",
+        f"argument {flag}: it is 1.0; give the fraction of the time that checkpoints "
+        "may take, more than 0 and less than 1, such as 0.01; see 'estimator-runtime "
+        "run --help'",
     )
 
 

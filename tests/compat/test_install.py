@@ -96,14 +96,16 @@ estimator_runtime.install()
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
 
 
+@pytest.mark.skipif(
+    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
+)
 def test_what_is_imported_and_complete_is_not_dropped():
     program = """
+import sys, tensorflow
+tensorflow.estimator.Estimator
+there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
 import estimator_runtime
 estimator_runtime.install()
-import sys, tensorflow_estimator
-from estimator_runtime.compat.inject import failed_import as leftovers
-there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
-leftovers.drop()
 assert len(there) > 50 and there.items() <= sys.modules.items()
 print("ok")
 """
@@ -232,8 +234,8 @@ def test_a_tensorflow_that_nobody_tried_and_that_lacks_a_name_goes_on_with_a_lin
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
     assert (
         "evaluator of a multi-worker strategy cannot be patched on this TensorFlow, and "
-        "stays as it is (it checks the health of peers it has not, and cannot be copied "
-        "for it): AttributeError: " in result.stderr
+        "stays as it is (it checks the health of peers, has none, and cannot be copied "
+        "then): AttributeError: " in result.stderr
     )
 
 

@@ -73,7 +73,7 @@ def _lines(program, error="LookupError"):
 
 
 _REFUSED = (
-    "CompatibilityError: colorsys is patched by half: 'first' has failed "
+    "CompatibilityError: colorsys is only partly patched: 'first' has failed "
     "(LookupError: colorsys); start a new process"
 )
 

@@ -209,7 +209,7 @@ def test_model_dir_may_be_a_path(tmp_path):
         ),
         (
             {"gpu_memory_fraction": "x"},
-            "RunConfig: gpu_memory_fraction is 'x' (str); give a part of 1",
+            "RunConfig: gpu_memory_fraction is 'x' (str); give a fraction, 0 to 1",
         ),
         ({"master": 3}, "RunConfig: master is 3 (int); " + _TARGET),
         (

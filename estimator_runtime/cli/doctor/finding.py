@@ -7,20 +7,20 @@ from typing import Any
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """The result of one check.
 
     Attributes:
-        about: The subject of the check, such as "packages".
         state: "ok"; "note" for something worth knowing; "problem" if a training would
             not start, or would not do what it should.
+        about: The subject of the check, such as "packages".
         text: One line. The line of a problem includes the remedy.
         facts: The same for programs, as values that JSON can represent.
     """
 
-    about: str
     state: str
+    about: str
     text: str
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -28,15 +28,15 @@ def examine(given: str | None, config: TFConfig | None) -> list[Finding]:
         resolved = resolve_model_dir(given, named)
     except ConfigError as error:
         text = str(error).removeprefix("RunConfig: ")
-        return [Finding(about="model dir", state=PROBLEM, text=text)]
+        return [Finding(PROBLEM, "model dir", text)]
     if resolved is None:
         text = "not looked at; name it with --model-dir"
-        return [Finding(about="model dir", state=NOTE, text=text)]
+        return [Finding(NOTE, "model dir", text)]
     folder = os.fsdecode(resolved)
     if "://" in folder:
         text = f"{folder} is not on a file system of this machine: not looked at"
         facts = {"path": folder}
-        return [Finding(about="model dir", state=NOTE, text=text, facts=facts)]
+        return [Finding(NOTE, "model dir", text, facts)]
     return _examine_local(os.path.abspath(folder))
 
 
@@ -54,22 +54,22 @@ def _examine_local(folder: str) -> list[Finding]:
             "of the training write there, or choose another"
         )
         facts = {"path": folder, "writable": False}
-        return [Finding(about="model dir", state=PROBLEM, text=text, facts=facts)]
+        return [Finding(PROBLEM, "model dir", text, facts)]
     free = shutil.disk_usage(existing).free
     facts = {"path": folder, "writable": True, "free_bytes": free}
     is_new = existing != folder
     text = (
         f"{folder} {'can be made' if is_new else 'can be written'}, {size(free)} free"
     )
-    good = Finding(about="model dir", state=OK, text=text, facts=facts)
+    good = Finding(OK, "model dir", text, facts)
     if is_new:
         return [good]
     try:
         found = inventory.take(folder)
     except CheckpointError as error:
         if error.__cause__ is None:  # the folder is empty, or has no checkpoint
-            return [good, Finding(about="checkpoints", state=OK, text="none yet")]
-        return [good, Finding(about="checkpoints", state=PROBLEM, text=str(error))]
+            return [good, Finding(OK, "checkpoints", "none yet")]
+        return [good, Finding(PROBLEM, "checkpoints", str(error))]
     return [_with_space(good, found, free), _examine_checkpoints(found)]
 
 
@@ -82,7 +82,7 @@ def _with_space(good: Finding, found: inventory.Inventory, free: int) -> Finding
         f"{found.folder} has {size(free)} free, less than the next checkpoint needs "
         f"({size(newest.bytes)}); make space, or choose another disk"
     )
-    return Finding(about="model dir", state=PROBLEM, text=text, facts=good.facts)
+    return Finding(PROBLEM, "model dir", text, good.facts)
 
 
 def _examine_checkpoints(found: inventory.Inventory) -> Finding:
@@ -94,7 +94,7 @@ def _examine_checkpoints(found: inventory.Inventory) -> Finding:
     look = f"see: estimator-runtime checkpoints {found.folder}"
     if found.newest is None:
         text = f"none complete, only what saves have left or are writing; {look}"
-        return Finding(about="checkpoints", state=NOTE, text=text, facts=facts)
+        return Finding(NOTE, "checkpoints", text, facts)
     if found.newest.state == inventory.UNREADABLE:
         text = f"a training would stop with an error: {found.newest.reason}; {look}"
     elif restart is None:
@@ -109,5 +109,5 @@ def _examine_checkpoints(found: inventory.Inventory) -> Finding:
         )
     else:
         text = f"a restart goes on from step {restart.step}"
-        return Finding(about="checkpoints", state=OK, text=text, facts=facts)
-    return Finding(about="checkpoints", state=PROBLEM, text=text, facts=facts)
+        return Finding(OK, "checkpoints", text, facts)
+    return Finding(PROBLEM, "checkpoints", text, facts)

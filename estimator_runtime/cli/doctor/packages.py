@@ -20,7 +20,7 @@ def examine() -> Finding:
     try:
         found = report().versions
     except CompatibilityError as error:
-        return Finding(about="packages", state=PROBLEM, text=str(error))
+        return Finding(PROBLEM, "packages", str(error))
     texts = ", ".join(f"{name} {version}" for name, version in found.items())
     facts: dict[str, Any] = {"versions": found}
     try:
@@ -29,26 +29,24 @@ def examine() -> Finding:
         version = versions.check_installed()
         _check_tf_keras(version, found["tf-keras"])
     except CompatibilityError as error:
-        return Finding(
-            about="packages", state=PROBLEM, text=f"{error} ({texts})", facts=facts
-        )
+        return Finding(PROBLEM, "packages", f"{error} ({texts})", facts)
     finally:
         logging.getLogger(versions.__name__).disabled = False
     tested = TESTED.get(version)
     if tested is None:
         newest = TESTED[max(TESTED)].tensorflow
         text = f"{texts}: newer than what was tested, up to TensorFlow {newest}"
-        return Finding(about="packages", state=NOTE, text=text, facts=facts)
+        return Finding(NOTE, "packages", text, facts)
     others = tested.differences(found)
     facts = {**facts, "tested": not others, "differences": others}
     if not others:
         text = f"{texts}: the set that was tested"
-        return Finding(about="packages", state=OK, text=text, facts=facts)
+        return Finding(OK, "packages", text, facts)
     text = (
         f"{texts}: not the set that was tested ({', '.join(others)}); "
         f"{tested.constraints} of the repository has that"
     )
-    return Finding(about="packages", state=NOTE, text=text, facts=facts)
+    return Finding(NOTE, "packages", text, facts)
 
 
 def examine_ray() -> Finding:
@@ -60,14 +58,14 @@ def examine_ray() -> Finding:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
         text = "not installed; only jobs on Ray need it"
-        return Finding(about="ray", state=OK, text=text, facts={"version": None})
+        return Finding(OK, "ray", text, {"version": None})
     state, text = OK, f"ray {version}"
     if versions.parse(version) < _OLDEST_RAY:
         oldest = ".".join(map(str, _OLDEST_RAY))
         state = NOTE
         text += ": older than what was tested; for jobs on Ray, "
         text += f"pip install 'ray>={oldest}'"
-    return Finding(about="ray", state=state, text=text, facts={"version": version})
+    return Finding(state, "ray", text, {"version": version})
 
 
 def examine_activation(environ: Mapping[str, str]) -> Finding:
@@ -75,7 +73,7 @@ def examine_activation(environ: Mapping[str, str]) -> Finding:
     activation = Activation()
     facts = {"enabled": activation.is_enabled(), "folder": str(activation.folder)}
     text = activation.describe(environ)
-    return Finding(about="activation", state=OK, text=text, facts=facts)
+    return Finding(OK, "activation", text, facts)
 
 
 def _check_tf_keras(version: tuple[int, int], found: str) -> None:

@@ -1,4 +1,6 @@
-"""Questions to TensorFlow, in a child process: its import takes seconds and may crash.
+"""What TensorFlow itself says: which names and which devices it has.
+
+It is asked in a child process, because its import takes seconds and may crash.
 
 The child runs `main` of this module, with the module search path that a script under
 `estimator-runtime run` has. So it also finds a `tensorflow.py` beside the script.
@@ -7,12 +9,14 @@ The child runs `main` of this module, with the module search path that a script 
 import importlib
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
 from estimator_runtime.compat.inject.helper_process import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError
 
@@ -76,16 +80,51 @@ def _failure(done: subprocess.CompletedProcess[str]) -> str:
     )
 
 
+def examine_devices(
+    answer: Mapping[str, Any],
+    environ: Mapping[str, str],
+    nvidia_devices: Sequence[str] | None = None,
+) -> Finding:
+    """Check which devices TensorFlow sees.
+
+    Args:
+        answer: The answer of `ask`.
+        environ: The environment, such as `os.environ`.
+        nvidia_devices: The device files of the machine's NVIDIA GPUs; None for those in
+            /dev.
+    """
+    if nvidia_devices is None:
+        nvidia_devices = sorted(map(str, pathlib.Path("/dev").glob("nvidia[0-9]*")))
+    gpus = [each for each in answer["devices"] if each["type"] == "GPU"]
+    cores = len(os.sched_getaffinity(0))
+    facts = {"devices": answer["devices"], "cpu_cores": cores}
+    cpus = f"{cores} CPU {'core' if cores == 1 else 'cores'}"
+    if gpus:
+        names = ", ".join(
+            f"{each['name']} ({each['details'].get('device_name', 'unknown kind')})"
+            for each in gpus
+        )
+        return Finding(OK, "devices", f"{cpus}, {names}", facts)
+    hidden = environ.get("CUDA_VISIBLE_DEVICES")
+    if nvidia_devices and hidden is None:
+        remedy = (
+            "compare the driver of nvidia-smi with what this TensorFlow needs, or: "
+            "pip install 'tensorflow[and-cuda]'"
+            if answer["cuda"]
+            else "this TensorFlow was built without CUDA: pip install "
+            "'tensorflow[and-cuda]'"
+        )
+        text = f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; {remedy}"
+        return Finding(PROBLEM, "devices", text, facts)
+    why = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if nvidia_devices else ""
+    text = f"{cpus}, no GPU{why}"
+    return Finding(OK, "devices", text, facts)
+
+
 def main(_arguments: list[str]) -> int:
     """Run the child process: print the answer as one line of JSON.
 
     The module search path and the names come from standard input, as JSON.
-
-    Args:
-        _arguments: The arguments of the command line, which has none.
-
-    Returns:
-        The exit status, 0.
     """
     sys.path[:], names = json.load(sys.stdin)
     importlib.import_module("estimator_runtime").install()

@@ -1,4 +1,4 @@
-"""Static analysis of a script: which names of TensorFlow it uses. Nothing is run.
+"""The script: which names of TensorFlow it uses, by static analysis. Nothing is run.
 
 Names are resolved from the imports of TensorFlow, by their full path. Imports of the
 script's own modules are not followed. The analysis finds names that TensorFlow 2 lacks,
@@ -8,8 +8,15 @@ starts, and then trains differently than before or fails on the way.
 
 import ast
 import dataclasses
+import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.cli.script import load_script
+from estimator_runtime.compat import versions
+from estimator_runtime.errors import EstimatorRuntimeError
 
 _ROOTS = ("tensorflow", "tensorflow_estimator", "keras")
 # Names of modules, in any package.
@@ -22,6 +29,13 @@ _WRITER = "tensorflow.summary.create_file_writer"
 _DROPOUT = "tensorflow.nn.dropout"
 # Methods that only datasets of TensorFlow 1 have.
 _METHODS = ("make_initializable_iterator", "make_one_shot_iterator")
+_SHOWN = 5  # names in the line of a script
+# The parts of Keras that models consist of. Others, such as keras.utils, do no harm.
+_MODELS_OF_KERAS = (
+    *("keras.Input", "keras.Model", "keras.Sequential", "keras.Variable"),
+    *("keras.applications", "keras.layers", "keras.metrics", "keras.models"),
+    "keras.optimizers",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,11 +72,7 @@ class Uses:
 
 
 def read(source: str | bytes) -> Uses:
-    """Return what a script uses.
-
-    Args:
-        source: The text of a script that can be parsed.
-    """
+    """Return what a script uses; `source` must be valid Python."""
     tree = ast.parse(source)
     imports = _Imports()
     imports.visit(tree)
@@ -202,9 +212,6 @@ class _Names(ast.NodeVisitor):
 def find(uses: Uses) -> list[tuple[int, str, str, str]]:
     """Return the uses of names that mean something else in TensorFlow 2 than in 1.
 
-    Args:
-        uses: What the script uses.
-
     Returns:
         Tuples (line, what stands there, how it differs, what to write instead), in the
         order of the lines. Names have their full path.
@@ -248,3 +255,114 @@ def _iterators(uses: Uses) -> Iterator[tuple[int, str, str, str]]:
                 f"tensorflow.compat.v1.data.{method}(dataset), or return the dataset "
                 "itself from the input_fn",
             )
+
+
+def load(path: str | None) -> tuple[Uses | None, Finding | None]:
+    """Return what a script uses, and a finding if it cannot be analysed.
+
+    At most one of the two is not None; both are None without a script.
+    """
+    if path is None:
+        return None, None
+    try:
+        loader, file, _ = load_script(path)
+    except EstimatorRuntimeError as error:
+        return None, Finding(PROBLEM, "script", f"{error}; mend that line first")
+    if file.endswith(".pyc"):
+        text = f"{path} is compiled: give its source"
+        return None, Finding(NOTE, "script", text)
+    return read(loader.get_data(file)), None
+
+
+def examine(
+    path: str, uses: Uses, answer: Mapping[str, Any] | None
+) -> Iterator[Finding]:
+    """Check whether a script can train here.
+
+    Args:
+        path: The script.
+        uses: What it uses, as `load` returns it.
+        answer: The answer of `probe.ask` about its names, or None if there is none.
+    """
+    name = pathlib.Path(path).name
+    shown = [_shown(each) for each in uses.estimator_names]
+    facts = {"names": dict(uses.names)}
+    if not shown:
+        text = (
+            f"{name} can be parsed, and names no Estimator itself; modules that it "
+            "imports may"
+        )
+        yield Finding(NOTE, "script", text, facts)
+    else:
+        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        text = f"{name} can be parsed, and uses {', '.join(shown[:_SHOWN])}{more}"
+        yield Finding(OK, "script", text, facts)
+    if answer is not None:
+        yield from _missing(name, uses, answer)
+    for line, used, difference, remedy in find(uses):
+        text = f"{name}:{line}: {_shown(used)} {difference}; write {_shown(remedy)}"
+        yield Finding(NOTE, "script", text)
+    if answer is None or versions.parse(versions.tensorflow_version()) < (2, 16):
+        return
+    for line in uses.tpu_lines:
+        text = (
+            f"{name}:{line}: use_tpu=True: training on TPUs needs TensorFlow 2.15; "
+            "with use_tpu=False it trains here"
+        )
+        yield Finding(PROBLEM, "script", text)
+    if uses.keras_names and shown:
+        yield _keras_3(name, uses.keras_names)
+
+
+def _keras_3(name: str, used: Mapping[str, int]) -> Finding:
+    """Return the finding about `import keras` in a script that uses Estimators."""
+    for dotted, line in used.items():
+        if dotted.startswith(_MODELS_OF_KERAS):
+            # Most likely for Estimators, which could use it on TensorFlow 2.15.
+            text = (
+                f"{name}:{line}: {dotted} is of Keras 3 here, which Estimators "
+                "cannot use; write `from tensorflow import keras`, and `from "
+                "tensorflow.keras...` for `from keras...`"
+            )
+            return Finding(PROBLEM, "script", text)
+    text = (
+        f"{name}:{min(used.values())}: keras is Keras 3 here; models for an Estimator "
+        "have to be of tf.keras"
+    )
+    return Finding(NOTE, "script", text)
+
+
+def _missing(name: str, uses: Uses, answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a problem for each name that the installed TensorFlow does not have."""
+    reported = set()
+    for dotted, part in answer["missing"].items():
+        if part in reported:
+            continue
+        reported.add(part)
+        if answer["v1"].get(dotted):
+            remedy = (
+                f"write {_shown(_in_v1(dotted))}, or import tensorflow.compat.v1 as tf"
+            )
+        elif part == "tensorflow.contrib":
+            remedy = (
+                "it went with TensorFlow 1; estimator_runtime.contrib.learn has the "
+                "RunConfig of tf.contrib.learn"
+            )
+        else:
+            remedy = "look for its new name, or take it out"
+        text = (
+            f"{name}:{uses.names[dotted]}: there is no {_shown(part)} in this "
+            f"TensorFlow; {remedy}"
+        )
+        yield Finding(PROBLEM, "script", text, {"name": dotted})
+
+
+def _in_v1(dotted: str) -> str:
+    return "tensorflow.compat.v1." + dotted.removeprefix("tensorflow.")
+
+
+def _shown(dotted: str) -> str:
+    """Return a name as scripts write it, with "tf" for "tensorflow"."""
+    first, dot, rest = dotted.partition(".")
+    is_public = first == "tensorflow" and not f"{rest}.".startswith("python.")
+    return f"tf{dot}{rest}" if is_public else dotted

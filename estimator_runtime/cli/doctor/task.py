@@ -27,25 +27,25 @@ def read(environ: Mapping[str, str]) -> tuple[TFConfig | None, Finding]:
     """
     if "TF_CONFIG" not in environ:
         text = "not set: this process trains by itself"
-        return TFConfig(), Finding(about="TF_CONFIG", state=OK, text=text)
+        return TFConfig(), Finding(OK, "TF_CONFIG", text)
     try:
         check_form(environ)  # as `run` does
         # Only the script knows whether it needs a chief.
         config = TFConfig.from_environ(environ, chief_required=False)
     except ConfigError as error:
         text = str(error).removeprefix("TF_CONFIG: ")
-        return None, Finding(about="TF_CONFIG", state=PROBLEM, text=text)
+        return None, Finding(PROBLEM, "TF_CONFIG", text)
     facts = {**dataclasses.asdict(config), "cluster": dict(config.cluster)}
     if not config.cluster:
         text = "no cluster in it: this process trains by itself"
-        return config, Finding(about="TF_CONFIG", state=OK, text=text, facts=facts)
+        return config, Finding(OK, "TF_CONFIG", text, facts)
     sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
     text = f"this is {_own(config)}, of a cluster of {sizes}"
     state = OK
     if not {TaskType.CHIEF, TaskType.MASTER} & set(config.cluster):
         state = NOTE
         text += "; without a chief only multi-worker strategies train"
-    return config, Finding(about="TF_CONFIG", state=state, text=text, facts=facts)
+    return config, Finding(state, "TF_CONFIG", text, facts)
 
 
 def examine_ports(config: TFConfig) -> list[Finding]:
@@ -67,41 +67,35 @@ def examine_ports(config: TFConfig) -> list[Finding]:
 
 
 def _examine_own(address: str) -> Finding:
-    host, port = _split(address)
-    facts = {"address": address}
+    state, text = _listen(*_split(address))
+    return Finding(
+        state, "own port", text or f"{address} is free", {"address": address}
+    )
+
+
+def _listen(host: str, port: int) -> tuple[str, str]:
+    """Return (state, text) of the port of this task; no text if all is well."""
     try:
         _bind("", port)
     except OSError as error:
-        remedy = (
-            "end the program that has it (this task, if it runs already), or give "
-            "another port"
-            if error.errno == errno.EADDRINUSE
-            else "give another port"
+        is_taken = error.errno == errno.EADDRINUSE
+        ender = "end the program that has it (this task, if it runs already), or "
+        return PROBLEM, (
+            f"cannot listen on port {port} ({error.strerror}); "
+            f"{ender if is_taken else ''}give another port"
         )
-        text = f"cannot listen on port {port} ({error.strerror}); {remedy}"
-        return Finding(about="own port", state=PROBLEM, text=text, facts=facts)
     try:
         _bind(host, 0)
     except OSError:
-        text = (
+        return NOTE, (
             f"port {port} is free, but {host} is no address of this machine; right "
             "only where something forwards it"
         )
-        return Finding(about="own port", state=NOTE, text=text, facts=facts)
-    text = f"{address} is free"
-    return Finding(about="own port", state=OK, text=text, facts=facts)
+    return OK, ""
 
 
 def _bind(host: str, port: int) -> None:
-    """Bind a socket as gRPC's servers do, and close it.
-
-    Args:
-        host: Name or address of an interface; "" for all.
-        port: The port; 0 for any free one, on which it does not listen.
-
-    Raises:
-        OSError: If the address cannot be bound.
-    """
+    """Bind a socket as gRPC's servers do, and close it; "" is every interface."""
     infos = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -124,20 +118,16 @@ def _examine_others(others: Mapping[str, str]) -> Finding:
         for name, reason in reasons.items()
         if reason not in (None, _REFUSED)
     ]
+    state, text = OK, f"all listening: {', '.join(others)}"
     if lost:
-        text = (
-            f"no way to {', '.join(lost)}; check the name or address, and the "
-            "firewalls between"
-        )
-        return Finding(about="other tasks", state=PROBLEM, text=text, facts=facts)
-    if silent:
-        text = (
-            f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
-            "start them"
-        )
-        return Finding(about="other tasks", state=NOTE, text=text, facts=facts)
-    text = f"all listening: {', '.join(others)}"
-    return Finding(about="other tasks", state=OK, text=text, facts=facts)
+        state = PROBLEM
+        text = f"no way to {', '.join(lost)}; check the name or address, and the "
+        text += "firewalls between"
+    elif silent:
+        state = NOTE
+        text = f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
+        text += "start them"
+    return Finding(state, "other tasks", text, facts)
 
 
 _REFUSED = "nobody listens"

@@ -44,14 +44,11 @@ def patch_readers(_module: ModuleType) -> None:
 def _holding_latest(
     original: Callable[[Any], str | None],
 ) -> Callable[[Any], str | None]:
-    """Wrap `latest_checkpoint` so that it holds the checkpoint for its reader.
-
-    The wrapper holds nothing unless it is called inside of `locks.together`.
-    """
+    """Wrap `latest_checkpoint` so that it holds the checkpoint for its reader."""
 
     @functools.wraps(original)
     def latest_checkpoint(self: Any) -> str | None:
-        if not locks.is_together():
+        if not locks.is_together():  # nobody reads it here
             return original(self)
         return locks.hold_newest(lambda: original(self))
 
@@ -78,11 +75,9 @@ def _refusing_none(
 def _holding(
     original: Callable[..., Any], latest: Callable[[Any], str | None]
 ) -> Callable[..., Any]:
-    """Wrap a method so that it holds its checkpoint while it runs.
+    """Wrap a method that takes a `checkpoint_path` so that it holds that while it runs.
 
-    Args:
-        original: The method. It takes a `checkpoint_path`.
-        latest: Returns the newest checkpoint of an Estimator, or None.
+    `latest` returns the newest checkpoint of an Estimator, or None.
     """
     bind = patch.binder(original)
 
@@ -90,7 +85,7 @@ def _holding(
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = bind(self, *args, **kwargs)
         with locks.together():
-            _give_checkpoint(call, lambda: latest(self), locks.hold)
+            _hold_checkpoint(call, lambda: latest(self), locks.hold)
             return original(*call.args, **call.kwargs)
 
     return read
@@ -99,10 +94,7 @@ def _holding(
 def _holding_until_done(
     original: Callable[..., Iterator[Any]], latest: Callable[[Any], str | None]
 ) -> Callable[..., Iterator[Any]]:
-    """Wrap a generator so that it holds its checkpoint until it ends.
-
-    Arguments as for `_holding`.
-    """
+    """Wrap a generator so that it holds its checkpoint until it ends."""
     bind = patch.binder(original)
 
     def generate(self: Any, call: inspect.BoundArguments) -> Iterator[Any]:
@@ -113,7 +105,7 @@ def _holding_until_done(
             def hold(prefix: str) -> bool:
                 return locks.hold(prefix, leases)
 
-            _give_checkpoint(call, lambda: latest(self), hold)
+            _hold_checkpoint(call, lambda: latest(self), hold)
             yield from original(*call.args, **call.kwargs)
 
     @functools.wraps(original)
@@ -125,7 +117,7 @@ def _holding_until_done(
     return read
 
 
-def _give_checkpoint(
+def _hold_checkpoint(
     call: inspect.BoundArguments,
     latest: Callable[[], str | None],
     hold: Callable[[str], bool],
@@ -133,11 +125,7 @@ def _give_checkpoint(
     """Hold the checkpoint that a call reads.
 
     If the call names none, the newest one is held and becomes its `checkpoint_path`.
-
-    Args:
-        call: The arguments of the call.
-        latest: Returns the path of the newest checkpoint, or None.
-        hold: Holds a checkpoint and returns whether it exists.
+    `hold` holds a checkpoint and returns whether it exists.
     """
     prefix = call.arguments.get("checkpoint_path")
     if prefix:

@@ -22,17 +22,17 @@ from estimator_runtime.preemption import request
 _logger = logging.getLogger(__name__)
 
 
-class _Cut(Exception):
+class _StopEvaluation(Exception):
     """Raised to end an evaluation before its last step."""
 
 
-class _CutHook(tf.compat.v1.train.SessionRunHook):
+class _StopEvaluationHook(tf.compat.v1.train.SessionRunHook):
     """A hook that ends an evaluation without results if the training has to stop."""
 
     def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
-        """Raise `_Cut` if a stop is requested."""
+        """Raise `_StopEvaluation` if a stop is requested."""
         if request.is_requested():
-            raise _Cut
+            raise _StopEvaluation
 
 
 _listening = 0  # number of nested listeners of a training that are evaluating
@@ -51,7 +51,7 @@ def patch_estimator(_module: ModuleType) -> None:
         call = bind(*args, **kwargs)
         if _listening:
             hooks = call.arguments["all_hooks"] or ()
-            call.arguments["all_hooks"] = [*hooks, _CutHook()]
+            call.arguments["all_hooks"] = [*hooks, _StopEvaluationHook()]
         return original(*call.args, **call.kwargs)
 
     estimator.Estimator._evaluate_run = evaluate_run
@@ -68,8 +68,10 @@ def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
         _listening += 1
         try:
             return original(self, *args, **kwargs)
-        except _Cut:
-            _logger.warning("the evaluation was left, because the training is to stop")
+        except _StopEvaluation:
+            _logger.warning(
+                "the evaluation was ended, because the training has to stop"
+            )
             return None
         finally:
             _listening -= 1

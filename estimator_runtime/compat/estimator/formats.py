@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from estimator_runtime.compat import versions
 
 
-def has_strings_of_its_own() -> bool:
+def is_pandas_3() -> bool:
     """Return whether the frozen package uses pandas 3 or newer."""
     from tensorflow_estimator.python.estimator.inputs.queues import feeding_functions
 
@@ -33,12 +33,7 @@ def patch_queues(_module: types.ModuleType) -> None:
 
 
 def _with_objects(frame: Any, string_type: type) -> Any:
-    """Return a copy of a DataFrame whose strings are objects.
-
-    Args:
-        frame: The DataFrame.
-        string_type: The string dtype of pandas.
-    """
+    """Return a copy of a DataFrame whose strings are objects."""
     texts = [
         name for name, dtype in frame.dtypes.items() if isinstance(dtype, string_type)
     ]

@@ -1,4 +1,4 @@
-"""Patches that pass the options of this runtime's RunConfig to the training session.
+"""Patches that pass the options of this runtime to the sessions of Estimators.
 
 The frozen Estimator passes only TensorFlow's arguments to its session. The other
 options of this runtime's RunConfig are passed beside the call (see `config.options`). A
@@ -10,12 +10,13 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from tensorflow.python.training import session_manager
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import patch
 from estimator_runtime.compat.frozen import StockRunConfig
-from estimator_runtime.config import options
+from estimator_runtime.config import options, waits
 from estimator_runtime.config.options import OwnOptions
 from estimator_runtime.preemption import request
 
@@ -47,3 +48,24 @@ def patch_run_config(_module: ModuleType) -> None:
         original(self, *args, **kwargs, **own)
 
     StockRunConfig.__init__ = init
+
+
+def patch_session_manager(_module: ModuleType) -> None:
+    """Make `waits.recovery_wait_secs` the default; an argument still overrides it.
+
+    It is the interval at which a waiting session checks whether the chief is ready.
+    SessionManager has an argument for it, but none of TensorFlow's callers passes it.
+    The default is 30 s (tensorflow#10679), so a worker that checks a moment too early
+    loses half a minute.
+    """
+    original = session_manager.SessionManager.__init__
+    bind = patch.binder(original)
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = bind(self, *args, **kwargs).arguments
+        if "recovery_wait_secs" not in given:
+            kwargs["recovery_wait_secs"] = waits.recovery_wait_secs()
+        original(self, *args, **kwargs)
+
+    session_manager.SessionManager.__init__ = init

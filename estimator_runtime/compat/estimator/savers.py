@@ -135,12 +135,12 @@ def patch_session_manager(_module: ModuleType) -> None:
 
 def patch_saver(_module: ModuleType) -> None:
     """Make Savers postpone the deletion of a checkpoint that is being read."""
-    checkpoint_management.remove_checkpoint = _sparing_read_ones(
+    checkpoint_management.remove_checkpoint = _postponing_held(
         checkpoint_management.remove_checkpoint
     )
 
 
-def _sparing_read_ones(original: Callable[..., Any]) -> Callable[..., None]:
+def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
     """Wrap `remove_checkpoint` so that it spares checkpoints that are being read.
 
     Each call of the wrapper first tries to delete those that were spared before.

@@ -91,7 +91,7 @@ def refuse_parameter_servers(_module: ModuleType) -> None:
     extended._initialize_multi_worker = initialize_multi_worker
 
 
-def let_evaluators_be_alone(_module: ModuleType) -> None:
+def allow_evaluators_outside_cluster(_module: ModuleType) -> None:
     """Make a MultiWorkerMirroredStrategy usable in an evaluator outside the cluster.
 
     `multi_worker_util.validate_cluster_spec` accepts a cluster without its evaluator,

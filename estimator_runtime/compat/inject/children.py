@@ -21,7 +21,7 @@ VARIABLE = "ESTIMATOR_RUNTIME_CHILDREN"
 
 # The code that a child of multiprocessing executes. At that time the child does not
 # have its parent's sys.path. A child whose Python lacks this package is left as it is.
-_ARRIVAL = """
+_INSTALL = """
 import sys
 sys.path[:] = path
 try:
@@ -59,19 +59,16 @@ def arm_spawn(spawn: Any) -> None:
         # A child ignores keys that it does not know, but it unpickles their values.
         description = describe(name)
         path = list(description.get("sys_path", sys.path))
-        return {**description, "estimator_runtime": _Arrival(path)}
+        return {**description, "estimator_runtime": _InstallWhenUnpickled(path)}
 
     spawn.get_preparation_data = get_preparation_data
 
 
-class _Arrival:
+class _InstallWhenUnpickled:
     """An object that installs the runtime in the process that unpickles it.
 
     Its pickle refers to built-in names only, because the child may not be able to
-    import this package before it has its parent's sys.path.
-
-    Args:
-        path: The parent's sys.path.
+    import this package before it has `path`, its parent's sys.path.
     """
 
     def __init__(self, path: list[str]) -> None:
@@ -80,4 +77,4 @@ class _Arrival:
     def __reduce__(
         self,
     ) -> tuple[Callable[..., None], tuple[str, dict[str, list[str]]]]:
-        return exec, (_ARRIVAL, {"path": self._path})
+        return exec, (_INSTALL, {"path": self._path})

@@ -57,15 +57,9 @@ def patch_model_fn(_module: types.ModuleType) -> None:
 
 
 def refuse(what: str, thing: object) -> None:
-    """Raise an error if an object belongs to Keras 3.
+    """Raise a CompatibilityError if an object's class or a base class is of Keras 3.
 
-    Args:
-        what: Start of the error's text, which the name of the class continues, such as
-            "the optimizer is".
-        thing: Any object.
-
-    Raises:
-        CompatibilityError: If its class or one of the base classes is of Keras 3.
+    The name of the class follows `what` in the error, such as "the optimizer is".
     """
     packages = {each.__module__.partition(".")[0] for each in type(thing).__mro__}
     if "keras" in packages and _is_keras_3_imported():

@@ -41,7 +41,7 @@ def choose_legacy(version: tuple[int, int]) -> None:
         )
     if "tensorflow" in sys.modules:
         _check_unbound()
-        _forget_vain_choices()
+        _reset_failed_loaders()
         _put_tf_keras_on_path()
     # Child processes inherit it.
     os.environ[VARIABLE] = "1"
@@ -94,7 +94,7 @@ def _is_keras_3(value: object) -> bool:
     return os.path.join("keras", "_tf_keras", "") in (file or "")
 
 
-def _forget_vain_choices() -> None:
+def _reset_failed_loaders() -> None:
     """Reset loaders that selected Keras 3 and did not find their module in it.
 
     A program that reads `tf.compat.v1.layers.dense`, or checks whether it exists,

@@ -1,5 +1,6 @@
 """Names that are put back into TensorFlow's API modules, which had them up to 2.15."""
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -10,8 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import wrapt
+from tensorflow.python.util import tf_export
 from tensorflow.python.util.lazy_loader import LazyLoader
 
+_NAME = "estimator"
 _V1_ROOTS = ("tensorflow.compat.v1", "tensorflow._api.v2.compat.v1")
 _V2_ROOTS = (
     "tensorflow",
@@ -20,6 +23,38 @@ _V2_ROOTS = (
     "tensorflow._api.v2.compat.v2",
 )
 _API_MODULE = re.compile(r"tensorflow(\._api\.v2)?(\.compat(\.v[12])?)*(\.v2)?")
+
+
+def register_export_names(_module: ModuleType) -> None:
+    """Register "estimator" in TensorFlow's export registry, and in its four look-ups.
+
+    At import, the frozen package decorates its classes with `estimator_export`, a
+    subclass of TensorFlow's `api_export`, which needs this name.
+    """
+    tf_export.ESTIMATOR_API_NAME = _NAME
+    for version, suffix, registry in (
+        ("v1", "_v1", tf_export.API_ATTRS_V1),
+        ("v2", "", tf_export.API_ATTRS),
+    ):
+        entry = type(registry[tf_export.TENSORFLOW_API_NAME])
+        registry[_NAME] = entry(
+            names=f"_estimator_api_names{suffix}",
+            constants=f"_estimator_api_constants{suffix}",
+        )
+        _extend(f"get_{version}_names", registry[_NAME].names)
+        _extend(f"get_{version}_constants", registry[_NAME].constants)
+
+
+def _extend(function: str, attribute: str) -> None:
+    """Make a lookup function of tf_export include an attribute of the symbols."""
+    original = getattr(tf_export, function)
+
+    @functools.wraps(original)
+    def extended(symbol: Any) -> list[Any]:
+        # `__dict__`, because the names of a base class do not count.
+        return [*original(symbol), *getattr(symbol, "__dict__", {}).get(attribute, ())]
+
+    setattr(tf_export, function, extended)
 
 
 def provide_estimator(_module: ModuleType) -> None:
@@ -58,12 +93,9 @@ def add(path: str, values: Mapping[str, object], *, only_v1: bool = False) -> No
 
 
 def _add(module: Any, package: str, version: str) -> None:
-    """Add `estimator` to one API module.
+    """Add `estimator` to an API module of version "_v1" or "_v2".
 
-    Args:
-        module: The API module.
-        package: Folder of the frozen package.
-        version: Version of the API, "_v1" or "_v2".
+    `package` is the folder of the frozen package.
     """
     # For `import tensorflow.estimator`, which uses the path and not the attribute.
     folder = os.path.join(package, "python", "estimator", "api", version)

@@ -7,7 +7,7 @@ the arguments that they had there.
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorflow.python.distribute import (
@@ -21,6 +21,7 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
 _Mode = distribute_coordinator.CoordinatorMode
+_current_context = distribute_coordinator_context.get_current_worker_context
 
 
 def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
@@ -34,9 +35,16 @@ def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
         ValueError: If a strategy is given twice, or if both TF_CONFIG and
             `experimental_distribute.remote_cluster` describe a cluster.
     """
-    _take_strategies(config)
-    cluster = server_lib.ClusterSpec(tf_config.get("cluster", {}))
     distribute = config._experimental_distribute
+    for name in ("train_distribute", "eval_distribute"):
+        if strategy := getattr(distribute, name, None):
+            if getattr(config, f"_{name}"):
+                raise ValueError(
+                    f"Either `{name}` or `experimental_distribute.{name}` can be set, "
+                    "not both; leave one of them out"
+                )
+            setattr(config, f"_{name}", strategy)
+    cluster = server_lib.ClusterSpec(tf_config.get("cluster", {}))
     remote = getattr(distribute, "remote_cluster", None)
     # These are the properties of a task that runs alone. The coordinator sets the
     # real ones later.
@@ -100,12 +108,10 @@ def train_and_evaluate(
         raise ValueError("Distribute coordinator mode is not specified in `RunConfig`.")
 
     def train(strategy: Any) -> None:
-        replica = replica_of(estimator, train=strategy)
-        context = distribute_coordinator_context.get_current_worker_context()
         # A standalone client trains all tasks from one process, and each task has a
         # graph of its own. Hooks belong to one graph, that of the chief.
-        with_hooks = mode == _Mode.INDEPENDENT_WORKER or context.is_chief
-        replica.train(
+        with_hooks = mode == _Mode.INDEPENDENT_WORKER or _current_context().is_chief
+        replica_of(estimator, train=strategy).train(
             input_fn=train_spec.input_fn,
             max_steps=train_spec.max_steps,
             hooks=list(train_spec.hooks) if with_hooks else [],
@@ -147,21 +153,14 @@ def estimator_train(
         ValueError: If the coordinator mode is not `STANDALONE_CLIENT`, if the cluster
             has an evaluator, or if the strategy needs one client per task.
     """
-    strategy = estimator.config.train_distribute
-    cluster = _standalone_cluster(estimator.config, strategy, "Estimator.train")
 
     def train(strategy: Any) -> Any:
         replica = replica_of(estimator, train=strategy)
         train_distributed_fn(replica, strategy, _chief_only(hooks))
         return replica
 
-    return distribute_coordinator.run_distribute_coordinator(
-        train,
-        strategy,
-        mode=_Mode.STANDALONE_CLIENT,
-        cluster_spec=cluster,
-        session_config=estimator.config.session_config,
-    )
+    strategy = estimator.config.train_distribute
+    return _run_standalone(train, strategy, estimator.config, "Estimator.train")
 
 
 def estimator_evaluate(
@@ -171,65 +170,28 @@ def estimator_evaluate(
 ) -> Any:
     """Run `Estimator.evaluate` of a standalone client through the coordinator.
 
-    Args:
-        estimator: Estimator with an evaluation strategy and a remote cluster.
-        evaluate_distributed_fn: Evaluates in one task. It is called with (estimator,
-            strategy, hooks).
-        hooks: Hooks for the chief.
+    The arguments and errors are those of `estimator_train`, for evaluation.
 
     Returns:
         The result of `evaluate_distributed_fn` in the task that ran.
-
-    Raises:
-        ValueError: In the same cases as `estimator_train`.
     """
-    strategy = estimator.config.eval_distribute
-    cluster = _standalone_cluster(estimator.config, strategy, "Estimator.evaluate")
 
     def evaluate(strategy: Any) -> Any:
         replica = replica_of(estimator, evaluate=strategy)
         return evaluate_distributed_fn(replica, strategy, _chief_only(hooks))
 
-    return distribute_coordinator.run_distribute_coordinator(
-        evaluate,
-        strategy,
-        mode=_Mode.STANDALONE_CLIENT,
-        cluster_spec=cluster,
-        session_config=estimator.config.session_config,
-    )
-
-
-def _take_strategies(config: Any) -> None:
-    """Move the strategies of `experimental_distribute` to the config itself."""
-    for name in ("train_distribute", "eval_distribute"):
-        strategy = getattr(config._experimental_distribute, name, None)
-        if not strategy:
-            continue
-        if getattr(config, f"_{name}"):
-            raise ValueError(
-                f"Either `{name}` or `experimental_distribute.{name}` can be set, "
-                "not both; leave one of them out"
-            )
-        setattr(config, f"_{name}", strategy)
+    strategy = estimator.config.eval_distribute
+    return _run_standalone(evaluate, strategy, estimator.config, "Estimator.evaluate")
 
 
 def _chief_only(hooks: Sequence[Any]) -> Sequence[Any]:
-    """Return the hooks if the current worker is the chief, otherwise none."""
-    context = distribute_coordinator_context.get_current_worker_context()
-    return hooks if context.is_chief else []
+    return hooks if _current_context().is_chief else []
 
 
-def _standalone_cluster(config: Any, strategy: Any, caller: str) -> Any:
-    """Return the cluster of a standalone client as a `ClusterSpec`.
-
-    Args:
-        config: The Estimator's RunConfig.
-        strategy: The strategy that is to train or evaluate.
-        caller: Name of the method that you call, for errors.
-
-    Raises:
-        ValueError: As `estimator_train`.
-    """
+def _run_standalone(
+    work: Callable[[Any], Any], strategy: Any, config: Any, caller: str
+) -> Any:
+    """Run `work` in each task of a standalone client; `caller` is named in errors."""
     cluster = multi_worker_util.normalize_cluster_spec(config.cluster_spec)
     if "evaluator" in cluster.jobs:
         raise ValueError(
@@ -245,7 +207,13 @@ def _standalone_cluster(config: Any, strategy: Any, caller: str) -> Any:
             f"`{caller}` is not supported for {type(strategy).__name__} with "
             "`STANDALONE_CLIENT` mode; call `tf.estimator.train_and_evaluate` instead"
         )
-    return cluster
+    return distribute_coordinator.run_distribute_coordinator(
+        work,
+        strategy,
+        mode=_Mode.STANDALONE_CLIENT,
+        cluster_spec=cluster,
+        session_config=config.session_config,
+    )
 
 
 def replica_of(estimator: Any, train: Any = None, evaluate: Any = None) -> Any:
@@ -265,13 +233,13 @@ def replica_of(estimator: Any, train: Any = None, evaluate: Any = None) -> Any:
         config._train_distribute = replica._train_distribution = train
     if evaluate is not None:
         config._eval_distribute = replica._eval_distribution = evaluate
-    _take_task(config, distribute_coordinator_context.get_current_worker_context())
+    _set_task(config, _current_context())
     # The copy runs inside the coordinator and must not start another one.
     config._distribute_coordinator_mode = None
     return replica
 
 
-def _take_task(config: Any, context: Any) -> None:
+def _set_task(config: Any, context: Any) -> None:
     """Set the cluster properties of `config` from a worker context."""
     cluster = context.cluster_spec
     config._service = None
@@ -295,17 +263,8 @@ def _take_task(config: Any, context: Any) -> None:
     config._num_ps_replicas = sizes.get("ps", 0)
     config._num_worker_replicas = sizes.get("worker", 0) + sizes.get("chief", 0)
     if context.task_type:
-        config._global_id_in_cluster = context.task_id + sum(
-            sizes[job] for job in _jobs_before(context.task_type, sizes)
-        )
-
-
-def _jobs_before(task_type: str, jobs: Iterable[str]) -> list[str]:
-    """Return the jobs whose tasks are numbered before those of `task_type`.
-
-    The chief is first, parameter servers are last, and the other jobs are in
-    alphabetical order.
-    """
-    rank = {"chief": 0, "ps": 2}
-    order = sorted(jobs, key=lambda job: (rank.get(job, 1), job))
-    return order[: order.index(task_type)]
+        # The chief comes first, parameter servers last, and others by their names.
+        rank = {"chief": 0, "ps": 2}
+        order = sorted(sizes, key=lambda job: (rank.get(job, 1), job))
+        before = order[: order.index(context.task_type)]
+        config._global_id_in_cluster = context.task_id + sum(sizes[j] for j in before)

@@ -5,8 +5,8 @@ from the start again. Its files, their names and the steps at which they are sav
 those of TensorFlow 2.15, so each of the two resumes what the other has saved.
 """
 
+import functools
 import importlib
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -81,7 +81,10 @@ class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
             )
             for each in resources
         ]
-        self._saves._saver = _Saver(saveables, self._state_file)
+        saver = tf.compat.v1.train.Saver(saveables, sharded=True)
+        # The state file `checkpoint` is that of the model.
+        saver.save = functools.partial(saver.save, latest_filename=self._state_file)
+        self._saves._saver = saver
         self._saves.begin()
 
     def after_create_session(
@@ -122,32 +125,6 @@ class CheckpointInputPipelineHook(tf.compat.v1.train.SessionRunHook):
         step = session.run(saves._global_step_tensor)
         saves._save(session, step)
         saves._timer.update_last_triggered_step(step)
-
-
-class _Saver(tf.compat.v1.train.Saver):
-    """A Saver with a state file other than the model's `checkpoint`."""
-
-    def __init__(self, saveables: Sequence[Any], state_file: str) -> None:
-        super().__init__(saveables, sharded=True)
-        self._state_file = state_file
-
-    def save(
-        self,
-        sess: tf.compat.v1.Session,
-        save_path: str,
-        global_step: Any = None,
-        latest_filename: str | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> str | None:
-        return super().save(
-            sess,
-            save_path,
-            global_step,
-            latest_filename or self._state_file,
-            *args,
-            **kwargs,
-        )
 
 
 def _policy(given: _PolicyOrName) -> tf.data.experimental.ExternalStatePolicy:

@@ -9,7 +9,7 @@ module itself, on every TensorFlow.
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,21 +28,24 @@ def provide(_module: ModuleType) -> None:
     """Make imports from tensorflow.python.estimator find the frozen modules."""
     # First in the list. The old name leads to the folder of the frozen package, so the
     # other finders would find its submodules there and load each a second time.
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(_spec))
 
 
 def replace_tpu_copies(_module: ModuleType) -> None:
     """Make imports from tensorflow.python.tpu find the frozen modules."""
-    sys.meta_path.insert(0, _TPUFinder())
+    sys.meta_path.insert(0, _Finder(_tpu_spec))
 
 
 def provide_tpu(_module: ModuleType) -> None:
     """Do as `replace_tpu_copies`, but only for names that TensorFlow does not have."""
-    sys.meta_path.append(_TPUFinder())
+    sys.meta_path.append(_Finder(_tpu_spec))
 
 
 class _Finder(MetaPathFinder):
-    """Finds the frozen modules under tensorflow.python.estimator."""
+    """Finds modules by a function that returns the spec for a name, or None."""
+
+    def __init__(self, find: Callable[[str], ModuleSpec | None]) -> None:
+        self._find = find
 
     def find_spec(
         self,
@@ -51,37 +54,32 @@ class _Finder(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return the spec of an alias, or None for other names."""
-        if fullname in _RENAMED:
-            frozen = _RENAMED[fullname]
-        elif fullname == _OLD or fullname.startswith(f"{_OLD}."):
-            frozen = _FROZEN + fullname.removeprefix(_OLD)
-        else:
-            return None
-        if fullname == _OLD:
-            # Not find_spec, which would import the parent packages now, while no other
-            # thread can import anything. For submodules they are imported already.
-            return ModuleSpec(fullname, _Alias(frozen))
-        try:
-            found = importlib.util.find_spec(frozen)
-        except ModuleNotFoundError as error:
-            if not f"{frozen}.".startswith(f"{error.name}."):
-                raise  # the parents import something that is missing
-            found = None
-        return found and ModuleSpec(fullname, _Alias(frozen))
+        return self._find(fullname)
 
 
-class _TPUFinder(MetaPathFinder):
-    """Finds the frozen modules under tensorflow.python.tpu."""
+def _spec(fullname: str) -> ModuleSpec | None:
+    if fullname in _RENAMED:
+        frozen = _RENAMED[fullname]
+    elif fullname == _OLD or fullname.startswith(f"{_OLD}."):
+        frozen = _FROZEN + fullname.removeprefix(_OLD)
+    else:
+        return None
+    if fullname == _OLD:
+        # Not find_spec, which would import the parent packages now, while no other
+        # thread can import anything. For submodules they are imported already.
+        return ModuleSpec(fullname, _Alias(frozen))
+    try:
+        found = importlib.util.find_spec(frozen)
+    except ModuleNotFoundError as error:
+        if not f"{frozen}.".startswith(f"{error.name}."):
+            raise  # the parents import something that is missing
+        return None
+    return found and ModuleSpec(fullname, _Alias(frozen))
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        """Return the spec of an alias, or None for other names."""
-        frozen = _TPU_NAMES.get(fullname)
-        return ModuleSpec(fullname, _Alias(frozen)) if frozen else None
+
+def _tpu_spec(fullname: str) -> ModuleSpec | None:
+    frozen = _TPU_NAMES.get(fullname)
+    return ModuleSpec(fullname, _Alias(frozen)) if frozen else None
 
 
 class _Alias(Loader):

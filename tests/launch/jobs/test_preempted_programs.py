@@ -221,7 +221,7 @@ def test_a_signal_during_an_evaluation_ends_it_soon(program, number):
     assert run.end() == 128 + number, run.text
     assert run.saved_step == run.last_step == 5
     assert run.text.splitlines().count("evaluation") == 1
-    assert "the evaluation was left, because the training is to stop" in run.text
+    assert "the evaluation was ended, because the training has to stop" in run.text
     assert not list(run.folder.glob("model/eval/events.*"))
 
 

@@ -1,10 +1,10 @@
-"""Devices, as TensorFlow told them, beside those that the machine has."""
+"""The devices that TensorFlow sees, compared with those of the machine."""
 
 import os
 
 import pytest
 
-from estimator_runtime.cli.doctor import devices
+from estimator_runtime.cli.doctor import probe
 
 CPU = {"name": "CPU:0", "type": "CPU", "details": {}}
 GPU = {"name": "GPU:0", "type": "GPU", "details": {"device_name": "NVIDIA T4"}}
@@ -39,5 +39,5 @@ def test_a_gpu_that_tensorflow_does_not_see_is_a_problem_unless_it_is_hidden(
     found, machine, environ, state, text
 ):
     answer = {"devices": found, "cuda": True}
-    finding = devices.examine(answer, environ, machine)
+    finding = probe.examine_devices(answer, environ, machine)
     assert (finding.state, finding.text) == (state, text)
