@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import ops, stateful_ops
+from estimator_runtime.loop.graph import ops
 
 tf1 = tf.compat.v1
 
@@ -132,7 +132,7 @@ class Subgraph:
                     raise CannotFuse(
                         f"{_UNFUSABLE[node.op]}, {node.name!r} in the function {name!r}"
                     )
-        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(f"has an op that may keep state of its own, {found}")
 
@@ -147,7 +147,7 @@ class Subgraph:
                 raise CannotFuse(
                     f"is run with a reference variable, {op.name!r}, that hooks ask for"
                 )
-        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(
                 f"is run with an op that may keep state of its own, {found}, that "
