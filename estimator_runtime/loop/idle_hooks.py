@@ -28,7 +28,7 @@ from estimator_runtime.compat import internals
 from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.hook_schedule import is_itself, schedule_of
-from estimator_runtime.loop.plan import CannotPlan, Plan, structure
+from estimator_runtime.loop.plan import Plan, key_of
 
 
 class IdleHooks:
@@ -98,7 +98,7 @@ class IdleHooks:
         # A step that was due may have fetched more than the next steps will.
         if self._was_due or self._is_due:
             return
-        key = structure(fetches)
+        key = key_of(fetches)
         if self._made_for != (plan, key):
             self._made_for = plan, key
             self.results = plan.results_of(fetches)
@@ -113,10 +113,7 @@ class IdleHooks:
         """Return whether the next step, which asks for `fetches`, is in the lull."""
         if not self._is_here() or self._passed >= self._steps:
             return False
-        try:
-            return structure(fetches) == self._made_for[1]
-        except CannotPlan:
-            return False
+        return key_of(fetches) == self._made_for[1]
 
     def passes(self, raw: Sequence[Any]) -> bool:
         """Return whether a step had the expected values, and count it if so.

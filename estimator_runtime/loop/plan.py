@@ -8,6 +8,7 @@ of the session and a function that turns raw values into the results of each con
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from collections.abc import (
     Callable,
@@ -17,18 +18,15 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
+from estimator_runtime.loop.caller_thread import DenormalFlush
 from estimator_runtime.loop.graph import ops
-
-if TYPE_CHECKING:
-    from estimator_runtime.loop.caller_thread import DenormalFlush
-    from estimator_runtime.loop.fusion.while_loop import Substitute
 
 _SESSION_RUN = internals.SESSION_RUN
 
@@ -78,12 +76,12 @@ def structure(fetches: Any) -> Hashable:
     raise CannotPlan(f"is asked for a {kind.__name__}")
 
 
-def are_equal(fetches: Any, others: Any) -> bool:
-    """Return whether two requests are equal; False if a plan cannot support one."""
+def key_of(fetches: Any) -> Hashable:
+    """Return the `structure` of a request; a new key if no plan can support it."""
     try:
-        return structure(fetches) == structure(others)
+        return structure(fetches)
     except CannotPlan:
-        return False
+        return object()  # equal to no other key
 
 
 def _copied(fetches: Any) -> Any:
@@ -98,6 +96,45 @@ def _copied(fetches: Any) -> Any:
     return fetches
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Substitute:
+    """What to run and fetch in place of the ops and tensors of a step.
+
+    Attributes:
+        feeds: Names of the placeholders to feed.
+        target: The op that always runs, whatever is asked for.
+        values: Maps the name of a tensor to the tensor that has its value, and the
+            name of an op to the op that replaces it.
+    """
+
+    feeds: tuple[str, ...]
+    target: tf.Operation
+    values: dict[str, Any]
+
+    def names_of(self, tensors: Sequence[tf.Tensor]) -> list[str]:
+        """Return the names to fetch for `tensors`.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return [each.name for each in self._all(tensors)]
+
+    def targets_of(self, operations: Sequence[tf.Operation]) -> list[str]:
+        """Return the names of the ops to run for `operations`, sorted.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return sorted({each.name for each in (self.target, *self._all(operations))})
+
+    def _all(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[Any]:
+        """Return the substitutes of `wanted`, in the same order."""
+        unknown = [each.name for each in wanted if each.name not in self.values]
+        if unknown:
+            raise CannotPlan(", ".join(unknown))
+        return [self.values[each.name] for each in wanted]
+
+
 class Plan:
     """One request, compiled for one local session.
 
@@ -105,7 +142,7 @@ class Plan:
         session: A session of this process.
         wanted: Consumer to its fetches.
         flush: Flushes denormals on the calling thread; None if that is not possible.
-        substitute: What to run and fetch instead (see `while_loop`), or None.
+        substitute: What to run and fetch instead, or None.
         callables: The callables of the session's other plans, by what they run. Plans
             that run the same share them. None shares none.
 

@@ -18,11 +18,9 @@ from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraph
 from estimator_runtime.loop.idle_hooks import IdleHooks
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
-    CannotPlan,
     Plan,
     Planner,
-    are_equal,
-    structure,
+    key_of,
 )
 from estimator_runtime.preemption import request
 from estimator_runtime.preemption.session_close import closable, told
@@ -144,16 +142,9 @@ class PlannedSession(HookedSession):
         self._lull.end()
 
     def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
-        """Run a step that no hook is due to see.
+        """Run a step that no hook is due to see, and return the caller's results.
 
         If its values are not the expected ones, the hooks see the step after all.
-
-        Args:
-            plan: The plan of the idle hooks' steps.
-            fetches: What the caller asks for.
-
-        Returns:
-            The caller's results.
         """
         lull = self._lull
         try:
@@ -188,10 +179,7 @@ class PlannedSession(HookedSession):
 
     def _is_step(self, fetches: Any) -> bool:
         """Return whether `fetches` add 1 to the global step, and no other op does."""
-        try:
-            key = structure(fetches)
-        except CannotPlan:
-            return False
+        key = key_of(fetches)
         if key not in self._are_steps:
             if len(self._are_steps) == MAX_PLANS:
                 return False
@@ -212,14 +200,9 @@ class PlannedSession(HookedSession):
         run_metadata: config_pb2.RunMetadata,
         unless: Collection[tf.compat.v1.train.SessionRunHook] = (),
     ) -> None:
-        """Call the hooks after a step, and record whether one requests a stop.
+        """Call the hooks after a step, except those in `unless`.
 
-        Args:
-            context: What the hooks have been called with before the step.
-            outputs: Consumer to results.
-            options: The run options of the step.
-            run_metadata: What the session reports of the step.
-            unless: Hooks to leave out.
+        Record whether one requests a stop.
         """
         for hook in self._hooks:
             if hook in unless:
@@ -236,11 +219,8 @@ def _naming_lost_sessions() -> Iterator[None]:
     """Turn a CancelledError into an AbortedError if a task has lost the session.
 
     The loss makes the other tasks stop too, and it is chance which of the two errors
-    comes first. Only the error of the loss makes TensorFlow create a new session, which
-    is the remedy.
-
-    Raises:
-        tf.errors.AbortedError: In place of a CancelledError that reports the loss.
+    comes first. Only an AbortedError makes TensorFlow create a new session, which is
+    the remedy.
     """
     try:
         yield
@@ -254,7 +234,7 @@ def differ(
     wanted: Mapping[Any, Any], others: Mapping[Any, Any], consumer: object
 ) -> bool:
     """Return whether a consumer's fetches differ between two requests."""
-    return not are_equal(wanted.get(consumer, ()), others.get(consumer, ()))
+    return key_of(wanted.get(consumer, ())) != key_of(others.get(consumer, ()))
 
 
 def _chooses_threads(session: tf.compat.v1.Session) -> bool:

@@ -1,6 +1,6 @@
 """Random numbers that a loop of steps draws, and other calls that draw them too.
 
-The loop has ops of its own, and so random generators of its own (see `stateful_ops`).
+The loop has ops of its own, and so random generators of its own (see `graph.ops`).
 The program's generators do not advance while the loop runs. Another call that draws
 from them gets the numbers that the first step has had.
 """

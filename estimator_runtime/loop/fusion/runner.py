@@ -11,9 +11,15 @@ import numpy as np
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop.caller_thread import DenormalFlush
-from estimator_runtime.loop.fusion.while_loop import FusedSteps, Substitute
+from estimator_runtime.loop.fusion.while_loop import FusedSteps
 from estimator_runtime.loop.global_step import GlobalStep
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
+from estimator_runtime.loop.plan import (
+    MAX_PLANS,
+    CannotPlan,
+    Plan,
+    Substitute,
+    structure,
+)
 
 _RAN = "steps run"
 _LOSS = "loss"
