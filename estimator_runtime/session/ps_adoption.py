@@ -168,11 +168,6 @@ def _at_first_ps(
     identifies a task by its name, and the chief of another training has the same name:
     a step of that training would fail or hang.
 
-    Args:
-        address: Address of the first ps.
-        config: The ConfigProto of the training's session, or None.
-        timeout_secs: How long a call may take.
-
     Yields:
         The session, and the handle of the note.
     """

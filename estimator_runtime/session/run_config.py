@@ -5,18 +5,18 @@ from __future__ import annotations
 import abc
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat import seam
+from estimator_runtime.compat import frozen, seam
 from estimator_runtime.compat.estimator import strategies
 from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
-from estimator_runtime.session import run_config_values, session_kwargs
+from estimator_runtime.session import run_config_values
 
 _USE_DEFAULT: Any = object()
 
@@ -253,7 +253,56 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             return True
         return NotImplemented
 
-    training_session_kwargs = session_kwargs.training_session_kwargs
+    def training_session_kwargs(
+        self,
+        scaffold: tf.compat.v1.train.Scaffold | None = None,
+        hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+        chief_only_hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+    ) -> dict[str, Any]:
+        """Return the arguments of `MonitoredTrainingSession` for this config.
+
+        With them, a training loop of your own saves checkpoints, logs and writes
+        summaries as an Estimator with this config does:
+
+            stop = tf.compat.v1.train.StopAtStepHook(last_step=10_000)
+            arguments = config.training_session_kwargs(hooks=[stop])
+            with MonitoredTrainingSession(**arguments) as s:
+                while not s.should_stop():
+                    s.run(train_op)
+
+        Args:
+            scaffold: `tf.compat.v1.train.Scaffold`, or None for the default one.
+                If it has no saver, and the graph neither, one is added that keeps
+                checkpoints as this config says.
+            hooks: Hooks that run in every process.
+            chief_only_hooks: Hooks that run in the chief only.
+
+        Returns:
+            A new dict: `master` (session target), `is_chief`, `checkpoint_dir`,
+            `scaffold`, `hooks`, `chief_only_hooks`, `save_checkpoint_secs`
+            (seconds, or None), `save_checkpoint_steps` (steps, or None),
+            `save_summaries_steps` (steps, or None for no summaries), `config`
+            (ConfigProto), `log_step_count_steps` (steps, or None), `max_wait_secs`
+            (longest wait of a task that is not chief, in seconds) and `save_graph_def`.
+
+        Raises:
+            RuntimeError: If called in eager mode, outside of any graph.
+        """
+        return {
+            "master": self.master,
+            "is_chief": self.is_chief,
+            "checkpoint_dir": self.model_dir,
+            "scaffold": _with_saver(self, scaffold),
+            "hooks": hooks,
+            "chief_only_hooks": chief_only_hooks,
+            "save_checkpoint_secs": self.save_checkpoints_secs or None,
+            "save_checkpoint_steps": self.save_checkpoints_steps or None,
+            "save_summaries_steps": self.save_summary_steps or None,
+            "config": self.session_config or frozen.default_session_config(),
+            "log_step_count_steps": self.log_step_count_steps,
+            "max_wait_secs": self.session_creation_timeout_secs,
+            "save_graph_def": self.checkpoint_save_graph_def,
+        }
 
     def _init_distributed_setting_from_environment_var(
         self, tf_config: Mapping[str, Any]
@@ -280,3 +329,23 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             session_config = copy.deepcopy(mine)
             session_config.device_filters.extend(usual.device_filters)
             self._session_config = session_config
+
+
+def _with_saver(
+    config: Any, scaffold: tf.compat.v1.train.Scaffold | None
+) -> tf.compat.v1.train.Scaffold | None:
+    given = scaffold is not None and scaffold.saver is not None
+    if given or tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS):
+        return scaffold
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "no graph to save; call this inside `with tf.Graph().as_default():`"
+        )
+    saver = tf.compat.v1.train.Saver(
+        sharded=True,
+        max_to_keep=config.keep_checkpoint_max,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        defer_build=True,  # the session builds it once all variables exist
+        save_relative_paths=True,
+    )
+    return tf.compat.v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)
