@@ -93,7 +93,7 @@ class PlannedSession(HookedSession):
             self._threads.is_caller = False
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
-        self._lull = IdleHooks(hooks)
+        self._idle = IdleHooks(hooks)
 
     def run(
         self,
@@ -106,11 +106,11 @@ class PlannedSession(HookedSession):
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
-        unseen = self._lull.plan if is_plain else None
+        unseen = self._idle.plan if is_plain else None
         # A session with a plan is TensorFlow's own class, so it has `_closed`.
-        if unseen and not self._sess._closed and self._lull.covers(fetches):
+        if unseen and not self._sess._closed and self._idle.covers(fetches):
             return self._run_unseen(unseen, fetches)
-        self._lull.interrupt()
+        self._idle.interrupt()
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches, feed_dict), self._sess
         )
@@ -133,28 +133,28 @@ class PlannedSession(HookedSession):
             raw = self._threads.run(plan.on_pool, plan.on_caller)
             outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
-        if self._lull.is_possible and plan is not None and self._is_step(fetches):
-            self._lull.begin(plan, self._global_step, fetches, raw)
+        if self._idle.is_possible and plan is not None and self._is_step(fetches):
+            self._idle.begin(plan, self._global_step, fetches, raw)
         return outputs[CALLER]
 
     def rest(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
-        self._lull.end()
+        self._idle.end()
 
     def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
         """Run a step that no hook is due to see, and return the caller's results.
 
         If its values are not the expected ones, the hooks see the step after all.
         """
-        lull = self._lull
+        idle = self._idle
         try:
             raw = self._threads.run(plan.on_pool, plan.on_caller)
         except BaseException:
-            lull.end()
+            idle.end()
             raise
-        if lull.passes(raw):
-            return lull.results(raw)
-        lull.end()
+        if idle.passes(raw):
+            return idle.results(raw)
+        idle.end()
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches), self._sess
         )

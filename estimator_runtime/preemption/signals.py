@@ -235,8 +235,8 @@ class _Watchdog:
 
     def _end_overdue(self) -> None:
         _logger.error(
-            "the training did not come to its end within %g s after %s, the time of "
-            "saves not counted; ending without it",
+            "the training did not end within %g s after %s, not counting the time of "
+            "saves; exiting without its last step",
             self._grace_secs,
             signal.Signals(self._came[0]).name,
         )

@@ -149,8 +149,8 @@ def disown(
         revoke(cluster, config, timeout_secs)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(
-            "%s did not take note within %g s that its values are no good (%s); a "
-            "chief that comes back while it is alive goes on with them",
+            "%s could not be told within %g s that its values are unusable (%s); a "
+            "chief that restarts while it is alive goes on from them",
             name,
             timeout_secs,
             type(error).__name__,

@@ -89,7 +89,7 @@ class FusedSession(PlannedSession):
                 self._step_key = key or object()
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
-                    self._lull.forbid()  # runs of several steps replace idle hooks
+                    self._idle.forbid()  # runs of several steps replace idle hooks
         if self._steps is None or self._sess._closed:
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
@@ -262,7 +262,7 @@ class FusedSession(PlannedSession):
             unless = [
                 hook
                 for hook in self._hooks
-                if not hook_schedule.is_known(hook)
+                if hook_schedule.schedule_of(hook) is None
                 and (hook in steps.lacking or differ(wanted, again, hook))
             ]
         self._log.end(completed, due, is_single)
