@@ -145,7 +145,7 @@ class IdleHooks:
         return self.plan is not None and self._thread == threading.get_ident()
 
     def end(self) -> None:
-        """End the stretch, and make the hooks count the steps that they have not seen."""
+        """End the stretch, and make the hooks count the steps that they did not see."""
         if self.plan is not None:
             self.plan = None
             self._is_due = True

@@ -201,14 +201,7 @@ class Plan:
     ) -> Sequence[Any]:
         """Run the request with run options, which fill `run_metadata`.
 
-        Args:
-            session: The session that the plan was compiled for.
-            feeds: Values for the feeds.
-            options: The run options.
-            run_metadata: Receives what the session reports of the run.
-
-        Returns:
-            The raw values.
+        `session` is the one that the plan was compiled for. The result are raw values.
         """
         graph = session.graph
         targets = [graph.get_operation_by_name(n) for n in self._options.target]
@@ -251,17 +244,6 @@ def _owned(value: Any) -> Any:
     return value.copy() if is_view else value
 
 
-def _callable(
-    session: tf.compat.v1.Session, options: config_pb2.CallableOptions
-) -> Callable[..., Any]:
-    """Compile a callable of the session."""
-    # _do_call turns an error into the one that Session.run raises, with the name of the
-    # op and the line of the program that made it.
-    do_call = session._do_call
-    compiled = do_call(session._make_callable_from_options, options)
-    return lambda *feeds: do_call(compiled, *feeds)
-
-
 def _compiled(
     callables: MutableMapping[bytes, Callable[..., Any]],
     session: tf.compat.v1.Session,
@@ -272,19 +254,17 @@ def _compiled(
 
     A new callable is compiled at its first call, because that takes time. TensorFlow
     frees what it has compiled when nothing refers to the callable any more.
-
-    Args:
-        callables: Callables by their serialized options.
-        session: The session to run on.
-        options: What to run.
-        flush: Flushes denormals around each call, or None.
     """
+    # _do_call turns an error into the one that Session.run raises, with the name of the
+    # op and the line of the program that made it.
+    do_call = session._do_call
     made: Any = None
 
     def call(*feeds: Any) -> Any:
         nonlocal made
         if made is None:
-            made = _callable(session, options)
+            compiled = do_call(session._make_callable_from_options, options)
+            made = functools.partial(do_call, compiled)
             made = flush.wrap(made) if flush else made
         return made(*feeds)
 
@@ -310,13 +290,9 @@ class Planner:
         self.obstacle = _obstacle(session)
 
     def plan(self, wanted: Mapping[Any, Any]) -> Plan | None:
-        """Return the plan for a request.
+        """Return the plan for a request, consumer to fetches.
 
-        Args:
-            wanted: Consumer to its fetches.
-
-        Returns:
-            The plan; None if `Session.run` has to serve the request.
+        The result is None if `Session.run` has to serve the request.
         """
         if self.obstacle or self._session._closed:
             return None

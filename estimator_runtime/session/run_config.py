@@ -82,8 +82,9 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
         checkpoint_overhead: The fraction of the wall time that checkpoints may take,
             such as 0.01, instead of an interval. The interval then follows their cost,
-            between 10 seconds and half an hour. None takes, if no interval is given, the command's
-            `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
+            between 10 seconds and half an hour. None takes, if no interval is given,
+            the command's `--checkpoint-overhead`, else
+            ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
         keep_best: How many of the checkpoints that `train_and_evaluate` evaluates to
             keep in the folder `best` of the model directory. None takes the command's
             `--keep-best`, else ESTIMATOR_RUNTIME_KEEP_BEST, else 0.

@@ -23,15 +23,7 @@ _logger = logging.getLogger(__name__)
 def check_end(
     graph: tf.Graph, hooks: Iterable[tf.compat.v1.train.SessionRunHook]
 ) -> None:
-    """Check that no hook draws random numbers when the session ends.
-
-    Args:
-        graph: The graph of the session.
-        hooks: The hooks of the session.
-
-    Raises:
-        CannotFuse: If a hook does.
-    """
+    """Raise CannotFuse if a hook draws random numbers when the session ends."""
     for hook, fetches in _at_end(hooks):
         drawn = ops.with_own_randomness(graph, ops_of(graph, fetches).values())
         if drawn:

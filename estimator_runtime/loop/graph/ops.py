@@ -287,10 +287,9 @@ def _only_reads(op: tf.Operation) -> bool:
 
 
 def _called(op: tf.Operation) -> set[str] | None:
-    """Return the types of ops in the functions that an op calls, readers left out.
+    """Return the types of ops in the functions that an op calls, without readers.
 
-    Returns:
-        The types; None if the op calls no function.
+    The result is None if the op calls no function.
     """
     functions = called_functions(op.graph, [op]).values()
     if not functions:
