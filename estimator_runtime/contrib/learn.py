@@ -148,7 +148,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             filters. (Exactly that usual one, given to `replace`, counts as None.)
         session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
             chief for a ps, of a worker for its session and for a chief that is gone, of
-            a ps and an evaluator for those who train. None for no limit.
+            a ps and an evaluator for the trainers. None for no limit.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.

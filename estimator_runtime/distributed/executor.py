@@ -97,14 +97,14 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 to be created (`session_creation_timeout_secs`).
         """
         config = self._estimator.config
-        finish = FinishNote(self._estimator.model_dir)
-        release = PsShutdown()
+        note = FinishNote(self._estimator.model_dir)
+        shutdown = PsShutdown()
         server = self._start_std_server(config)
         cluster = config.cluster_spec.as_dict()
-        serve_until_finished(finish, cluster, _patience(config), release)
+        serve_until_finished(note, cluster, _patience(config), shutdown)
         del server
-        release.restore()
-        sys.exit(release.exit_status)
+        shutdown.restore()
+        sys.exit(shutdown.exit_status)
 
     def _start_std_server(self, config: tf.estimator.RunConfig) -> tf.distribute.Server:
         try:
@@ -149,15 +149,15 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 checkpoint, which may be the last, has been evaluated.
         """
         frozen.assert_eval_spec(self._eval_spec)
-        finish = FinishNote(self._estimator.model_dir)
-        presence = job_liveness_for(self._estimator)
-        absence = _pause(self._eval_spec.start_delay_secs, finish, presence)
+        note = FinishNote(self._estimator.model_dir)
+        liveness = job_liveness_for(self._estimator)
+        absence = _pause(self._eval_spec.start_delay_secs, note, liveness)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )
         while True:
             start = time.monotonic()
-            last_step = finish.step()
+            last_step = note.step()
             if last_step is not None:
                 _wait_for_last(self._estimator, last_step)
                 _expect_the_end(evaluator, last_step, self._eval_spec.exporters)
@@ -172,11 +172,11 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 TRAINING_LOG.info("the last checkpoint has been evaluated")
                 return
             # An evaluation takes time: the trainers, or the note, may be there by now.
-            if absence and finish.step() is None and not presence.look():
+            if absence and note.step() is None and not liveness.look():
                 raise absence
             elapsed = time.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
-            absence = _pause(throttle, finish, presence)
+            absence = _pause(throttle, note, liveness)
 
     def _is_last(self, result: Any, last_step: int | None) -> bool:
         if last_step is not None:
@@ -190,12 +190,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
 def job_liveness_for(
     estimator: tf.estimator.Estimator, clock: Callable[[], float] = time.monotonic
 ) -> JobLiveness:
-    """Return the `JobLiveness` of the trainers whose checkpoints are evaluated.
-
-    Args:
-        estimator: The Estimator that evaluates.
-        clock: Returns the time in seconds.
-    """
+    """Return the `JobLiveness` of the trainers whose checkpoints are evaluated."""
     who = "this evaluator"
     if reporting.is_on():
         # The launcher knows which trainers are there, even at addresses that they got
@@ -219,10 +214,10 @@ def _patience(config: tf.estimator.RunConfig) -> float | None:
 
 
 def serve_until_finished(
-    finish: FinishNote,
+    note: FinishNote,
     cluster: Mapping[str, Sequence[str]],
     timeout_secs: float | None,
-    release: PsShutdown,
+    shutdown: PsShutdown,
 ) -> None:
     """Wait until the training has ended, or is stopped, and all trainers have left.
 
@@ -230,53 +225,47 @@ def serve_until_finished(
     and between two runs of its chief no trainer may be there.
 
     Args:
-        finish: The `FinishNote` of the training.
+        note: The `FinishNote` of the training.
         cluster: Job name to addresses.
         timeout_secs: How long there may be no trainer at all; None for no limit.
-        release: The `PsShutdown` of this ps.
+        shutdown: The handlers of the signals that end this ps.
 
     Raises:
         PeerTimeoutError: If there is no trainer for longer than `timeout_secs`.
     """
-    presence = JobLiveness("this ps", cluster, timeout_secs)
+    liveness = JobLiveness("this ps", cluster, timeout_secs)
     while True:
-        is_noted = not release.is_by_launcher and finish.step() is not None
-        is_over = release.number is not None or is_noted
-        if is_over and not presence.look():
-            is_ended = finish.step() is not None
+        is_noted = not shutdown.is_by_launcher and note.step() is not None
+        is_over = shutdown.number is not None or is_noted
+        if is_over and not liveness.look():
+            is_ended = note.step() is not None
             why = "the training has ended" if is_ended else "no trainer is left"
             TRAINING_LOG.info("%s; this ps is done", why)
             return
-        if release.is_overdue:
+        if shutdown.is_overdue:
             _logger.warning(
-                "the grace of this ps is over (%s); it ends before those who train",
+                "the grace period of this ps is over (%s); it ends before the trainers",
                 waits.PS_GRACE_VARIABLE,
             )
             return
-        presence.check()
-        release.wait(_POLL_SECS)
+        liveness.check()
+        shutdown.wait(_POLL_SECS)
 
 
 def leave_when_finished(
-    finish: FinishNote,
+    note: FinishNote,
     cluster: Mapping[str, Sequence[str]],
     timeout_secs: float | None,
-    release: PsShutdown,
+    shutdown: PsShutdown,
 ) -> NoReturn:
     """End this process when the training has ended; for a ps that TensorFlow runs.
 
     TensorFlow's distribute coordinator waits for its server in a call that never
-    returns.
-
-    Args:
-        finish: As in `serve_until_finished`.
-        cluster: As in `serve_until_finished`.
-        timeout_secs: As in `serve_until_finished`.
-        release: As in `serve_until_finished`.
+    returns. The arguments are those of `serve_until_finished`.
     """
     try:
-        serve_until_finished(finish, cluster, timeout_secs, release)
-        status = release.exit_status
+        serve_until_finished(note, cluster, timeout_secs, shutdown)
+        status = shutdown.exit_status
     except PeerTimeoutError as error:
         message = str(error)
         exit.say(lambda: _logger.error("%s", message))
@@ -285,18 +274,13 @@ def leave_when_finished(
 
 
 def _wait_for_last(estimator: tf.estimator.Estimator, last_step: int) -> None:
-    """Wait until the folder shows the last checkpoint, for at most `_LATE_SECS`.
-
-    Args:
-        estimator: The Estimator that evaluates.
-        last_step: The global step in the training's last checkpoint.
-    """
+    """Wait until the folder shows the last checkpoint, for at most `_LATE_SECS`."""
     deadline = time.monotonic() + _LATE_SECS
     while (shown := _shown_step(estimator)) < last_step:
         if time.monotonic() >= deadline:
             _logger.warning(
-                "the training has ended at step %d, but %r shows no checkpoint of it "
-                "after %g s; the newest there, of step %d, is taken for the last",
+                "the training has ended at step %d, but %r has no checkpoint of that "
+                "step after %g s; evaluating the newest one, of step %d, as the last",
                 last_step,
                 tf.compat.as_str_any(estimator.model_dir),
                 _LATE_SECS,
@@ -325,22 +309,17 @@ def _expect_the_end(
 
 
 def _pause(
-    secs: float, finish: FinishNote, presence: JobLiveness
+    secs: float, note: FinishNote, liveness: JobLiveness
 ) -> PeerTimeoutError | None:
-    """Wait, but not beyond the end of the training.
-
-    Args:
-        secs: The seconds to wait.
-        finish: The `FinishNote` of the training.
-        presence: The `JobLiveness` of the trainers.
+    """Wait for some seconds, but not beyond the end of the training.
 
     Returns:
         The error to raise if the trainers have been absent for too long, else None.
     """
     until = time.monotonic() + secs
-    while time.monotonic() < until and finish.step() is None:
+    while time.monotonic() < until and note.step() is None:
         try:
-            presence.check()
+            liveness.check()
         except PeerTimeoutError as error:
             return error
         time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))

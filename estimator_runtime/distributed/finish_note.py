@@ -1,6 +1,6 @@
-"""The note by which the other tasks learn that their training has ended.
+"""The note that tells the other tasks that their training has ended.
 
-The task that leads writes the note into the model directory, which every task can read,
+The chief writes the note into the model directory, which every task can read,
 with or without a launcher. A note that was there before counts for nothing, because it
 belongs to an earlier training in the same directory. The same is true of a late note of
 an earlier training of the same program.
@@ -66,7 +66,7 @@ def saved_step(path: str) -> int:
 def _job() -> str | None:
     """Return what identifies all tasks that were started together; None if unknown.
 
-    A leader that is restarted together with all other tasks may train again. So the
+    A chief that is restarted together with all other tasks may train again. So the
     note that it left before belongs to another training.
     """
     job = os.environ.get(JOB_VARIABLE)
@@ -91,7 +91,7 @@ class FinishNote:
     def step(self) -> int | None:
         """Return the global step at which the training ended; None if it goes on."""
         content = self._read()
-        # The leader writes the note after its session has closed, which may take a
+        # The chief writes the note after its session has closed, which may take a
         # minute. An evaluator may be in the next training by then.
         if content.get("training", 0) < self._training:
             return None

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
@@ -21,9 +22,9 @@ _logger = logging.getLogger(__name__)
 LOOK_EVERY_SECS = 3.0
 # A silence is logged after this time, and again whenever it is twice as long.
 _NAMED_AFTER_SECS = 5.0
-_LEADERS = (TaskType.CHIEF, TaskType.MASTER)
-_TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
-_LOOK_EVERY_SECS = 5.0
+_CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
+_TRAINERS = (*_CHIEFS, TaskType.WORKER)
+_JOB_LOOK_EVERY_SECS = 5.0
 # An absence is logged after this time, and again whenever it is twice as long.
 _JOB_NAMED_AFTER_SECS = 10.0
 
@@ -35,21 +36,21 @@ class Concern:
     Attributes:
         name: Such as "ps 0 at host:2222".
         address: Its "host:port".
-        missed_if: The answers with which it counts as missing.
-        timeout_secs: How long it may be missing.
-        setting: The name of the setting of that timeout; "" if this task can do without
-            the other one for ever.
         meanwhile: What its absence means for this task.
+        missed_if: The answers with which it counts as missing.
+        timeout_secs: How long it may be missing; infinity if this task can do without
+            it.
+        setting: The name of the setting of that timeout; "" if there is no limit.
         is_partner: Whether both take each step together. Then neither can go on when
             the other has ended, even if a new one was started in its place.
     """
 
     name: str
     address: str
-    missed_if: frozenset[Answer]
-    timeout_secs: float
-    setting: str
     meanwhile: str
+    missed_if: frozenset[Answer] = frozenset([Answer.NONE])
+    timeout_secs: float = math.inf
+    setting: str = ""
     is_partner: bool = False
 
 
@@ -71,15 +72,12 @@ def concerns(
             for no limit.
     """
     own = f"{task_type} {task_index}"
-    trainers = peers.tasks(cluster, (*_LEADERS, TaskType.WORKER))
-    others = {name: address for name, address in trainers.items() if name != own}
+    others = {n: a for n, a in peers.tasks(cluster, _TRAINERS).items() if n != own}
     servers = peers.tasks(cluster, (TaskType.PS,))
-    silent = frozenset([Answer.NONE])
     found = [
         Concern(
             name=f"{name} at {address}",
             address=address,
-            missed_if=silent,
             timeout_secs=peer_timeout_secs,
             setting="ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS",
             meanwhile="no step can end without it",
@@ -88,35 +86,25 @@ def concerns(
         # Without a ps all trainers take each step together.
         for name, address in (servers or others).items()
     ]
-    if not servers:
-        return found
-    has_limit = session_timeout_secs is not None
-    leader_timeout_secs = (
-        math.inf if session_timeout_secs is None else session_timeout_secs
-    )
-    for name, address in others.items():
-        if name.partition(" ")[0] in _LEADERS:
+    for name, address in others.items() if servers else ():
+        where = f"{name} at {address}"
+        if name.partition(" ")[0] in _CHIEFS:
+            limit: dict[str, Any] = {}
+            if session_timeout_secs is not None:
+                limit["timeout_secs"] = session_timeout_secs
+                limit["setting"] = "session_creation_timeout_secs"
             found.append(
                 Concern(
-                    name=f"{name} at {address}",
+                    name=where,
                     address=address,
                     missed_if=frozenset([Answer.NONE, Answer.REFUSED]),
-                    timeout_secs=leader_timeout_secs,
-                    setting="session_creation_timeout_secs" if has_limit else "",
                     meanwhile="nothing is saved without it",
+                    **limit,
                 )
             )
-        elif task_type in _LEADERS:
-            found.append(
-                Concern(
-                    name=f"{name} at {address}",
-                    address=address,
-                    missed_if=silent,
-                    timeout_secs=math.inf,
-                    setting="",
-                    meanwhile="the others train on, unless they wait for its gradients",
-                )
-            )
+        elif task_type in _CHIEFS:
+            meanwhile = "the others train on, unless they wait for its gradients"
+            found.append(Concern(name=where, address=address, meanwhile=meanwhile))
     return found
 
 
@@ -247,12 +235,12 @@ class JobLiveness:
         self._who, self._work = who, work
         self._listening, self._clock = listening, clock
         trainers = peers.tasks(cluster, _TRAINERS)
-        self._names = ", ".join(trainers) or "those who train"
+        self._names = ", ".join(trainers) or "the trainers"
         # A task that is the only one of its cluster listens on no port.
         is_one = sum(map(len, cluster.values())) == 1
         self._addresses = [] if is_one else list(trainers.values())
         self._timeout_secs = math.inf if timeout_secs is None else timeout_secs
-        self._look_every_secs = min(_LOOK_EVERY_SECS, self._timeout_secs / 2)
+        self._look_every_secs = min(_JOB_LOOK_EVERY_SECS, self._timeout_secs / 2)
         self._seen_at = self._absent_since = self._looked_at = clock()
         self._named_after = _JOB_NAMED_AFTER_SECS
         self._seen_work = work()

@@ -165,11 +165,11 @@ def wait_for(
         names = ", ".join(f"{name} at {address}" for name, address in missing.items())
         if waited >= timeout_secs:
             raise PeerTimeoutError(
-                f"nobody answers for {names}, after {timeout_secs:g} s "
-                "(session_creation_timeout_secs); is it started, and reachable from "
-                "here under this address?"
+                f"no answer from {names} after {timeout_secs:g} s "
+                "(session_creation_timeout_secs); is it running, and reachable from "
+                "here at this address?"
             )
         if waited >= named_at:
             named_at = waited + _NAMED_EVERY_SECS
-            _logger.warning("waiting for %s, for %.0f s now", names, waited)
+            _logger.warning("still waiting for %s after %.0f s", names, waited)
         time.sleep(min(_POLL_SECS, timeout_secs))

@@ -94,7 +94,7 @@ def _train_and_evaluate(
             target=executor.leave_when_finished, args=arguments, daemon=True
         ).start()
     result = stock_train_and_evaluate(estimator, train_spec, eval_spec)
-    if _leads(task):
+    if _is_chief(task):
         _finish(estimator)
     return result
 
@@ -102,12 +102,7 @@ def _train_and_evaluate(
 def _check_shared(task: peers.TaskConfig, config: tf.estimator.RunConfig) -> None:
     """Raise if this is a worker that could only wait for variables that no task shares.
 
-    Args:
-        task: The `TaskConfig` of this task.
-        config: The RunConfig of the Estimator.
-
-    Raises:
-        ConfigError: If the cluster has a chief, but neither a ps nor a strategy.
+    That is the case if the cluster has a chief, but neither a ps nor a strategy.
     """
     chiefs = {TaskType.CHIEF, TaskType.MASTER}.intersection(task.cluster)
     if (
@@ -125,7 +120,7 @@ def _check_shared(task: peers.TaskConfig, config: tf.estimator.RunConfig) -> Non
         )
 
 
-def _leads(task: peers.TaskConfig) -> bool:
+def _is_chief(task: peers.TaskConfig) -> bool:
     """Return whether a task is the one that saves checkpoints."""
     if TaskType.CHIEF in task.cluster or TaskType.MASTER in task.cluster:
         return task.task_type in (TaskType.CHIEF, TaskType.MASTER)

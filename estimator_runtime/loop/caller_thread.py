@@ -148,11 +148,7 @@ class ThreadChoice:
 
 
 def _is_enough(timed: Sequence[tuple[float, int]]) -> bool:
-    """Return whether the timed runs of one way predict how long the next will take.
-
-    Args:
-        timed: The seconds and steps of its runs after the warm-up.
-    """
+    """Return whether the timed runs of one way predict how long the next will take."""
     if len(timed) < LONG_RUNS:
         return False
     secs = _median_secs(timed)

@@ -72,25 +72,25 @@ def skip(hooks: Iterable[Any], steps: int) -> None:
         steps: How many; a negative number takes back steps counted before.
     """
     for hook in hooks:
-        kind = schedule_of(hook)
-        if kind is not None:
-            kind.skip(hook, steps)
+        schedule = schedule_of(hook)
+        if schedule is not None:
+            schedule.skip(hook, steps)
 
 
 def fetches(hooks: Iterable[Any]) -> list[Any]:
     """Return what `hooks` may fetch at the steps at which they are due."""
     wanted: list[Any] = []
     for hook in hooks:
-        kind = schedule_of(hook)
+        schedule = schedule_of(hook)
         declared = getattr(hook, "fused_fetches", ())
-        wanted.extend(declared if kind is None else kind.fetches(hook))
+        wanted.extend(declared if schedule is None else schedule.fetches(hook))
     return wanted
 
 
 def watched_loss(hook: Any) -> Any:
     """Return the tensor that a hook watches for NaN; None if the hook does more."""
-    kind = schedule_of(hook)
-    return hook._loss_tensor if kind is not None and kind.is_nan_watch else None
+    schedule = schedule_of(hook)
+    return hook._loss_tensor if schedule is not None and schedule.is_nan_watch else None
 
 
 def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
@@ -104,18 +104,13 @@ def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
     )
 
 
-def is_known(hook: Any) -> bool:
-    """Return whether the table of this module knows what a hook does at a step."""
-    return schedule_of(hook) is not None
-
-
 def _until_due(hook: Any, global_step: int, loss: Any) -> int | None:
     """Return the number of steps until a hook is due, which may be less than 1."""
-    kind = schedule_of(hook)
-    if kind is not None:
+    schedule = schedule_of(hook)
+    if schedule is not None:
         if loss is not None and watched_loss(hook) is loss:
             return None
-        return kind.until_due(hook, global_step)
+        return schedule.until_due(hook, global_step)
     declared = getattr(hook, "steps_until_due", None)
     if declared is None:
         return 1
@@ -157,10 +152,10 @@ class HookSchedule:
 
 
 def schedule_of(hook: Any) -> HookSchedule | None:
-    """Return the kind of a hook, by the methods that it really has.
+    """Return the schedule of a hook, by the methods that it really has.
 
     Returns:
-        The kind; None if the table of this module does not know it.
+        The schedule; None if the table of this module does not know it.
     """
     # An instance whose own attributes replace the methods may do anything.
     if not STEP_METHODS.isdisjoint(getattr(hook, "__dict__", ())):
@@ -200,15 +195,11 @@ def _owner(cls: type, name: str) -> str:
 
 
 def _until(timer: Any, count: int) -> int | None:
-    """Return the number of steps until a timer triggers.
+    """Return the number of steps until a timer, or None, triggers.
 
-    Args:
-        timer: A SecondOrStepTimer, another timer, or None.
-        count: The step count with which the hook asks the timer next.
-
-    Returns:
-        The number of steps; None if the timer never triggers, or goes by the clock.
-        The hook asks such a timer at the end of each run, and it triggers then.
+    `count` is the step count with which the hook asks the timer next. The result is
+    None if the timer never triggers, or goes by the clock: the hook asks such a timer
+    at the end of each run, and it triggers then.
     """
     if timer is None or type(timer) is internals.NeverTriggerTimer:
         return None
@@ -293,7 +284,7 @@ _BY_CLASS = {
 }
 
 
-_SCHEDULES = {(name, name): kind for name, kind in _BY_CLASS.items()}
+_SCHEDULES = {(name, name): schedule for name, schedule in _BY_CLASS.items()}
 
 
 _SCHEDULES[_PASSIVE, _EVALUATOR] = HookSchedule(

@@ -11,9 +11,9 @@ Any other hook has to see every step, even a subclass or one with a timer of the
 program's own. If there is one, all hooks see every step. A hook that only initializes
 does not count, because it has nothing to see.
 
-A lull, which is a sequence of such steps, belongs to one thread. A call of another
-thread, which the hooks see, ends it. If a step of the lull is under way then, the hooks
-see that step too when it is done.
+A sequence of such steps is an idle stretch. It belongs to one thread. A call of another
+thread, which the hooks see, ends it. If a step of the stretch is under way then, the
+hooks see that step too when it is done.
 """
 
 import math
@@ -28,7 +28,7 @@ from estimator_runtime.compat import internals
 from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.hook_schedule import is_itself, schedule_of
-from estimator_runtime.loop.plan import CannotPlan, Plan, structure
+from estimator_runtime.loop.plan import Plan, key_of
 
 
 class IdleHooks:
@@ -39,8 +39,8 @@ class IdleHooks:
         clock: Returns the time in seconds, by the clock of the hooks' timers.
 
     Attributes:
-        is_possible: Whether there can be a lull with these hooks.
-        plan: The plan of every step of the lull; None outside a lull.
+        is_possible: Whether there can be an idle stretch with these hooks.
+        plan: The plan of every step of the stretch; None outside one.
         results: Turns raw values of the plan into the caller's results.
     """
 
@@ -67,14 +67,14 @@ class IdleHooks:
         self.is_possible = False
 
     def interrupt(self) -> None:
-        """End the lull, if there is one, for a step that the hooks will see."""
+        """End the idle stretch, if there is one, for a step that the hooks will see."""
         self.end()
         self._was_due, self._is_due = self._is_due, True
 
     def begin(
         self, plan: Plan, global_step: GlobalStep, fetches: Any, raw: Sequence[Any]
     ) -> None:
-        """Begin a lull, if possible, after a step that the hooks have seen.
+        """Begin an idle stretch, if possible, after a step that the hooks have seen.
 
         Args:
             plan: The plan of that step, which adds 1 to the global step.
@@ -98,7 +98,7 @@ class IdleHooks:
         # A step that was due may have fetched more than the next steps will.
         if self._was_due or self._is_due:
             return
-        key = structure(fetches)
+        key = key_of(fetches)
         if self._made_for != (plan, key):
             self._made_for = plan, key
             self.results = plan.results_of(fetches)
@@ -110,13 +110,10 @@ class IdleHooks:
         self._deadline = min(map(_deadline, self._hooks))
 
     def covers(self, fetches: Any) -> bool:
-        """Return whether the next step, which asks for `fetches`, is in the lull."""
+        """Return whether the next step, which asks for `fetches`, is in the stretch."""
         if not self._is_here() or self._passed >= self._steps:
             return False
-        try:
-            return structure(fetches) == self._made_for[1]
-        except CannotPlan:
-            return False
+        return key_of(fetches) == self._made_for[1]
 
     def passes(self, raw: Sequence[Any]) -> bool:
         """Return whether a step had the expected values, and count it if so.
@@ -127,7 +124,7 @@ class IdleHooks:
             raw: Raw values of the plan.
         """
         if not self._is_here():
-            return False  # a call of another thread has ended the lull
+            return False  # a call of another thread has ended the idle stretch
         trained = self._trained + 1
         for place in self._places:
             # The kernel that reads it may run before or after the one that adds.
@@ -144,11 +141,11 @@ class IdleHooks:
         return True
 
     def _is_here(self) -> bool:
-        """Return whether there is a lull, and it belongs to the calling thread."""
+        """Return whether there is a stretch that belongs to the calling thread."""
         return self.plan is not None and self._thread == threading.get_ident()
 
     def end(self) -> None:
-        """End the lull, and make the hooks count the steps that they have not seen."""
+        """End the stretch, and make the hooks count the steps that they did not see."""
         if self.plan is not None:
             self.plan = None
             self._is_due = True
@@ -157,24 +154,24 @@ class IdleHooks:
 
 def _can_wait(hook: Any) -> bool:
     """Return whether it is known at which steps a hook does nothing."""
-    kind = schedule_of(hook)
-    if kind is None or kind.is_passive:
-        return kind is not None
-    if not kind.can_wait or not is_itself(hook):
+    schedule = schedule_of(hook)
+    if schedule is None or schedule.is_passive:
+        return schedule is not None
+    if not schedule.can_wait or not is_itself(hook):
         return False
-    if kind.is_nan_watch:
+    if schedule.is_nan_watch:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
     if type(timer) is internals.SecondOrStepTimer:
-        return kind.by_clock or timer._every_secs is None
+        return schedule.by_clock or timer._every_secs is None
     return timer is None or type(timer) is internals.NeverTriggerTimer
 
 
 def _deadline(hook: Any) -> float:
     """Return the time at which a hook is due by the clock; infinity if it never is."""
     timer: Any = getattr(hook, "_timer", None)
-    kind: Any = schedule_of(hook)  # a `Kind`: with an unknown hook there is no lull
-    if not kind.by_clock or getattr(timer, "_every_secs", None) is None:
+    schedule: Any = schedule_of(hook)  # with an unknown hook there is no stretch
+    if not schedule.by_clock or getattr(timer, "_every_secs", None) is None:
         return math.inf
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs

@@ -8,6 +8,7 @@ of the session and a function that turns raw values into the results of each con
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from collections.abc import (
     Callable,
@@ -17,18 +18,15 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
+from estimator_runtime.loop.caller_thread import DenormalFlush
 from estimator_runtime.loop.graph import ops
-
-if TYPE_CHECKING:
-    from estimator_runtime.loop.caller_thread import DenormalFlush
-    from estimator_runtime.loop.fusion.while_loop import Substitute
 
 _SESSION_RUN = internals.SESSION_RUN
 
@@ -78,12 +76,12 @@ def structure(fetches: Any) -> Hashable:
     raise CannotPlan(f"is asked for a {kind.__name__}")
 
 
-def are_equal(fetches: Any, others: Any) -> bool:
-    """Return whether two requests are equal; False if a plan cannot support one."""
+def key_of(fetches: Any) -> Hashable:
+    """Return the `structure` of a request; a new key if no plan can support it."""
     try:
-        return structure(fetches) == structure(others)
+        return structure(fetches)
     except CannotPlan:
-        return False
+        return object()  # equal to no other key
 
 
 def _copied(fetches: Any) -> Any:
@@ -98,6 +96,45 @@ def _copied(fetches: Any) -> Any:
     return fetches
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Substitute:
+    """What to run and fetch in place of the ops and tensors of a step.
+
+    Attributes:
+        feeds: Names of the placeholders to feed.
+        target: The op that always runs, whatever is asked for.
+        values: Maps the name of a tensor to the tensor that has its value, and the
+            name of an op to the op that replaces it.
+    """
+
+    feeds: tuple[str, ...]
+    target: tf.Operation
+    values: dict[str, Any]
+
+    def names_of(self, tensors: Sequence[tf.Tensor]) -> list[str]:
+        """Return the names to fetch for `tensors`.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return [each.name for each in self._all(tensors)]
+
+    def targets_of(self, operations: Sequence[tf.Operation]) -> list[str]:
+        """Return the names of the ops to run for `operations`, sorted.
+
+        Raises:
+            CannotPlan: If one of them has no substitute.
+        """
+        return sorted({each.name for each in (self.target, *self._all(operations))})
+
+    def _all(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[Any]:
+        """Return the substitutes of `wanted`, in the same order."""
+        unknown = [each.name for each in wanted if each.name not in self.values]
+        if unknown:
+            raise CannotPlan(", ".join(unknown))
+        return [self.values[each.name] for each in wanted]
+
+
 class Plan:
     """One request, compiled for one local session.
 
@@ -105,7 +142,7 @@ class Plan:
         session: A session of this process.
         wanted: Consumer to its fetches.
         flush: Flushes denormals on the calling thread; None if that is not possible.
-        substitute: What to run and fetch instead (see `while_loop`), or None.
+        substitute: What to run and fetch instead, or None.
         callables: The callables of the session's other plans, by what they run. Plans
             that run the same share them. None shares none.
 
@@ -164,14 +201,7 @@ class Plan:
     ) -> Sequence[Any]:
         """Run the request with run options, which fill `run_metadata`.
 
-        Args:
-            session: The session that the plan was compiled for.
-            feeds: Values for the feeds.
-            options: The run options.
-            run_metadata: Receives what the session reports of the run.
-
-        Returns:
-            The raw values.
+        `session` is the one that the plan was compiled for. The result are raw values.
         """
         graph = session.graph
         targets = [graph.get_operation_by_name(n) for n in self._options.target]
@@ -214,17 +244,6 @@ def _owned(value: Any) -> Any:
     return value.copy() if is_view else value
 
 
-def _callable(
-    session: tf.compat.v1.Session, options: config_pb2.CallableOptions
-) -> Callable[..., Any]:
-    """Compile a callable of the session."""
-    # _do_call turns an error into the one that Session.run raises, with the name of the
-    # op and the line of the program that made it.
-    do_call = session._do_call
-    compiled = do_call(session._make_callable_from_options, options)
-    return lambda *feeds: do_call(compiled, *feeds)
-
-
 def _compiled(
     callables: MutableMapping[bytes, Callable[..., Any]],
     session: tf.compat.v1.Session,
@@ -235,19 +254,17 @@ def _compiled(
 
     A new callable is compiled at its first call, because that takes time. TensorFlow
     frees what it has compiled when nothing refers to the callable any more.
-
-    Args:
-        callables: Callables by their serialized options.
-        session: The session to run on.
-        options: What to run.
-        flush: Flushes denormals around each call, or None.
     """
+    # _do_call turns an error into the one that Session.run raises, with the name of the
+    # op and the line of the program that made it.
+    do_call = session._do_call
     made: Any = None
 
     def call(*feeds: Any) -> Any:
         nonlocal made
         if made is None:
-            made = _callable(session, options)
+            compiled = do_call(session._make_callable_from_options, options)
+            made = functools.partial(do_call, compiled)
             made = flush.wrap(made) if flush else made
         return made(*feeds)
 
@@ -273,13 +290,9 @@ class Planner:
         self.obstacle = _obstacle(session)
 
     def plan(self, wanted: Mapping[Any, Any]) -> Plan | None:
-        """Return the plan for a request.
+        """Return the plan for a request, consumer to fetches.
 
-        Args:
-            wanted: Consumer to its fetches.
-
-        Returns:
-            The plan; None if `Session.run` has to serve the request.
+        The result is None if `Session.run` has to serve the request.
         """
         if self.obstacle or self._session._closed:
             return None

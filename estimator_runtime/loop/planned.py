@@ -18,11 +18,9 @@ from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraph
 from estimator_runtime.loop.idle_hooks import IdleHooks
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
-    CannotPlan,
     Plan,
     Planner,
-    are_equal,
-    structure,
+    key_of,
 )
 from estimator_runtime.preemption import request
 from estimator_runtime.preemption.session_close import closable, told
@@ -95,7 +93,7 @@ class PlannedSession(HookedSession):
             self._threads.is_caller = False
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
-        self._lull = IdleHooks(hooks)
+        self._idle = IdleHooks(hooks)
 
     def run(
         self,
@@ -108,11 +106,11 @@ class PlannedSession(HookedSession):
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
-        unseen = self._lull.plan if is_plain else None
+        unseen = self._idle.plan if is_plain else None
         # A session with a plan is TensorFlow's own class, so it has `_closed`.
-        if unseen and not self._sess._closed and self._lull.covers(fetches):
+        if unseen and not self._sess._closed and self._idle.covers(fetches):
             return self._run_unseen(unseen, fetches)
-        self._lull.interrupt()
+        self._idle.interrupt()
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches, feed_dict), self._sess
         )
@@ -135,35 +133,28 @@ class PlannedSession(HookedSession):
             raw = self._threads.run(plan.on_pool, plan.on_caller)
             outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
-        if self._lull.is_possible and plan is not None and self._is_step(fetches):
-            self._lull.begin(plan, self._global_step, fetches, raw)
+        if self._idle.is_possible and plan is not None and self._is_step(fetches):
+            self._idle.begin(plan, self._global_step, fetches, raw)
         return outputs[CALLER]
 
     def rest(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
-        self._lull.end()
+        self._idle.end()
 
     def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
-        """Run a step that no hook is due to see.
+        """Run a step that no hook is due to see, and return the caller's results.
 
         If its values are not the expected ones, the hooks see the step after all.
-
-        Args:
-            plan: The plan of the idle hooks' steps.
-            fetches: What the caller asks for.
-
-        Returns:
-            The caller's results.
         """
-        lull = self._lull
+        idle = self._idle
         try:
             raw = self._threads.run(plan.on_pool, plan.on_caller)
         except BaseException:
-            lull.end()
+            idle.end()
             raise
-        if lull.passes(raw):
-            return lull.results(raw)
-        lull.end()
+        if idle.passes(raw):
+            return idle.results(raw)
+        idle.end()
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches), self._sess
         )
@@ -188,10 +179,7 @@ class PlannedSession(HookedSession):
 
     def _is_step(self, fetches: Any) -> bool:
         """Return whether `fetches` add 1 to the global step, and no other op does."""
-        try:
-            key = structure(fetches)
-        except CannotPlan:
-            return False
+        key = key_of(fetches)
         if key not in self._are_steps:
             if len(self._are_steps) == MAX_PLANS:
                 return False
@@ -212,14 +200,9 @@ class PlannedSession(HookedSession):
         run_metadata: config_pb2.RunMetadata,
         unless: Collection[tf.compat.v1.train.SessionRunHook] = (),
     ) -> None:
-        """Call the hooks after a step, and record whether one requests a stop.
+        """Call the hooks after a step, except those in `unless`.
 
-        Args:
-            context: What the hooks have been called with before the step.
-            outputs: Consumer to results.
-            options: The run options of the step.
-            run_metadata: What the session reports of the step.
-            unless: Hooks to leave out.
+        Record whether one requests a stop.
         """
         for hook in self._hooks:
             if hook in unless:
@@ -236,11 +219,8 @@ def _naming_lost_sessions() -> Iterator[None]:
     """Turn a CancelledError into an AbortedError if a task has lost the session.
 
     The loss makes the other tasks stop too, and it is chance which of the two errors
-    comes first. Only the error of the loss makes TensorFlow create a new session, which
-    is the remedy.
-
-    Raises:
-        tf.errors.AbortedError: In place of a CancelledError that reports the loss.
+    comes first. Only an AbortedError makes TensorFlow create a new session, which is
+    the remedy.
     """
     try:
         yield
@@ -254,7 +234,7 @@ def differ(
     wanted: Mapping[Any, Any], others: Mapping[Any, Any], consumer: object
 ) -> bool:
     """Return whether a consumer's fetches differ between two requests."""
-    return not are_equal(wanted.get(consumer, ()), others.get(consumer, ()))
+    return key_of(wanted.get(consumer, ())) != key_of(others.get(consumer, ()))
 
 
 def _chooses_threads(session: tf.compat.v1.Session) -> bool:

@@ -104,8 +104,12 @@ class RunLength:
         self.settled_secs = secs if is_found else None
 
 
-class Announcement:
-    """Logs, once, how many steps run in one call of the session, and why.
+class RunLog:
+    """Logs how many steps run in one call of the session, and which hook limits them.
+
+    Each of the two is logged once. A hook limits runs if it must see a step sooner than
+    after `asked_for` steps. Only the steps between two that the same hook must see
+    count: those before its first one, or since another hook's, may be few by chance.
 
     Args:
         hooks: The hooks of a session.
@@ -113,60 +117,14 @@ class Announcement:
     """
 
     def __init__(self, hooks: Sequence[Any], run_length: RunLength) -> None:
-        self._hooks = hooks
+        self._names = [type(hook).__name__ for hook in hooks]
         self._run_length = run_length
-        self._is_made = False
-        # The length of the previous run, and the class names of the hooks that set it.
+        self._tells_length = True
+        self._tells_limit = run_length.asked_for is not None
+        # Of the previous run: the hooks that were due at its end, and its length with
+        # the names of the hooks that set it.
+        self._acted: list[int] = []
         self._cut: tuple[int, set[str]] = 0, set()
-
-    def ended(self, steps: int, due: Sequence[int | None]) -> None:
-        """Record a run that has ended. Call `RunLength.took` first.
-
-        Args:
-            steps: The number of steps that it had.
-            due: The number of steps until each hook was due when the run began, or
-                None.
-        """
-        if self._is_made:
-            return
-        option = f"steps_per_run={self._run_length}"
-        secs = self._run_length.settled_secs
-        # Log a length that a hook has set only when the same hook has set it twice.
-        cut = {
-            type(hook).__name__
-            for hook, each in zip(self._hooks, due, strict=True)
-            if each == steps
-        }
-        before, self._cut = self._cut, (steps, cut)
-        if steps == self._run_length.asked_for:
-            self._say(steps, option)
-        elif secs is not None:
-            self._say(steps, f"{option}, and so many take {secs:.2g} s")
-        elif steps == before[0] and (again := cut & before[1]):
-            self._say(steps, f"{option}, and {min(again)} must see a step then")
-
-    def _say(self, steps: int, reason: str) -> None:
-        """Log the length of runs, with the reason for it."""
-        self._is_made = True
-        unit = "step" if steps == 1 else "steps"
-        TRAINING_LOG.info("running %d %s per session call: %s", steps, unit, reason)
-
-
-class Shortening:
-    """Logs, once, which hook keeps runs shorter than was asked for.
-
-    Only the steps between two that the same hook must see count. The steps before its
-    first one, or since another hook's, may be few by chance.
-
-    Args:
-        hooks: The hooks of a session.
-        asked_for: The number of steps in one run; None logs nothing.
-    """
-
-    def __init__(self, hooks: Sequence[Any], asked_for: int | None) -> None:
-        self._hooks = hooks
-        self._asked_for = asked_for
-        self._acted: list[Any] = []  # hooks that were due at the end of the last run
 
     def begin(self, due: Sequence[int | None]) -> None:
         """Record a run that begins, and log the hook that keeps it short.
@@ -175,32 +133,50 @@ class Shortening:
             due: The number of steps until each hook is due, or None.
         """
         acted, self._acted = self._acted, []
-        if self._asked_for is None:
+        asked_for = self._run_length.asked_for
+        if not self._tells_limit or asked_for is None:
             return
-        short = [
-            (steps, type(hook).__name__)
-            for hook, steps in zip(self._hooks, due, strict=True)
-            if hook in acted and steps is not None and steps < self._asked_for
-        ]
+        pairs = [(due[index], self._names[index]) for index in acted]
+        short = [(n, name) for n, name in pairs if n is not None and n < asked_for]
         if short:
+            self._tells_limit = False
             steps, name = min(short)
             TRAINING_LOG.info(
                 "steps_per_run=%s: runs have at most %s, because %s must see a step "
                 "that often",
-                self._asked_for,
+                asked_for,
                 "1 step" if steps == 1 else f"{steps} steps",
                 name,
             )
-            self._asked_for = None
 
-    def end(self, steps: int, due: Sequence[int | None]) -> None:
-        """Record a run that has ended.
+    def end(
+        self, steps: int, due: Sequence[int | None], is_single: bool = False
+    ) -> None:
+        """Record a run that has ended, and log its length once that has proved right.
+
+        Call `RunLength.took` first.
 
         Args:
-            steps: The number of steps that it had.
-            due: The number of steps until each hook was due when the run began, or
-                None.
+            steps: The number of steps that the run had.
+            due: The number of steps until each hook was due when it began, or None.
+            is_single: Whether it had one step because steps are run one by one.
         """
-        self._acted = [
-            hook for hook, each in zip(self._hooks, due, strict=True) if each == steps
-        ]
+        self._acted = [index for index, each in enumerate(due) if each == steps]
+        if is_single or not self._tells_length:
+            return
+        cut = {self._names[index] for index in self._acted}
+        before, self._cut = self._cut, (steps, cut)
+        secs = self._run_length.settled_secs
+        reason = f"steps_per_run={self._run_length}"
+        if steps == self._run_length.asked_for:
+            pass
+        elif secs is not None:
+            reason += f", and so many take {secs:.2g} s"
+        # Only when the same hook has set this length twice.
+        elif steps == before[0] and (again := cut & before[1]):
+            reason += f", and {min(again)} must see a step then"
+        else:
+            return
+        self._tells_length = False
+        unit = "step" if steps == 1 else "steps"
+        TRAINING_LOG.info("running %d %s per session call: %s", steps, unit, reason)

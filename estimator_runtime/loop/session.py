@@ -1,7 +1,4 @@
-"""The session of a training: TensorFlow's MonitoredSession around this step loop.
-
-It stops cleanly when a signal tells the process to end.
-"""
+"""The session of a training: TensorFlow's MonitoredSession around this step loop."""
 
 from __future__ import annotations
 
@@ -22,15 +19,28 @@ from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.preemption import request
 
+_Saver = tf.compat.v1.train.CheckpointSaverHook
 _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 
 
-class PreemptibleSession(tf.compat.v1.train.MonitoredSession):
-    """A MonitoredSession that a signal stops between two steps; see `preemption`.
+class LoopSession(tf.compat.v1.train.MonitoredSession):
+    """A MonitoredSession that runs steps by plans, or several of them at once.
 
-    After the signal, `should_stop` returns True, the hooks' `end` saves the last step,
-    and closing the session raises the exception that ends the program. If the program
-    calls `run` again without checking `should_stop`, that call does the same.
+    The option `loop` can disable runs of several steps, or plans as well.
+
+    A signal stops the session between two steps; see `preemption`. After the signal,
+    `should_stop` returns True, the hooks' `end` saves the last step, and closing the
+    session raises the exception that ends the program. If the program calls `run` again
+    without checking `should_stop`, that call does the same.
+
+    A hook that still works in the background when its session ends may have a method
+    `settle_checkpoints()`. It is called before another session is created, and when
+    this one is closed, even after an error.
+
+    The session creator may have a method `disown_values()`. It is called when the
+    training has ended because its loss is NaN. The creator may also have an attribute
+    `checkpoint_dir`: the traceback then names the newest checkpoint in that folder that
+    has no NaN.
 
     Args:
         *args: Positional arguments of MonitoredSession.
@@ -40,15 +50,43 @@ class PreemptibleSession(tf.compat.v1.train.MonitoredSession):
     class _CoordinatedSessionCreator(internals.CoordinatedSessionCreator):
         watch: request.Watch | None = None
 
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            # Read the options once. When a lost session is created again, other options
+            # may be in force, and the run length may already be single steps.
+            chosen = options.current()
+            self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
+            self._loop = chosen.loop
+            if self._loop != "auto":
+                self.run_length.run_singly(f"is run by the loop {self._loop!r}")
+            self.hooked: HookedSession | None = None
+            self._graph = tf.compat.v1.get_default_graph()
+
         def create_session(self) -> Any:
-            """Return a new session; while it is being created, the watch has none."""
-            if self.watch is None:
-                return super().create_session()
-            self.watch.has_session = False
-            if self.watch.is_requested:
-                request.leave()
-            session = super().create_session()
-            self.watch.has_session = True
+            """Return a new session that runs this loop below TensorFlow's."""
+            if self.hooked is not None:
+                self.hooked.rest()
+            self.hooked = None  # frees the memory of a lost session
+            _settle(self._hooks)  # the new session may be restored from what they write
+            if self.watch is not None:
+                self.watch.has_session = False
+                if self.watch.is_requested:
+                    request.leave()
+            # A lost session may be created again outside its graph's `with` block, or
+            # in another thread.
+            with self._graph.as_default():
+                session = super().create_session()
+            if self.watch is not None:
+                self.watch.has_session = True
+            # Replace TensorFlow's hooked session, below the one that coordinates
+            # threads.
+            if self._loop == "stock":
+                self.hooked = HookedSession(self.tf_sess, self._hooks)
+            elif self.run_length.is_single:
+                self.hooked = PlannedSession(self.tf_sess, self._hooks)
+            else:
+                self.hooked = FusedSession(self.tf_sess, self._hooks, self.run_length)
+            session._sess = self.hooked
             return session
 
     _hooks: list[Any]
@@ -81,6 +119,10 @@ class PreemptibleSession(tf.compat.v1.train.MonitoredSession):
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
+        creator = self._coordinated_creator
+        creator.run_length.run_singly("is run by a function, through run_step_fn")
+        if isinstance(creator.hooked, FusedSession):
+            creator.hooked.forget_end_of_data()  # the function may restart the data
         if self._watch.is_requested:
             self.close()
         return super().run_step_fn(step_fn)
@@ -92,104 +134,10 @@ class PreemptibleSession(tf.compat.v1.train.MonitoredSession):
         traceback: types.TracebackType | None,
     ) -> bool:
         """Close the session, and save its last step if another session was stopped."""
-        if request.is_stop(exception_value) and self._watch.has_session:
-            self._close_internal()
-            return False
-        return super().__exit__(exception_type, exception_value, traceback)
-
-    def _close_internal(
-        self, exception_type: type[BaseException] | None = None
-    ) -> None:
-        if self._has_left:  # `run` has closed it before the program does
-            return
-        is_on = self._watch.is_on
-        hooks = self._hooks
-        self._hooks = [_unhurried(hook) for hook in hooks]
         try:
-            super()._close_internal(exception_type)
-        finally:
-            self._hooks = hooks
-            self._watch.end()
-        if is_on and not exception_type:
-            self._has_left = request.is_requested()
-            request.leave(self._saved())
-
-    def _saved(self) -> str:
-        """Return the path of the checkpoint that the hooks have saved last, or ""."""
-        for hook in self._hooks:
-            # A hook of the program may not have called TensorFlow's constructor.
-            folder = getattr(hook, "_checkpoint_dir", None)
-            if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook) and folder:
-                with contextlib.suppress(tf.errors.OpError):  # of remote storage
-                    return tf.train.latest_checkpoint(folder) or ""
-        return ""
-
-
-class LoopSession(PreemptibleSession):
-    """A MonitoredSession that runs steps by plans, or several of them at once.
-
-    The option `loop` can disable runs of several steps, or plans as well.
-
-    A hook that still works in the background when its session ends may have a method
-    `settle_checkpoints()`. It is called before another session is created, and when
-    this one is closed, even after an error.
-
-    The session creator may have a method `disown_values()`. It is called when the
-    training has ended because its loss is NaN. The creator may also have an attribute
-    `checkpoint_dir`: the traceback then names the newest checkpoint in that folder that
-    has no NaN.
-    """
-
-    class _CoordinatedSessionCreator(PreemptibleSession._CoordinatedSessionCreator):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            # Read the options once. When a lost session is created again, other options
-            # may be in force, and the run length may already be single steps.
-            chosen = options.current()
-            self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
-            self._loop = chosen.loop
-            if self._loop != "auto":
-                self.run_length.run_singly(f"is run by the loop {self._loop!r}")
-            self.hooked: HookedSession | None = None
-            self._graph = tf.compat.v1.get_default_graph()
-
-        def create_session(self) -> Any:
-            """Return a new session that runs this loop below TensorFlow's."""
-            if self.hooked is not None:
-                self.hooked.rest()
-            self.hooked = None  # frees the memory of a lost session
-            _settle(self._hooks)  # the new session may be restored from what they write
-            # A lost session may be created again outside its graph's `with` block, or
-            # in another thread.
-            with self._graph.as_default():
-                session = super().create_session()
-            # Replace TensorFlow's hooked session, below the one that coordinates
-            # threads.
-            if self._loop == "stock":
-                self.hooked = HookedSession(self.tf_sess, self._hooks)
-            elif self.run_length.is_single:
-                self.hooked = PlannedSession(self.tf_sess, self._hooks)
-            else:
-                self.hooked = FusedSession(self.tf_sess, self._hooks, self.run_length)
-            session._sess = self.hooked
-            return session
-
-    def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
-        """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
-        creator = self._coordinated_creator
-        creator.run_length.run_singly("is run by a function, through run_step_fn")
-        if isinstance(creator.hooked, FusedSession):
-            creator.hooked.forget_end_of_data()  # the function may restart the data
-        return super().run_step_fn(step_fn)
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception_value: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> bool:
-        """Close the session; see TensorFlow's `MonitoredSession`."""
-        try:
+            if request.is_stop(exception_value) and self._watch.has_session:
+                self._close_internal()
+                return False
             return super().__exit__(exception_type, exception_value, traceback)
         finally:
             if isinstance(exception_value, _NanLossError):
@@ -203,14 +151,37 @@ class LoopSession(PreemptibleSession):
     def _close_internal(
         self, exception_type: type[BaseException] | None = None
     ) -> None:
-        if self._coordinated_creator.hooked is not None:
-            self._coordinated_creator.hooked.rest()
+        if self._has_left:  # `run` has closed it before the program does
+            return
+        creator = self._coordinated_creator
+        if creator.hooked is not None:
+            creator.hooked.rest()
+        is_on = self._watch.is_on
+        hooks = self._hooks
+        self._hooks = [_unhurried(hook) for hook in hooks]
         try:
-            super()._close_internal(exception_type)
+            try:
+                super()._close_internal(exception_type)
+            finally:
+                self._hooks = hooks
+                self._watch.end()
+            if is_on and not exception_type:
+                self._has_left = request.is_requested()
+                request.leave(self._saved())
         finally:
             reporting.expect_no_steps()
-            self._coordinated_creator.hooked = None
-            _settle(self._hooks)
+            creator.hooked = None
+            _settle(hooks)
+
+    def _saved(self) -> str:
+        """Return the path of the checkpoint that the hooks have saved last, or ""."""
+        for hook in self._hooks:
+            # A hook of the program may not have called TensorFlow's constructor.
+            folder = getattr(hook, "_checkpoint_dir", None)
+            if isinstance(hook, _Saver) and folder:
+                with contextlib.suppress(tf.errors.OpError):  # of remote storage
+                    return tf.train.latest_checkpoint(folder) or ""
+        return ""
 
 
 def _settle(hooks: Iterable[Any]) -> None:
@@ -224,25 +195,14 @@ def _settle(hooks: Iterable[Any]) -> None:
 def _unhurried(hook: Any) -> Any:
     """Return what a session calls at its end in place of a hook.
 
-    A hook that saves checkpoints is wrapped, so that the grace period does not run out
-    while it saves. Any other hook is returned as it is: if it hangs, the end of the
-    grace period ends it.
+    The grace period does not run out while a hook saves a checkpoint, however long that
+    takes. It goes on in the `end` of any other hook, which may hang.
     """
-    saves = isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)
-    return _UnhurriedEnd(hook) if saves else hook
+    if not isinstance(hook, _Saver):
+        return hook
 
-
-class _UnhurriedEnd:
-    """Runs the `end` of a hook without using up the grace period.
-
-    Args:
-        hook: A hook that saves checkpoints.
-    """
-
-    def __init__(self, hook: Any) -> None:
-        self._hook = hook
-
-    def end(self, session: Any) -> None:
-        """Call the hook, which saves the last step, however long that takes."""
+    def end(session: Any) -> None:
         with request.saving():
-            self._hook.end(session)
+            hook.end(session)
+
+    return types.SimpleNamespace(end=end)

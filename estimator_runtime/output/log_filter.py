@@ -85,7 +85,7 @@ def _is_in(file: str, package: str) -> bool:
     return origin is not None and file.startswith(os.path.dirname(origin) + os.sep)
 
 
-_folding: DeprecationFilter | None = None
+_installed: DeprecationFilter | None = None
 
 
 def start(environ: Mapping[str, str]) -> None:
@@ -94,11 +94,11 @@ def start(environ: Mapping[str, str]) -> None:
     Raises:
         ConfigError: If the variable has an invalid value.
     """
-    global _folding
-    if _folding is None and not is_verbose(environ):
-        _folding = DeprecationFilter()
+    global _installed
+    if _installed is None and not is_verbose(environ):
+        _installed = DeprecationFilter()
         # A logger's filters see only its own records, and not those of its children.
-        logging.getLogger("tensorflow").addFilter(_folding)
+        logging.getLogger("tensorflow").addFilter(_installed)
 
 
 def tell() -> None:
@@ -107,8 +107,8 @@ def tell() -> None:
     Nothing is written if there were none. A task under a launcher writes nothing
     either, because the launcher reports for all of its tasks.
     """
-    if _folding is not None and _folding.count and not reporting.is_on():
-        count, _folding.count = _folding.count, 0
+    if _installed is not None and _installed.count and not reporting.is_on():
+        count, _installed.count = _installed.count, 0
         # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"estimator-runtime: {summary(count)}\n")

@@ -14,10 +14,7 @@ _DEVICES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
 
 
 class _BeforeTensorFlow(importlib.abc.MetaPathFinder):
-    """An import hook that sets the log level just before TensorFlow is imported.
-
-    It finds no module itself.
-    """
+    """An import hook that sets the log level just before TensorFlow is imported."""
 
     def find_spec(
         self,

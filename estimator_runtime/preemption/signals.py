@@ -57,6 +57,7 @@ class StopSignals:
 
     Attributes:
         grace: The `Grace`.
+        announce: As given.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class StopSignals:
         announce: Callable[[int], None],
         grace_secs: Callable[[], float],
     ) -> None:
-        self._take, self._announce, self._grace_secs = take, announce, grace_secs
+        self.announce = announce
+        self._take, self._grace_secs = take, grace_secs
         self.grace = Grace()
         self._installed: list[int] = []
         self._came: list[int] = []
@@ -115,10 +117,6 @@ class StopSignals:
         """Return whether a signal is handled here, now; any thread may call it."""
         return number in self._installed and signal.getsignal(number) == self._handle
 
-    def announce(self, number: int) -> None:
-        """Announce that the first signal has come."""
-        self._announce(number)
-
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         before = tuple(self._came)
         self._came.append(number)
@@ -146,10 +144,6 @@ def _is_again(number: int, before: Iterable[int]) -> bool:
     """Return whether a signal is a SIGTERM that repeats an earlier request.
 
     An earlier SIGHUP does not count: SIGTERM may follow it for the same reason.
-
-    Args:
-        number: The number of the signal, which is not SIGINT.
-        before: The numbers of those that came before.
     """
     return number == signal.SIGTERM and any(each != signal.SIGHUP for each in before)
 
@@ -235,8 +229,8 @@ class _Watchdog:
 
     def _end_overdue(self) -> None:
         _logger.error(
-            "the training did not come to its end within %g s after %s, the time of "
-            "saves not counted; ending without it",
+            "the training did not end within %g s after %s, not counting the time of "
+            "saves; exiting without its last step",
             self._grace_secs,
             signal.Signals(self._came[0]).name,
         )

@@ -29,7 +29,7 @@ from estimator_runtime.session.ps_adoption import (
     disown,
     revoke,
 )
-from estimator_runtime.session.session_settings import SessionSettings
+from estimator_runtime.session.settings import SessionSettings
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
@@ -195,10 +195,6 @@ class ChiefCreator(VerifiedSessionCreator):
 
         The note may still be there, because not every error that is caused by a NaN is
         recognizable as such.
-
-        Args:
-            live_step: Global step on the ps.
-            saved: Content of the state file.
         """
         config = brief(self._config, self._max_wait_secs)
         search = NanSearch(tf.compat.v1.trainable_variables())

@@ -11,10 +11,9 @@ from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
 from estimator_runtime.output import progress_bar
-from estimator_runtime.session.arguments import is_on
 from estimator_runtime.session.hooks.progress_bar import WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
-from estimator_runtime.session.session_settings import SessionSettings
+from estimator_runtime.session.settings import SessionSettings, is_on
 
 _train = tf.compat.v1.train
 _Hooks = list[tf.compat.v1.train.SessionRunHook]

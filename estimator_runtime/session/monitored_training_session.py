@@ -1,5 +1,6 @@
 """The runtime's MonitoredTrainingSession, in which every Estimator trains."""
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,14 +14,15 @@ from estimator_runtime.config import options
 from estimator_runtime.distributed import restore_barrier
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import tensorboard
-from estimator_runtime.session import arguments
+from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.default_hooks import default_hooks
 from estimator_runtime.session.hooks import peer_watchdog
 from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
 from estimator_runtime.session.hooks.progress_report import ProgressHook
-from estimator_runtime.session.session_settings import USE_DEFAULT, SessionSettings
+from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings
 
+_logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1
 _Hooks = Sequence[tf.compat.v1.train.SessionRunHook]
 
@@ -111,7 +113,7 @@ def MonitoredTrainingSession(
     # Either may be an iterator, which yields its hooks only once.
     hooks, chief_only_hooks = list(hooks or ()), list(chief_only_hooks or ())
     if is_chief:
-        arguments.check_folders(settings.of_strategy(), [*hooks, *chief_only_hooks])
+        settings.check_folders([*hooks, *chief_only_hooks])
         tensorboard.show(settings.summary_folder)
     batches_per_step = _batches_per_step(hooks)
     if batches_per_step is not None:
@@ -158,9 +160,7 @@ def _batches_per_step(hooks: _Hooks) -> int | None:
 def _reports(settings: SessionSettings, hooks: _Hooks) -> list[ProgressHook]:
     """Return the hook that reports to the launcher, if there is a launcher.
 
-    Args:
-        settings: The settings of the session.
-        hooks: The hooks that it reads from, which have to be called before it.
+    It reads from `hooks`, which have to be called before it.
     """
     folder = ""
     if settings.checkpoint_dir:
@@ -183,18 +183,11 @@ def _session_of_strategy(
 ) -> tf.compat.v1.train.MonitoredSession:
     """Return TensorFlow's session for a task of a multi-worker strategy.
 
-    Args:
-        strategy: The worker context of TensorFlow's coordinator. The context decides
-            which task saves and logs; the arguments do not.
-        settings: The settings of the session.
-        guards: Hooks that watch the other tasks.
-        hooks: Hooks that run in every task.
-        chief_only_hooks: Hooks that run in the chief.
-        config: `tf.compat.v1.ConfigProto`, or None.
-        stop_grace_period_secs: Seconds that threads have to stop at close.
+    `strategy`, the worker context of TensorFlow's coordinator, decides which task saves
+    and logs; the arguments do not. `guards` are the hooks that watch the other tasks.
     """
     folder = settings.checkpoint_dir
-    arguments.say_what_has_no_effect(options.current(), folder)
+    _log_ignored_options(options.current(), folder)
     interval.fix([*hooks, *chief_only_hooks])
     common = settings.of_strategy()
     common["save_checkpoint_secs"] = interval.fixed(settings.save_checkpoint_secs)
@@ -211,3 +204,21 @@ def _session_of_strategy(
     for guard in guards:
         guard.belong_to(session)
     return session
+
+
+def _log_ignored_options(
+    chosen: options.TrainingOptions, checkpoint_dir: str | bytes | None
+) -> None:
+    """Log the options that have no effect in TensorFlow's own session."""
+    if chosen.steps_per_run != 1:
+        _logger.warning(
+            "steps_per_run=%s: steps are run one by one, because the step is that of a "
+            "multi-worker strategy",
+            chosen.steps_per_run,
+        )
+    if chosen.async_checkpoint and checkpoint_dir:
+        TRAINING_LOG.info(
+            "Training waits for each checkpoint in %s, because a multi-worker strategy "
+            "saves by TensorFlow's own hook.",
+            checkpoint_dir,
+        )

@@ -149,8 +149,8 @@ def disown(
         revoke(cluster, config, timeout_secs)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(
-            "%s did not take note within %g s that its values are no good (%s); a "
-            "chief that comes back while it is alive goes on with them",
+            "%s could not be told within %g s that its values are unusable (%s); a "
+            "chief that restarts while it is alive goes on from them",
             name,
             timeout_secs,
             type(error).__name__,
@@ -167,11 +167,6 @@ def _at_first_ps(
     that restarts (see SessionMgr in TensorFlow's distributed_runtime). The ps
     identifies a task by its name, and the chief of another training has the same name:
     a step of that training would fail or hang.
-
-    Args:
-        address: Address of the first ps.
-        config: The ConfigProto of the training's session, or None.
-        timeout_secs: How long a call may take.
 
     Yields:
         The session, and the handle of the note.

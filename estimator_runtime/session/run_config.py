@@ -5,18 +5,18 @@ from __future__ import annotations
 import abc
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat import seam
+from estimator_runtime.compat import frozen, seam
 from estimator_runtime.compat.estimator import strategies
 from estimator_runtime.compat.frozen import StockRunConfig
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
-from estimator_runtime.session import run_config_values, session_kwargs
+from estimator_runtime.session import run_config_values
 
 _USE_DEFAULT: Any = object()
 
@@ -25,32 +25,30 @@ _USE_DEFAULT: Any = object()
 class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
     """Configuration of an Estimator's training, evaluation and prediction.
 
-    A subclass of the frozen package's RunConfig that every Estimator accepts: same
-    arguments in the same order, same defaults, properties and `replace()`. What it
-    adds: TF_CONFIG is checked before anything is made of it, values of the wrong
-    type or range are named together with what would do, and a `session_config` of
-    your own keeps the cluster's device filters.
+    A subclass of the frozen package's RunConfig that every Estimator accepts, with the
+    same arguments in the same order, defaults, properties and `replace()`. In addition,
+    TF_CONFIG is checked first, an error about a value says what is accepted, and a
+    `session_config` of your own gets the cluster's device filters.
 
     Args:
-        model_dir: Folder for checkpoints, summaries and the graph. None takes
-            TF_CONFIG's `model_dir`, or else leaves the choice to the Estimator. If both
-            are given they must be equal.
-        tf_random_seed: Seed of the random ops and initializers made inside
-            model_fn, so that two runs are equal, as long as their input is
-            deterministic and their threads and devices are as many; None draws new
-            ones. A Keras model given to `model_to_estimator` has drawn its weights
-            before: seed those with `tf.keras.utils.set_random_seed`.
+        model_dir: Folder for checkpoints, summaries and the graph. None uses
+            TF_CONFIG's `model_dir` or, without one, leaves the choice to the Estimator.
+            If both are given, they must be equal.
+        tf_random_seed: Seed of the random ops and initializers created inside
+            model_fn. Two runs with the same seed are equal if their input is
+            deterministic and they have the same number of threads and devices. None
+            uses a new seed. A Keras model passed to `model_to_estimator` already has
+            its weights: seed those with `tf.keras.utils.set_random_seed`.
         save_summary_steps: Steps between summaries; 0 for none.
         save_checkpoints_steps: Steps between checkpoints. Give this or
             `save_checkpoints_secs`.
         save_checkpoints_secs: Seconds between checkpoints: 600 if neither is
             given; none are saved if both are None.
         session_config: `tf.compat.v1.ConfigProto` of the training session, or None
-            for TensorFlow's usual one. In a cluster it gets the device filters
-            that keep chief and workers from waiting for each other, unless it sets
-            some.
-        keep_checkpoint_max: Newest checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Beside those, keep one every so many hours.
+            for TensorFlow's default. In a cluster, it gets the device filters that keep
+            chief and workers from waiting for each other, unless it has some.
+        keep_checkpoint_max: Number of newest checkpoints to keep; None or 0 keeps all.
+        keep_checkpoint_every_n_hours: Hours between further checkpoints to keep.
         log_step_count_steps: Steps between log lines of loss and steps/sec; None
             for none.
         train_distribute: `tf.distribute.Strategy` for training, or None. A
@@ -58,42 +56,43 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             ops changed to `ReductionToOneDevice`.
         device_fn: Callable from an op to its device, or None for
             `replica_device_setter` where there are parameter servers.
-        protocol: None, "grpc" or "grpc+verbs": what servers speak.
+        protocol: Protocol of the servers: None, "grpc" or "grpc+verbs".
         eval_distribute: `tf.distribute.Strategy` for evaluation, or None.
         experimental_distribute: `DistributeConfig` that holds the strategies
             instead of the two arguments above.
         experimental_max_worker_delay_secs: Longest start delay of a worker, in
             seconds (int); None for TensorFlow's own, up to 60.
         session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
-            chief for a ps, of a worker for its session and for a chief that is gone, of
-            a ps and an evaluator for those who train. None for no limit.
-        checkpoint_save_graph_def: Whether the graph is written beside checkpoints.
+            chief for a ps, of a worker for its session and for a chief that has ended,
+            of a ps and an evaluator for the trainers. None for no limit.
+        checkpoint_save_graph_def: Whether the graph is written next to checkpoints.
         loop: What runs the steps: "auto", this package's loop; "plans", the same but
             never several steps in one call; "stock", TensorFlow's own session, which
             calls each hook at each step. Results are the same; choose "stock" to find
-            out whether the loop has a part in a problem. None takes the command's
-            `--loop`, else ESTIMATOR_RUNTIME_LOOP, else "auto".
-        steps_per_run: The most training steps in one call of the session, with the
-            results of single steps: 1 or more, or "auto". Hooks act at the same steps.
-            A stop request waits for the end of the call, so a call has fewer steps if
-            it would take more than a second. None takes the command's
+            out whether the loop causes a problem. None takes the command's `--loop`,
+            else ESTIMATOR_RUNTIME_LOOP, else "auto".
+        steps_per_run: The maximum number of training steps in one call of the session:
+            1 or more, or "auto". Results are those of single steps, and hooks act at
+            the same steps. A stop request waits for the end of the call, so a call has
+            fewer steps if it would take more than a second. None takes the command's
             `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
-        async_checkpoint: Whether training goes on while a checkpoint is written, as
+        async_checkpoint: Whether training continues while a checkpoint is written, as
             docs/checkpoints.md says; False waits for each, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
             ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
         checkpoint_overhead: The fraction of the wall time that checkpoints may take,
-            such as 0.01, in place of an interval: it follows what they cost, from 10
-            seconds to half an hour. None takes, if no interval is given, the command's
-            `--checkpoint-overhead`, else ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
+            such as 0.01, instead of an interval. The interval then follows their cost,
+            between 10 seconds and half an hour. None takes, if no interval is given,
+            the command's `--checkpoint-overhead`, else
+            ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
         keep_best: How many of the checkpoints that `train_and_evaluate` evaluates to
             keep in the folder `best` of the model directory. None takes the command's
             `--keep-best`, else ESTIMATOR_RUNTIME_KEEP_BEST, else 0.
-        best_metric: Metric of the evaluation that says which are the best; likewise.
-        best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
-            if its name has "loss" or "error" in it.
-        progress: How progress is shown: "auto", "bar", "plain" or "none"; "auto" under
-            the command, if nothing else is said. None takes the command's `--progress`,
+        best_metric: Metric of the evaluation that decides which are best; likewise.
+        best_mode: "max" if higher is better, "min" if lower is; likewise, else "min"
+            if the metric's name contains "loss" or "error".
+        progress: How progress is shown: "auto", "bar", "plain" or "none". Under the
+            command, the default is "auto". None takes the command's `--progress`,
             else ESTIMATOR_RUNTIME_PROGRESS, else "none".
 
     Attributes:
@@ -101,13 +100,13 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         task_type: Type of this task: "chief", "master", "worker", "ps", "evaluator";
             "worker" without a cluster.
         task_id: Its index among the tasks of that type.
-        global_id_in_cluster: Its index among all tasks: of the chief 0, then come the
+        global_id_in_cluster: Its index among all tasks: the chief is 0, followed by the
             workers and the ps; None for an evaluator.
         is_chief: Whether this task saves checkpoints and writes summaries.
-        master: Session target: "grpc://" and the task's address; "" without others.
+        master: Session target: "grpc://" and the task's address; "" for a task alone.
         evaluation_master: Session target for evaluation, "" for this process.
-        num_ps_replicas: How many ps there are.
-        num_worker_replicas: How many workers there are, and a chief or master.
+        num_ps_replicas: Number of ps tasks.
+        num_worker_replicas: Number of workers, including a chief or master.
         service: TF_CONFIG's `service`, an object, or None.
 
     Raises:
@@ -253,7 +252,56 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             return True
         return NotImplemented
 
-    training_session_kwargs = session_kwargs.training_session_kwargs
+    def training_session_kwargs(
+        self,
+        scaffold: tf.compat.v1.train.Scaffold | None = None,
+        hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+        chief_only_hooks: Iterable[tf.compat.v1.train.SessionRunHook] | None = None,
+    ) -> dict[str, Any]:
+        """Return the arguments of `MonitoredTrainingSession` for this config.
+
+        With them, a training loop of your own saves checkpoints, logs and writes
+        summaries as an Estimator with this config does:
+
+            stop = tf.compat.v1.train.StopAtStepHook(last_step=10_000)
+            arguments = config.training_session_kwargs(hooks=[stop])
+            with MonitoredTrainingSession(**arguments) as s:
+                while not s.should_stop():
+                    s.run(train_op)
+
+        Args:
+            scaffold: `tf.compat.v1.train.Scaffold`, or None for the default one.
+                If it has no saver, and the graph neither, one is added that keeps
+                checkpoints as this config says.
+            hooks: Hooks that run in every process.
+            chief_only_hooks: Hooks that run in the chief only.
+
+        Returns:
+            A new dict: `master` (session target), `is_chief`, `checkpoint_dir`,
+            `scaffold`, `hooks`, `chief_only_hooks`, `save_checkpoint_secs`
+            (seconds, or None), `save_checkpoint_steps` (steps, or None),
+            `save_summaries_steps` (steps, or None for no summaries), `config`
+            (ConfigProto), `log_step_count_steps` (steps, or None), `max_wait_secs`
+            (longest wait of a task that is not chief, in seconds) and `save_graph_def`.
+
+        Raises:
+            RuntimeError: If called in eager mode, outside of any graph.
+        """
+        return {
+            "master": self.master,
+            "is_chief": self.is_chief,
+            "checkpoint_dir": self.model_dir,
+            "scaffold": _with_saver(self, scaffold),
+            "hooks": hooks,
+            "chief_only_hooks": chief_only_hooks,
+            "save_checkpoint_secs": self.save_checkpoints_secs or None,
+            "save_checkpoint_steps": self.save_checkpoints_steps or None,
+            "save_summaries_steps": self.save_summary_steps or None,
+            "config": self.session_config or frozen.default_session_config(),
+            "log_step_count_steps": self.log_step_count_steps,
+            "max_wait_secs": self.session_creation_timeout_secs,
+            "save_graph_def": self.checkpoint_save_graph_def,
+        }
 
     def _init_distributed_setting_from_environment_var(
         self, tf_config: Mapping[str, Any]
@@ -280,3 +328,23 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             session_config = copy.deepcopy(mine)
             session_config.device_filters.extend(usual.device_filters)
             self._session_config = session_config
+
+
+def _with_saver(
+    config: Any, scaffold: tf.compat.v1.train.Scaffold | None
+) -> tf.compat.v1.train.Scaffold | None:
+    given = scaffold is not None and scaffold.saver is not None
+    if given or tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS):
+        return scaffold
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "no graph to save; call this inside `with tf.Graph().as_default():`"
+        )
+    saver = tf.compat.v1.train.Saver(
+        sharded=True,
+        max_to_keep=config.keep_checkpoint_max,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        defer_build=True,  # the session builds it once all variables exist
+        save_relative_paths=True,
+    )
+    return tf.compat.v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)

@@ -111,7 +111,7 @@ def pause_in_frozen():
     in_frozen.set()
     threading.Event().wait(1)  # for the other thread to come to this import too
 sys.meta_path[:0] = [
-    At("estimator_runtime.session.session_kwargs", pause_in_ours),
+    At("estimator_runtime.session.run_config_values", pause_in_ours),
     At("tensorflow_estimator", pause_in_frozen),
 ]
 ours = start(lambda: er.RunConfig)
@@ -136,9 +136,9 @@ def pause_in_training():  # which the frozen package imports
     import json.tool
 sys.meta_path[:0] = [
     At("tensorflow_estimator", in_frozen.set),
-    At("estimator_runtime.session.session_kwargs", pause_in_training),
+    At("estimator_runtime.session.run_config_values", pause_in_training),
 ]
-other = start(lambda: importlib.import_module("estimator_runtime.session.session_kwargs"))
+other = start(lambda: importlib.import_module("estimator_runtime.session.run_config_values"))
 in_training.wait(60)
 import tensorflow.python.estimator.estimator
 other.join()

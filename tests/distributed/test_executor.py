@@ -1,4 +1,4 @@
-"""How an evaluator and a ps wait for those who train, and for their last checkpoint."""
+"""How an evaluator and a ps wait for the trainers, and for their last checkpoint."""
 
 import itertools
 import os
@@ -108,8 +108,8 @@ def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
         ("model.ckpt-1", False),
     ]
     assert (
-        f"the training has ended at step 2, but '{tmp_path}' shows no checkpoint of it "
-        "after 0.01 s; the newest there, of step 1, is taken for the last"
+        f"the training has ended at step 2, but '{tmp_path}' has no checkpoint of that "
+        "step after 0.01 s; evaluating the newest one, of step 1, as the last"
     ) in caplog.messages
 
 

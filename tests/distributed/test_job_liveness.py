@@ -1,4 +1,4 @@
-"""The wait of a ps, or of an evaluator, for those who train."""
+"""The wait of a ps, or of an evaluator, for the trainers."""
 
 import pytest
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from estimator_runtime.loop.run_length import Announcement, RunLength, Shortening
+from estimator_runtime.loop.run_length import RunLength, RunLog
 
 GRACE_SECS = 30
 
@@ -151,15 +151,15 @@ class Rarely:
 )
 def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
     hooks = [Rarely(), object(), Often()]
-    shortening = Shortening(hooks, asked_for)
     length = RunLength(asked_for, GRACE_SECS)
+    log = RunLog(hooks, length)
     step = 0
     with caplog.at_level(logging.INFO, "tensorflow"):
         while step < 40:
             due = [10 - step % 10, None, 4 - step % 4]
-            shortening.begin(due)
+            log.begin(due)
             steps = length.up_to(min(due[0], due[2]))
-            shortening.end(steps, due)
+            log.end(steps, due, is_single=True)
             step += steps
     assert [record.getMessage() for record in caplog.records] == [
         f"steps_per_run={line}" for line in said
@@ -167,38 +167,38 @@ def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
 
 
 def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplog):
-    shortening = Shortening([Rarely()], 10)
+    log = RunLog([Rarely()], RunLength(10, GRACE_SECS))
     with caplog.at_level(logging.INFO, "tensorflow"):
         for step, end in [(0, 10), (10, None), (13, 20), (20, 30)]:
             due = [10 - step % 10]
-            shortening.begin(due)
+            log.begin(due)
             if end is not None:
-                shortening.end(end - step, due)
+                log.end(end - step, due, is_single=True)
     assert caplog.records == []
 
 
 def test_the_log_says_nothing_of_automatic_runs(caplog):
     assert RunLength(7, GRACE_SECS).asked_for == 7
     assert RunLength("auto", GRACE_SECS).asked_for is None
-    shortening = Shortening([Often()], RunLength("auto", GRACE_SECS).asked_for)
+    log = RunLog([Often()], RunLength("auto", GRACE_SECS))
     with caplog.at_level(logging.INFO, "tensorflow"):
         for _ in range(3):
-            shortening.begin([1])
-            shortening.end(1, [1])
+            log.begin([1])
+            log.end(1, [1], is_single=True)
     assert caplog.records == []
 
 
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
     """Give what the log says of runs beside a hook that must see each so-manyth step."""
     length = RunLength(steps_per_run, GRACE_SECS)
-    announcement = Announcement([Often(), object()], length)
+    log = RunLog([Often(), object()], length)
     step = 0
     with caplog.at_level(logging.INFO, "tensorflow"):
         for _ in range(runs):
             due = [None if every is None else every - step % every, None]
             steps = length.up_to(due[0])
             length.took(steps * secs_per_step, steps)
-            announcement.ended(steps, due)
+            log.end(steps, due)
             step += steps
     return [record.getMessage() for record in caplog.records]
 
@@ -248,10 +248,10 @@ def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
 
 
 def test_hooks_of_several_intervals_keep_the_log_from_nothing(caplog):
-    announcement = Announcement([Often(), Rarely()], RunLength("auto", GRACE_SECS))
+    log = RunLog([Often(), Rarely()], RunLength("auto", GRACE_SECS))
     with caplog.at_level(logging.INFO, "tensorflow"):
         for step in range(0, 400, 100):
-            announcement.ended(100, [100, 200 - step % 200])
+            log.end(100, [100, 200 - step % 200])
     assert [record.getMessage() for record in caplog.records] == [
         "running 100 steps per session call: steps_per_run=auto, and Often must see a "
         "step then"

@@ -35,8 +35,8 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     ps_adoption.disown(cluster, config.session_config, timeout_secs=1)
     told = [r.getMessage() for r in caplog.records if r.name == ps_adoption.__name__]
     assert told == [
-        "ps 0 did not take note within 1 s that its values are no good "
-        "(PeerTimeoutError); a chief that comes back while it is alive goes on with them"
+        "ps 0 could not be told within 1 s that its values are unusable "
+        "(PeerTimeoutError); a chief that restarts while it is alive goes on from them"
     ]
 
 

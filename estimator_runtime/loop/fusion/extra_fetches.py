@@ -129,12 +129,6 @@ def _add(
 ) -> dict[str, Any]:
     """Import a part of a graph into the default graph.
 
-    Args:
-        part: What to import.
-        input_map: Tensors by the name of the one that they replace.
-        wanted: Tensors and ops of the part.
-        scope: Name scope of the copies.
-
     Returns:
         The copies of `wanted`, by the name of the original.
     """

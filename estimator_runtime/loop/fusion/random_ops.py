@@ -1,6 +1,6 @@
 """Random numbers that a loop of steps draws, and other calls that draw them too.
 
-The loop has ops of its own, and so random generators of its own (see `stateful_ops`).
+The loop has ops of its own, and so random generators of its own (see `graph.ops`).
 The program's generators do not advance while the loop runs. Another call that draws
 from them gets the numbers that the first step has had.
 """
@@ -23,15 +23,7 @@ _logger = logging.getLogger(__name__)
 def check_end(
     graph: tf.Graph, hooks: Iterable[tf.compat.v1.train.SessionRunHook]
 ) -> None:
-    """Check that no hook draws random numbers when the session ends.
-
-    Args:
-        graph: The graph of the session.
-        hooks: The hooks of the session.
-
-    Raises:
-        CannotFuse: If a hook does.
-    """
+    """Raise CannotFuse if a hook draws random numbers when the session ends."""
     for hook, fetches in _at_end(hooks):
         drawn = ops.with_own_randomness(graph, ops_of(graph, fetches).values())
         if drawn:

@@ -11,9 +11,15 @@ import numpy as np
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop.caller_thread import DenormalFlush
-from estimator_runtime.loop.fusion.while_loop import FusedSteps, Substitute
+from estimator_runtime.loop.fusion.while_loop import FusedSteps
 from estimator_runtime.loop.global_step import GlobalStep
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
+from estimator_runtime.loop.plan import (
+    MAX_PLANS,
+    CannotPlan,
+    Plan,
+    Substitute,
+    structure,
+)
 
 _RAN = "steps run"
 _LOSS = "loss"
@@ -21,17 +27,11 @@ _LOSS = "loss"
 
 @dataclasses.dataclass(kw_only=True)
 class _RunRequest:
-    """The plans that serve one request.
+    """The plans that serve one request."""
 
-    Attributes:
-        plan: The plan for the whole run, or for its last step.
-        but_last: The plan for the steps before the last; None until it is needed.
-        is_cut: Whether the last step of a run is always run on its own.
-    """
-
-    plan: Plan
-    but_last: Plan | None = None
-    is_cut: bool = False
+    plan: Plan  # for the whole run, or for its last step
+    but_last: Plan | None = None  # for the steps before it; None until it is needed
+    is_cut: bool = False  # whether the last step of a run is always run on its own
 
 
 class Steps:
@@ -132,12 +132,7 @@ class Steps:
         return self._total - self._total_before
 
     def kept(self, consumer: object, fetches: Any) -> Any:
-        """Return a caller's values of the last complete step, without running a step.
-
-        Args:
-            consumer: Who asks.
-            fetches: What it asks for.
-        """
+        """Return a caller's values of the last complete step; run no step."""
         plan = self._plan(self._fused.kept, {consumer: fetches})
         return plan.results(plan.on_pool())[consumer]
 
@@ -170,11 +165,7 @@ class Steps:
         return request
 
     def _make_request(self, wanted: Mapping[Any, Any]) -> _RunRequest:
-        """Compile the plans for `wanted`.
-
-        Raises:
-            ConfigError: If a hook asks for a value that the fused steps do not have.
-        """
+        """Compile the plans for `wanted`."""
         with contextlib.suppress(CannotPlan):
             return _RunRequest(plan=self._plan(self._fused.steps, wanted))
         try:

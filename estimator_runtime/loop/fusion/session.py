@@ -4,7 +4,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from estimator_runtime.loop.fusion import random_ops, while_loop
 from estimator_runtime.loop.fusion.runner import Steps
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, structure
+from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, key_of, structure
 from estimator_runtime.loop.planned import CALLER, PlannedSession, differ
-from estimator_runtime.loop.run_length import Announcement, RunLength, Shortening
+from estimator_runtime.loop.run_length import RunLength, RunLog
 
 tf1 = tf.compat.v1
 
@@ -55,8 +55,7 @@ class FusedSession(PlannedSession):
     ) -> None:
         super().__init__(sess, hooks, clock)
         self._run_length = run_length
-        self._shortening = Shortening(hooks, run_length.asked_for)
-        self._announcement = Announcement(hooks, run_length)
+        self._log = RunLog(hooks, run_length)
         self._clock = clock
         self._step_key: object = None  # of the fetches that make up a step
         # Requests before the first step, by key.
@@ -82,7 +81,7 @@ class FusedSession(PlannedSession):
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
-        key = _key(fetches) if is_plain else None
+        key = key_of(fetches) if is_plain else None
         with self._building:
             is_first = self._step_key is None and self._trains(fetches, key)
             if is_first:
@@ -90,14 +89,14 @@ class FusedSession(PlannedSession):
                 self._step_key = key or object()
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
-                    self._lull.forbid()  # runs of several steps replace idle hooks
+                    self._idle.forbid()  # runs of several steps replace idle hooks
         if self._steps is None or self._sess._closed:
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
             self._share(fetches)
         if key != self._step_key:
             self._run_length.run_singly("takes turns with other calls of the session")
-            self._randomness.tell(fetches, _key(fetches))
+            self._randomness.tell(fetches, key_of(fetches))
             values = super().run(fetches, feed_dict, options, run_metadata)
             if self._end_of_data is not None and self._starts_data(fetches):
                 self.forget_end_of_data()
@@ -111,7 +110,7 @@ class FusedSession(PlannedSession):
                 # first one runs a single step.
                 is_single = is_first or self._run_length.is_single
                 return self._run_steps(self._steps, fetches, is_single)
-        self._randomness.tell(fetches, _key(fetches))
+        self._randomness.tell(fetches, key_of(fetches))
         return super().run(fetches)
 
     def _share(self, fetches: object) -> None:
@@ -190,10 +189,14 @@ class FusedSession(PlannedSession):
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
         random_ops.check_end(graph, self._hooks)
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
-        extras = [*asked.fetches(), *asked.targets()]
-        fused = while_loop.fuse(
-            graph, targets, tensors, extras, self._global_step.variable, loss
+        request = while_loop.LoopRequest(
+            targets=targets,
+            tensors=tensors,
+            extras=[*asked.fetches(), *asked.targets()],
+            global_step=self._global_step.variable,
+            loss=loss,
         )
+        fused = while_loop.fuse(step, request)
         self._randomness = random_ops.Randomness(graph, step, self._run_length)
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
@@ -201,12 +204,7 @@ class FusedSession(PlannedSession):
         return Steps(self._sess, fused, self._global_step, loss, self._flush)
 
     def _run_steps(self, steps: Steps, fetches: Any, is_single: bool) -> Any:
-        """Run steps up to the next one that a hook must see, with the hooks.
-
-        Args:
-            steps: The fused steps of this session.
-            fetches: What the caller asks for.
-            is_single: Whether to run one step only.
+        """Run steps up to the next one that a hook must see; run one if `is_single`.
 
         Returns:
             The caller's values of the last step.
@@ -218,7 +216,11 @@ class FusedSession(PlannedSession):
         # Read at each run: hooks and the program may have trained steps in between.
         start = steps.trained()
         due = hook_schedule.until_each_due(self._hooks, start, steps.loss)
-        count = 1 if is_single else self._up_to(due)
+        count = 1
+        if not is_single:
+            self._log.begin(due)
+            next_due = min((each for each in due if each is not None), default=None)
+            count = self._run_length.up_to(next_due)
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches), self._sess
         )
@@ -260,44 +262,23 @@ class FusedSession(PlannedSession):
             unless = [
                 hook
                 for hook in self._hooks
-                if not hook_schedule.is_known(hook)
+                if hook_schedule.schedule_of(hook) is None
                 and (hook in steps.lacking or differ(wanted, again, hook))
             ]
-        self._shortening.end(completed, due)
-        if not is_single:
-            self._announcement.ended(completed, due)
+        self._log.end(completed, due, is_single)
         self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
 
-    def _up_to(self, due: Sequence[int | None]) -> int:
-        """Return the length of the next run.
-
-        Args:
-            due: The number of steps until each hook is due, or None.
-        """
-        self._shortening.begin(due)
-        known = [steps for steps in due if steps is not None]
-        return self._run_length.up_to(min(known, default=None))
-
     def _call(self, plan: Plan, count: int, is_rest: bool = False) -> Sequence[Any]:
-        """Run a plan of `count` steps on the faster thread.
+        """Run a plan of `count` steps on the faster thread; return the raw values.
 
-        Args:
-            plan: What to run.
-            count: The number of steps.
-            is_rest: Whether this is the last step of a longer run, run on its own. Its
-                time then tells nothing about the two threads.
-
-        Returns:
-            The raw values of the plan.
+        `is_rest` says that this is the last step of a longer run, run on its own. Its
+        time then tells nothing about the two threads.
         """
+        steps = np.int32(count)
         if is_rest:
-            return self._threads.run_untimed(
-                plan.on_pool, plan.on_caller, np.int32(count)
-            )
-        return self._threads.run(
-            plan.on_pool, plan.on_caller, np.int32(count), steps=count
-        )
+            return self._threads.run_untimed(plan.on_pool, plan.on_caller, steps)
+        return self._threads.run(plan.on_pool, plan.on_caller, steps, steps=count)
 
 
 def _check_distinct(hooks: Sequence[tf.compat.v1.train.SessionRunHook]) -> None:
@@ -334,11 +315,3 @@ def _compiles_all(environ: Mapping[str, str]) -> bool:
             return False  # TensorFlow ignores such a file too
     levels = re.findall(r"--tf_xla_auto_jit=(\S*)", flags)  # the last one counts
     return bool(levels) and re.fullmatch(r"0|-\d+", levels[-1]) is None
-
-
-def _key(fetches: object) -> Hashable:
-    """Return a key that is equal for equal requests of the caller."""
-    try:
-        return structure(fetches)
-    except CannotPlan:
-        return object()  # equal to no other key

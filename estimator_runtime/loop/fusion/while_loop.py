@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +21,7 @@ from estimator_runtime.loop.fusion.extra_fetches import ExtraFetches
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
-from estimator_runtime.loop.plan import CannotPlan
+from estimator_runtime.loop.plan import Substitute
 
 tf1 = tf.compat.v1
 # Every step stores the values that the caller fetches in variables, so they must be
@@ -30,23 +30,31 @@ _MAX_KEPT_ELEMENTS = 1024
 _COLLECTION = ("estimator_runtime", "fused_steps")  # of (key, FusedSteps)
 
 
-def fuse(
-    graph: tf.Graph,
-    targets: Sequence[tf.Operation],
-    tensors: Sequence[tf.Tensor],
-    extras: Sequence[tf.Tensor | tf.Operation],
-    global_step: tf.Variable | None,
-    loss: tf.Tensor | None,
-) -> FusedSteps:
-    """Add a loop of training steps to a graph, which may already be finalized.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoopRequest:
+    """What a loop of steps runs and returns.
 
-    Args:
-        graph: The graph of the session.
+    Attributes:
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
         extras: Tensors and ops that hooks may ask for.
         global_step: The global step's variable; None if the graph has none.
         loss: The one of `tensors` whose NaN ends the loop early, or None.
+    """
+
+    targets: Sequence[tf.Operation]
+    tensors: Sequence[tf.Tensor]
+    extras: Sequence[tf.Tensor | tf.Operation]
+    global_step: Any
+    loss: tf.Tensor | None
+
+
+def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
+    """Add a loop of training steps to a graph, which may already be finalized.
+
+    Args:
+        step: The part of the graph that is the step.
+        request: What the loop runs and returns.
 
     Returns:
         The loop, and what to run and fetch in place of the step. Equal arguments for
@@ -55,61 +63,45 @@ def fuse(
     Raises:
         CannotFuse: If parts of the step cannot run in a loop.
     """
-    step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
     step.check_fusable()
-    if isinstance(global_step, internals.DistributedVariable):
+    if isinstance(request.global_step, internals.DistributedVariable):
         raise CannotFuse("is one of several replicas")
-    if global_step is None or not adds_one(step, global_step):
+    if request.global_step is None or not adds_one(step, request.global_step):
         raise CannotFuse("does not add 1 to the global step")
     step.check_alone()
-    for tensor in tensors:
+    for tensor in request.tensors:
         _check_small(tensor)
     # An earlier session of the graph, such as one that was lost, may have added the
     # loop. A MetaGraph leaves out collections whose name is not a string.
-    known = graph.get_collection_ref(_COLLECTION)
-    key = _key(graph, targets, tensors, extras, reads_of(graph, global_step), loss)
+    known = step.graph.get_collection_ref(_COLLECTION)
+    key = _key(step.graph, request)
     for each, fused in known:
         if each == key:
             return fused
-    fused = _add(step, targets, tensors, extras, global_step, loss)
+    fused = _add(step, request)
     known.append((key, fused))
     return fused
 
 
-def _key(
-    graph: tf.Graph,
-    targets: Sequence[tf.Operation],
-    tensors: Sequence[tf.Tensor],
-    extras: Sequence[tf.Tensor | tf.Operation],
-    reads: Iterable[str],
-    loss: tf.Tensor | None,
-) -> tuple[object, ...]:
+def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
     """Return a key that identifies a loop among those of a graph."""
-    wanted = [*targets, *tensors, *extras]
+    groups = (request.targets, request.tensors, request.extras)
     # The key covers the ops themselves, because a program may change some of them
     # between two sessions.
+    wanted = [each for group in groups for each in group]
     used = Subgraph(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
     # A digest, because the nodes themselves may hold large constants.
     nodes = hashlib.sha256()
     for op in used.ops.values():
         nodes.update(op.node_def.SerializeToString(deterministic=True))
-    names = [[each.name for each in group] for group in (targets, tensors, extras)]
-    return names, list(reads), loss is not None and loss.name, nodes.digest()
+    names = [[each.name for each in group] for group in groups]
+    reads = reads_of(graph, request.global_step)
+    loss = request.loss
+    return names, reads, loss is not None and loss.name, nodes.digest()
 
 
-def _add(
-    step: Subgraph,
-    targets: Sequence[tf.Operation],
-    tensors: Sequence[tf.Tensor],
-    extras: Sequence[tf.Tensor | tf.Operation],
-    global_step: tf.Variable,
-    loss: tf.Tensor | None,
-) -> FusedSteps:
-    """Add the loop to the graph, outside any scope that the program has entered.
-
-    Raises:
-        CannotFuse: If TensorFlow cannot build the loop.
-    """
+def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
+    """Add the loop to the graph, outside any scope that the program has entered."""
     graph = step.graph
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
@@ -122,7 +114,7 @@ def _add(
             graph.colocate_with(None, ignore_existing=True),
             graph.device(None),
         ):
-            return _fuse(step, targets, tensors, extras, global_step, loss)
+            return _fuse(step, request)
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
         # TensorFlow's own reason, such as a type of value that no loop can carry.
         reason = str(error).partition("\n")[0]
@@ -132,30 +124,23 @@ def _add(
             graph.finalize()
 
 
-def _fuse(
-    step: Subgraph,
-    targets: Sequence[tf.Operation],
-    tensors: Sequence[tf.Tensor],
-    extras: Sequence[tf.Tensor | tf.Operation],
-    global_step: tf.Variable,
-    loss: tf.Tensor | None,
-) -> FusedSteps:
+def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Build the loop and its substitutes in the default graph."""
-    reads = reads_of(step.graph, global_step)
-    beyond = ExtraFetches(step, [each for each in extras if each.name not in reads])
+    reads = reads_of(step.graph, request.global_step)
+    extras = ExtraFetches(step, [e for e in request.extras if e.name not in reads])
     alone = tf1.placeholder(tf.int32, [], name="alone")
-    before = beyond.read()
+    before = extras.read()
     with tf.control_dependencies(list(before.values())):
         when_read = tf.identity(alone)
     count = tf1.placeholder_with_default(when_read, [], name="count")
-    carried = {**{t.name: t for t in tensors}, **beyond.from_step}
-    kept = {t.name: _Kept(t.dtype, t.shape) for t in tensors}
+    carried = {**{t.name: t for t in request.tensors}, **extras.from_step}
+    kept = {t.name: _Kept(t.dtype, t.shape) for t in request.tensors}
     total = _Kept(tf.int64, [])
-    left, ran, done = _loop(step, targets, carried, count, loss, kept, total)
-    extra_values = {**before, **beyond.compute({**before, **left}, done)}
+    left, ran, done = _loop(step, request, carried, count, kept, total)
+    extra_values = {**before, **extras.compute({**before, **left}, done)}
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: the one before its increment.
-        trained_before = global_step.read_value() - 1
+        trained_before = request.global_step.read_value() - 1
     of_step = {
         **left,
         **dict.fromkeys(reads, trained_before),
@@ -169,7 +154,7 @@ def _fuse(
         steps=Substitute(
             feeds=(count.name,),
             target=done,
-            values={n: v for n, v in values.items() if n not in beyond.waiting},
+            values={n: v for n, v in values.items() if n not in extras.waiting},
         ),
         last=Substitute(feeds=(alone.name,), target=done, values=values),
         but_last=Substitute(
@@ -199,12 +184,7 @@ def _fuse(
 
 
 class _Kept:
-    """A variable that the loop writes, and that survives a failed run.
-
-    Args:
-        dtype: Type of its value.
-        shape: Shape of its value.
-    """
+    """A variable that the loop writes, and that survives a failed run."""
 
     def __init__(self, dtype: tf.DType, shape: tf.TensorShape | Sequence[int]) -> None:
         self._dtype = dtype
@@ -245,10 +225,9 @@ def _check_small(tensor: tf.Tensor) -> None:
 
 def _loop(
     step: Subgraph,
-    targets: Sequence[tf.Operation],
+    request: LoopRequest,
     carried: Mapping[str, tf.Tensor],
     count: tf.Tensor,
-    loss: tf.Tensor | None,
     kept: Mapping[str, _Kept],
     total: _Kept,
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Operation]:
@@ -256,10 +235,9 @@ def _loop(
 
     Args:
         step: The part of the graph that is the step.
-        targets: Ops that make up a step.
+        request: What the loop runs and returns.
         carried: Tensors of the step whose last values are wanted, by name.
         count: The number of steps to run.
-        loss: The one of `carried` whose NaN ends the loop early, or None.
         kept: The variables that store the values of some of `carried`, by name.
         total: The variable that counts the complete steps of all runs.
 
@@ -268,7 +246,7 @@ def _loop(
         ends the loop.
     """
     graph_def = step.graph_def()
-    names = list(carried)
+    names, loss = list(carried), request.loss
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
         more = i < count
@@ -282,7 +260,7 @@ def _loop(
         found = tf.graph_util.import_graph_def(
             graph_def,
             input_map={n: inner.capture(t) for n, t in step.handles.items()},
-            return_elements=[*names, *(op.name for op in targets)],
+            return_elements=[*names, *(op.name for op in request.targets)],
             name="",
         )
         values, done = found[: len(names)], found[len(names) :]
@@ -317,45 +295,6 @@ def _loop(
 def _dims(tensor: tf.Tensor) -> list[int | None]:
     """Return a tensor's dimensions, None for an unknown one; [] for an unknown rank."""
     return tensor.shape.as_list() if tensor.shape.rank is not None else []
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Substitute:
-    """What to run and fetch in place of the ops and tensors of a step.
-
-    Attributes:
-        feeds: Names of the placeholders to feed.
-        target: The op that always runs, whatever is asked for.
-        values: Maps the name of a tensor to the tensor that has its value, and the
-            name of an op to the op that replaces it.
-    """
-
-    feeds: tuple[str, ...]
-    target: tf.Operation
-    values: dict[str, Any]
-
-    def names_of(self, tensors: Sequence[tf.Tensor]) -> list[str]:
-        """Return the names to fetch for `tensors`.
-
-        Raises:
-            CannotPlan: If one of them has no substitute.
-        """
-        return [each.name for each in self._all(tensors)]
-
-    def targets_of(self, operations: Sequence[tf.Operation]) -> list[str]:
-        """Return the names of the ops to run for `operations`, sorted.
-
-        Raises:
-            CannotPlan: If one of them has no substitute.
-        """
-        return sorted({each.name for each in (self.target, *self._all(operations))})
-
-    def _all(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[Any]:
-        """Return the substitutes of `wanted`, in the same order."""
-        unknown = [each.name for each in wanted if each.name not in self.values]
-        if unknown:
-            raise CannotPlan(", ".join(unknown))
-        return [self.values[each.name] for each in wanted]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

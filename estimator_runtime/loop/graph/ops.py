@@ -1,6 +1,15 @@
-"""What single ops do: which ones change variables, and what their kernels require."""
+"""What single ops do: what they change, where their state is, what their kernels need.
+
+A loop of steps has copies of the step's ops, under other names. TensorFlow marks an op
+as stateful without saying where its state is. It may be in a resource: then the copy
+takes the same handle and shares the state. Or it may be in the kernel: then the copy
+has a new state. So a stateful op is copied only if it is one of TensorFlow's own that
+takes a resource, or is known to keep no state. Ops that draw random numbers are an
+exception: they keep a generator in the kernel, and `random_ops` handles them.
+"""
 
 import functools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -38,12 +47,26 @@ READERS = (
     "VarIsInitializedOp",
     "VariableShape",
 )
+_RESOURCE = tf.resource.as_datatype_enum
+_DATASET = re.compile(r"Dataset(V\d+)?$")
 # Prefixes of the types of ops that change a variable.
 _WRITERS = ("Assign", "Resource")
 _OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 # Prefixes of the types of ops in an update that is written without an optimizer. Plain
 # assignments are not updates: they initialize, restore or copy a whole variable.
 _UPDATES = ("AssignAdd", "AssignSub", "Scatter", "ResourceScatter")
+# Stateful ops that may be copied although they take no resource.
+COPYABLE = frozenset(
+    """
+    AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable
+    AnonymousMutableHashTableOfTensors Assert Case CheckNumerics CheckNumericsV2
+    ConsumeMutexLock DatasetToSingleElement DeepCopy DeviceIndex EagerPyFunc Empty
+    GuaranteeConst If InitializeTableFromDataset LoadAndRemapMatrix MergeV2Checkpoints
+    NonDeterministicInts Print PrintV2 PyFunc RangeDataset ReduceDataset RestoreV2
+    SaveV2 StatefulPartitionedCall StatelessRandomGetAlg TensorArrayV3 TensorDataset
+    TensorSliceDataset Timestamp While WriteFile
+    """.split()
+)
 # The attribute that marks a loop of steps, and the ops that are computed after it. They
 # are copies of the step and of what hooks ask for, not further writers.
 _LOOP = "_estimator_runtime_loop"
@@ -108,6 +131,44 @@ def _is_seeded(kind: str) -> bool:
         and definition.is_stateful
         and any(attribute.name == "seed2" for attribute in definition.attr)
     )
+
+
+def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str | None:
+    """Return a description of the first op that may keep state in its kernel.
+
+    Args:
+        graph: The graph of the ops.
+        operations: The ops. The functions that they call are checked too.
+
+    Returns:
+        A description such as "'lookup' (CountingOp)"; None if all ops may be copied.
+    """
+    operations = list(operations)
+    functions = called_functions(graph, operations)
+    for op in operations:
+        if op.type not in functions and not may_be_copied(op.type):
+            return f"{op.name!r} ({op.type})"
+    for name, function in sorted(functions.items()):
+        for node in function.node_def:
+            if node.op not in functions and not may_be_copied(node.op):
+                return f"{node.name!r} ({node.op}) in the function {name!r}"
+    return None
+
+
+def may_be_copied(kind: str) -> bool:
+    """Return whether copies of an op of this type have the state of the original."""
+    definition = internals.op_definition(kind)
+    if definition is None:
+        return False
+    if not definition.is_stateful or kind in COPYABLE:
+        return True
+    if not hasattr(tf.raw_ops, kind) or kind.startswith("Collective"):
+        return False  # of another package, or it communicates with other tasks
+    if _DATASET.search(kind):  # the state of a dataset is in its iterator
+        return False
+    takes_resource = any(a.type == _RESOURCE for a in definition.input_arg)
+    makes_resource = any(a.name == "shared_name" for a in definition.attr)
+    return takes_resource or (_is_seeded(kind) and not makes_resource)
 
 
 def called_functions(
@@ -226,10 +287,9 @@ def _only_reads(op: tf.Operation) -> bool:
 
 
 def _called(op: tf.Operation) -> set[str] | None:
-    """Return the types of ops in the functions that an op calls, readers left out.
+    """Return the types of ops in the functions that an op calls, without readers.
 
-    Returns:
-        The types; None if the op calls no function.
+    The result is None if the op calls no function.
     """
     functions = called_functions(op.graph, [op]).values()
     if not functions:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import ops, stateful_ops
+from estimator_runtime.loop.graph import ops
 
 tf1 = tf.compat.v1
 
@@ -113,11 +113,7 @@ class Subgraph:
         }
 
     def check_fusable(self) -> None:
-        """Check that all ops can be in a loop.
-
-        Raises:
-            CannotFuse: If one cannot.
-        """
+        """Raise CannotFuse if an op cannot be in a loop."""
         for op in self.ops.values():
             if op.type in _UNFUSABLE:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
@@ -132,22 +128,18 @@ class Subgraph:
                     raise CannotFuse(
                         f"{_UNFUSABLE[node.op]}, {node.name!r} in the function {name!r}"
                     )
-        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(f"has an op that may keep state of its own, {found}")
 
     def check_movable(self) -> None:
-        """Check that copies of the ops can run in their place.
-
-        Raises:
-            CannotFuse: If the copy of one cannot.
-        """
+        """Raise CannotFuse if the copy of an op cannot run in its place."""
         for op in self.ops.values():
             if _has_reference(op):  # the copy would be another variable
                 raise CannotFuse(
                     f"is run with a reference variable, {op.name!r}, that hooks ask for"
                 )
-        found = stateful_ops.find_uncopyable(self.graph, self.ops.values())
+        found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(
                 f"is run with an op that may keep state of its own, {found}, that "
@@ -155,11 +147,10 @@ class Subgraph:
             )
 
     def check_alone(self) -> None:
-        """Check that the program has no other step, which would take turns with this.
+        """Raise CannotFuse if the program has another step to take turns with.
 
-        Raises:
-            CannotFuse: If an op outside this part trains: one of an optimizer, or one
-                that adds to a trainable variable or subtracts from it.
+        That is an op outside this part that trains: one of an optimizer, or one that
+        adds to a trainable variable or subtracts from it.
         """
         variables = self.graph.get_collection(tf1.GraphKeys.TRAINABLE_VARIABLES)
         uses = [

@@ -25,7 +25,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     proposal. No task can have passed n + 1, because that step needs all tasks. Of
     several proposals the first one counts.
 
-    In a program without eager execution the tasks cannot communicate. The task that is
+    In a program without eager execution, the tasks cannot communicate. The task that is
     told to end then does so at once, and the last checkpoint is what remains. The tasks
     of other strategies need not agree.
 
@@ -67,7 +67,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
                 return
             if not self._board.is_open:
                 _logger.error(
-                    "without eager execution the tasks of this strategy cannot agree "
+                    "without eager execution, the tasks of this strategy cannot agree "
                     "on a last step: ending at once, without a checkpoint of this one"
                 )
                 request.give_up()
@@ -106,6 +106,6 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
                 if self._has_proposed:
                     self._board.wait_for_acknowledgements(self._peers)
         except tf.errors.OpError as error:  # the task that hosts the board is gone
-            TRAINING_LOG.info("nobody can be told to stop any more: %s", error)
+            TRAINING_LOG.info("stops can no longer be coordinated: %s", error)
         finally:
             self._all_know.set()

@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 def hooks_of(
     master: str, max_wait_secs: float | None, checkpoint_dir: Any
-) -> list[SilentPeersHook]:
+) -> list[PeerWatchdogHook]:
     """Return the hooks of a training that watch other tasks.
 
     Args:
@@ -49,13 +49,13 @@ def hooks_of(
     )
     if not concerns:
         return []
-    finish = FinishNote(checkpoint_dir) if checkpoint_dir else None
+    note = FinishNote(checkpoint_dir) if checkpoint_dir else None
     if any(concern.is_partner for concern in concerns):
-        return [SilentPartnersHook(concerns, finish)]
-    return [SilentPeersHook(concerns, finish)]
+        return [PartnerWatchdogHook(concerns, note)]
+    return [PeerWatchdogHook(concerns, note)]
 
 
-class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
+class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     """Checks on a separate thread whether the tasks that a step may need are alive.
 
     It checks only while a session is open and the training continues, because session
@@ -65,13 +65,13 @@ class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
 
     Args:
         concerns: The `liveness.Concern`s of this task.
-        finish: The `FinishNote` of the training; None if its end is not noted anywhere.
+        note: The `FinishNote` of the training; None if its end is not noted anywhere.
     """
 
     def __init__(
-        self, concerns: Sequence[Concern], finish: FinishNote | None = None
+        self, concerns: Sequence[Concern], note: FinishNote | None = None
     ) -> None:
-        self._concerns, self._finish = concerns, finish
+        self._concerns, self._note = concerns, note
         self._is_over = False
         # The number of the step that is running; None between two steps, or if unknown.
         self._step: int | None = None
@@ -100,12 +100,12 @@ class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
         self._is_over = True
 
     def _watch(self, coord: tf.train.Coordinator) -> None:
-        silence = PeerLiveness(self._concerns)
+        liveness = PeerLiveness(self._concerns)
         while not self._wait_for_end(coord):
             # Only then, because this reads a file in the model directory.
-            if silence.misses_any and self._has_finished():
+            if liveness.misses_any and self._has_finished():
                 return
-            problem = silence.look(self._step)
+            problem = liveness.look(self._step)
             if problem and not self._has_ended(coord) and not self._has_finished():
                 _give_up(problem)
 
@@ -117,11 +117,11 @@ class SilentPeersHook(tf.compat.v1.train.SessionRunHook):
         return coord.should_stop() or self._is_over
 
     def _has_finished(self) -> bool:
-        return self._finish is not None and self._finish.step() is not None
+        return self._note is not None and self._note.step() is not None
 
 
-class SilentPartnersHook(SilentPeersHook):
-    """A SilentPeersHook for trainers that run each step together.
+class PartnerWatchdogHook(PeerWatchdogHook):
+    """A PeerWatchdogHook for trainers that run each step together.
 
     TensorFlow then does not notice that another trainer has ended, or creates session
     after session, each of which waits for it. So this hook checks until the training is
@@ -129,9 +129,9 @@ class SilentPartnersHook(SilentPeersHook):
     """
 
     def __init__(
-        self, concerns: Sequence[Concern], finish: FinishNote | None = None
+        self, concerns: Sequence[Concern], note: FinishNote | None = None
     ) -> None:
-        super().__init__(concerns, finish)
+        super().__init__(concerns, note)
         self._count = 0
         self._is_watching = False
 

@@ -137,7 +137,7 @@ def test_a_signal_in_a_run_of_slow_steps_ends_it_within_the_grace(program):
     run.send(signal.SIGTERM)
     assert run.end() == 143, run.text
     assert run.saved_step == run.last_step, run.text
-    assert "did not come to its end" not in run.text
+    assert "did not end" not in run.text
 
 
 def test_a_terminal_that_closes_ends_the_program_when_the_last_step_is_saved(tmp_path):
@@ -267,8 +267,8 @@ def test_a_step_that_hangs_ends_with_the_grace(program, number):
     run.send(number)
     assert run.end() == 128 + number, run.text
     assert (
-        f"the training did not come to its end within 0.1 s after {number.name}, the "
-        "time of saves not counted; ending without it"
+        f"the training did not end within 0.1 s after {number.name}, not counting the "
+        "time of saves; exiting without its last step"
     ) in run.text
 
 
@@ -293,7 +293,7 @@ def test_the_end_of_a_hook_that_saves_nothing_ends_with_the_grace(program):
     run.wait_for("^step 5$")
     run.send(signal.SIGTERM)
     assert run.end() == 143, run.text
-    assert "did not come to its end within 0.2 s after SIGTERM" in run.text
+    assert "did not end within 0.2 s after SIGTERM" in run.text
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
@@ -306,7 +306,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(program):
     run.wait_for(_STOPPING.format("SIGINT"))
     run.send(signal.SIGINT)
     assert run.end() == 130, run.text
-    assert "did not come to its end" not in run.text  # that is for SIGTERM
+    assert "did not end" not in run.text  # that is for SIGTERM
     assert "Traceback" not in run.text
     assert run.text.splitlines()[-2] == (
         "estimator-runtime: stopped by a second SIGINT; the last step was not saved"

@@ -38,8 +38,8 @@ def test_a_ps_with_a_grace_stays_until_its_chief_has_saved(
         (
             "0.5",
             143,
-            "the grace of this ps is over (ESTIMATOR_RUNTIME_PS_GRACE_SECS); it ends "
-            "before those who train",
+            "the grace period of this ps is over (ESTIMATOR_RUNTIME_PS_GRACE_SECS); it "
+            "ends before the trainers",
         ),
     ],
 )

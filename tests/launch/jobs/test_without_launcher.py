@@ -142,8 +142,8 @@ def test_a_ps_that_never_comes_is_named_at_the_deadline(start, cluster_of):
     task = start(cluster, "chief", "--timeout_secs", "3")
     assert task.end() == 1
     assert task.text.splitlines()[-1].endswith(
-        f"nobody answers for ps 0 at {cluster['ps'][0]}, after 3 s "
-        "(session_creation_timeout_secs); is it started, and reachable from here under "
+        f"no answer from ps 0 at {cluster['ps'][0]} after 3 s "
+        "(session_creation_timeout_secs); is it running, and reachable from here at "
         "this address?"
     )
 
@@ -169,7 +169,7 @@ def test_a_ps_that_is_gone_for_good_is_named_at_the_deadline(start, cluster_of):
     ps.process.kill()
     assert chief.end() == 1
     assert (
-        f"nobody answers for ps 0 at {cluster['ps'][0]}, after 4 s"
+        f"no answer from ps 0 at {cluster['ps'][0]} after 4 s"
     ) in chief.text.splitlines()[-1]
 
 

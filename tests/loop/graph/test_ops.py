@@ -1,11 +1,13 @@
-"""Steps whose kernels need TensorFlow's threads, or one callable only, get them."""
+"""What single ops do: which threads they need, and which may be copied into a loop."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.framework import function
+from tensorflow.python.framework import function, op_def_registry
 from tensorflow.python.ops import data_flow_ops
 
 from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
@@ -227,3 +229,106 @@ def test_ops_that_draw_from_a_generator_of_their_own_are_found(build, types):
     build(tf.constant(0.0))
     found = ops.with_own_randomness(graph, graph.get_operations())
     assert [graph.get_operation_by_name(name).type for name in found] == types
+
+
+# No copy of them takes the state along: it is in the kernel, or in the name.
+WITH_STATE_OF_THEIR_OWN = [
+    "AddSparseToTensorsMap",
+    "Barrier",
+    "CollectiveReduceV2",
+    "FIFOQueueV2",
+    "HashTableV2",
+    "IteratorV2",
+    "RandomShuffleQueueV2",
+    "RecordInput",
+    "ShuffleDatasetV3",
+    "Skipgram",
+    "Stage",
+    "TakeManySparseFromTensorsMap",
+    "TemporaryVariable",
+    "Unstage",
+    "VarHandleOp",
+    "VariableV2",
+]
+WITH_STATE_BY_A_HANDLE = [
+    "AssignAddVariableOp",
+    "BoostedTreesTrainingPredict",
+    "IteratorGetNext",
+    "LookupTableFindV2",
+    "QueueDequeueV2",
+    "ReaderReadV2",
+    "ResourceApplyAdam",
+    "RngReadAndSkip",
+    "TensorArrayWriteV3",
+    "WriteScalarSummary",
+]
+
+
+def definition(kind):
+    """Return this TensorFlow's definition of an op, which has to be stateful."""
+    found = op_def_registry.get(kind)
+    assert found.is_stateful
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(ops.COPYABLE))
+def test_a_stateful_op_that_is_known_to_keep_no_state_may_be_copied(kind):
+    definition(kind)
+    assert ops.may_be_copied(kind)
+
+
+@pytest.mark.parametrize("kind", WITH_STATE_BY_A_HANDLE)
+def test_an_op_that_takes_its_state_by_a_handle_may_be_copied(kind):
+    taken = [argument.type for argument in definition(kind).input_arg]
+    assert tf.resource.as_datatype_enum in taken
+    assert ops.may_be_copied(kind)
+
+
+@pytest.mark.parametrize("kind", ["RandomUniform", "RandomShuffle", "Multinomial"])
+def test_a_seeded_op_may_be_copied(kind):
+    definition(kind)
+    assert ops.may_be_copied(kind)
+
+
+@pytest.mark.parametrize("kind", WITH_STATE_OF_THEIR_OWN)
+def test_an_op_whose_state_is_in_its_kernel_or_name_may_not_be_copied(kind):
+    definition(kind)
+    assert not ops.may_be_copied(kind)
+
+
+def test_an_op_that_tensorflow_does_not_offer_may_not_be_copied():
+    taken = [argument.type for argument in definition("_ReadVariablesOp").input_arg]
+    assert tf.resource.as_datatype_enum in taken
+    assert not ops.may_be_copied("_ReadVariablesOp")
+
+
+def sparse_map(x):
+    """Keep a sparse tensor in a map that bears the name of its op."""
+    many = tf.raw_ops.AddManySparseToTensorsMap(
+        sparse_indices=np.zeros([1, 2], np.int64),
+        sparse_values=x[None],
+        sparse_shape=np.ones([2], np.int64),
+        name="kept",
+    )
+    return tf.cast(many, tf.float32)
+
+
+def sparse_map_in_a_function(x):
+    return tf.function(lambda x: tf.function(sparse_map)(x) + 1)(x)
+
+
+def sparse_map_in_a_branch(x):
+    return tf.cond(x > 0, lambda: sparse_map(x), lambda: x[None])
+
+
+@pytest.mark.parametrize(
+    "build", [sparse_map, sparse_map_in_a_function, sparse_map_in_a_branch]
+)
+def test_an_op_that_keeps_state_is_named_wherever_it_is(build):
+    step = Subgraph(tf1.get_default_graph(), [build(tf.constant(1.0)).op])
+    with pytest.raises(CannotFuse) as raised:
+        step.check_fusable()
+    reason = str(raised.value)
+    assert reason.startswith("has an op that may keep state of its own, 'kept' ")
+    assert "(AddManySparseToTensorsMap)" in reason
+    assert ("in the function" in reason) is (build is not sparse_map)

@@ -37,7 +37,7 @@ _START = """
     er.install()
     import tensorflow as tf
     from estimator_runtime.distributed import executor, finish_note as finish
-    from estimator_runtime.session.hooks.peer_watchdog import SilentPeersHook
+    from estimator_runtime.session.hooks.peer_watchdog import PeerWatchdogHook
     from estimator_runtime.distributed.peers import Answer
     from estimator_runtime.distributed.ps_shutdown import PsShutdown
     from estimator_runtime.distributed.liveness import Concern
@@ -51,7 +51,7 @@ _GIVES_UP = """
         setting="ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS",
         meanwhile="no step can end without it",
     )
-    hook = SilentPeersHook([ps])
+    hook = PeerWatchdogHook([ps])
     hook.after_create_session(None, tf.train.Coordinator())
     threading.Event().wait(40)  # a step that hangs
     os._exit(5)

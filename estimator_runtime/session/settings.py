@@ -2,13 +2,16 @@
 
 import dataclasses
 import os
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.config import options
-from estimator_runtime.session import arguments
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.session import run_config_values
 
 USE_DEFAULT: Any = object()
 _DEFAULT_SUMMARY_STEPS = 100
@@ -24,6 +27,25 @@ _OF_STRATEGY = (
     "summary_dir",
     "save_graph_def",
 )
+_INTERVAL_UNITS = {
+    "save_checkpoint_secs": "seconds",
+    "save_checkpoint_steps": "steps",
+    "save_summaries_secs": "seconds",
+    "save_summaries_steps": "steps",
+    "log_step_count_steps": "steps",
+}
+_CHECKPOINT_DIR = "checkpoint_dir (an Estimator's model_dir)"
+_CHECKPOINT_INTERVALS = ("save_checkpoint_secs", "save_checkpoint_steps")
+_SUMMARY_INTERVALS = (
+    "log_step_count_steps",
+    "save_summaries_steps",
+    "save_summaries_secs",
+)
+
+
+def is_on(interval: Any) -> TypeGuard[float]:
+    """Return whether an interval, in steps or seconds, is enabled."""
+    return bool(interval) and interval > 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,7 +111,14 @@ class SessionSettings:
                 "save_summaries_secs": summarizing[1],
             }
         )
-        arguments.check_intervals(settings.of_strategy())
+        for name, unit in _INTERVAL_UNITS.items():
+            value = getattr(settings, name)
+            if value is not None:
+                run_config_values.check_number(
+                    f"MonitoredTrainingSession: {name}",
+                    run_config_values.plain(value),
+                    f"it should be a number of {unit}, or None",
+                )
         return settings
 
     @property
@@ -100,6 +129,35 @@ class SessionSettings:
     def of_strategy(self) -> dict[str, Any]:
         """Return the arguments of TensorFlow's session for a strategy, by name."""
         return {name: getattr(self, name) for name in _OF_STRATEGY}
+
+    def check_folders(self, hooks: Iterable[tf.compat.v1.train.SessionRunHook]) -> None:
+        """Raise if the chief cannot use a folder that it has to write to.
+
+        Call this before the model is initialized. A folder that the chief only restores
+        from, or writes nothing to, is not checked.
+
+        Args:
+            hooks: All hooks of the program.
+
+        Raises:
+            ConfigError: If there is such a folder.
+        """
+        folder, summary_dir = self.checkpoint_dir, self.summary_dir
+        saves = self._any_is_on(_CHECKPOINT_INTERVALS) or any(
+            _saves_to(folder or "", hook) for hook in hooks
+        )
+        writes_summaries = self._any_is_on(_SUMMARY_INTERVALS)
+        if folder and (saves or (writes_summaries and not summary_dir)):
+            files.check_utf8(_CHECKPOINT_DIR, folder)
+            if saves:
+                files.check_model_dir(_CHECKPOINT_DIR, folder)
+            _check_writable(_CHECKPOINT_DIR, folder)
+        if summary_dir and writes_summaries:
+            files.check_utf8("summary_dir", summary_dir)
+            _check_writable("summary_dir", summary_dir)
+
+    def _any_is_on(self, names: Sequence[str]) -> bool:
+        return any(is_on(getattr(self, name)) for name in names)
 
 
 def _interval(first: Any, second: Any, default: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -112,3 +170,29 @@ def _interval(first: Any, second: Any, default: tuple[Any, Any]) -> tuple[Any, A
 
 def _path(folder: str | bytes | os.PathLike | None) -> str | None:
     return os.fsdecode(folder) if folder else None
+
+
+def _saves_to(folder: str, hook: tf.compat.v1.train.SessionRunHook) -> bool:
+    if not isinstance(hook, tf.compat.v1.train.CheckpointSaverHook):
+        return False
+    # A subclass in the program may not call TensorFlow's constructor.
+    saved_to = getattr(hook, "_checkpoint_dir", None) or ""
+    return os.fsdecode(saved_to) == folder
+
+
+def _check_writable(argument: str, folder: str) -> None:
+    if "://" in folder:  # remote storage: TensorFlow's file system reports errors
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{argument} {folder!r} cannot be made: {reason}; give a folder that "
+            "this process may write"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{argument} {folder!r} cannot be written by this process; change its "
+            "permissions, or give another folder"
+        )
