@@ -74,6 +74,12 @@ def _follows_cost(hook: tf.compat.v1.train.CheckpointSaverHook) -> bool:
     return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
 
 
+def _will_read(listener: tf.compat.v1.train.CheckpointSaverListener, step: int) -> bool:
+    """Return whether `after_save` of a listener may read the checkpoint of a step."""
+    will_read = getattr(listener, "will_read", None)
+    return will_read is None or will_read(step)
+
+
 @contextlib.contextmanager
 def _only_logged(summary_writer: tf.compat.v1.summary.FileWriter) -> Iterator[None]:
     """Log the error of an event file that cannot be written, and suppress it."""
@@ -93,7 +99,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     differs from TensorFlow's hook as follows:
 
     * With listeners, training waits until a checkpoint is on the disk. Only then is
-      their `after_save` called, so they may read the checkpoint.
+      their `after_save` called, so they may read the checkpoint. A listener may have a
+      method `will_read(step)`; if it returns False, that save does not wait for it.
     * If saves are due faster than the disk can write them, a hook that saves by time
       skips all but the newest. A hook that saves by steps waits for the previous save.
     * A checkpoint that was just restored is not written again. Listeners are called
@@ -283,7 +290,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             note(size, waited_secs + self._clock() - start, 0.0)
             return
         write, size = self._target.prepare(step)
-        waits = self._waits or bool(self._listeners)
+        waits = self._waits or any(_will_read(e, step) for e in self._listeners)
         blocked_secs = waited_secs + self._clock() - start
 
         def write_and_note() -> None:

@@ -1,10 +1,13 @@
-"""A patch that ends an evaluation early when the training around it has to stop.
+"""A patch of the evaluations of a local `train_and_evaluate`.
 
-A local `train_and_evaluate` evaluates in a listener of the hook that saves checkpoints,
-while the session of the training is open. When the process is asked to stop, saving the
-training comes first. The evaluated checkpoint exists already, so the next run can
-repeat its evaluation. An evaluation that ends early writes no metrics, because they
-would describe a part of the data only.
+They run in a listener of the hook that saves checkpoints, while the session of the
+training is open. When the process is asked to stop, saving the training comes first,
+and an evaluation under way ends early. The evaluated checkpoint exists already, so the
+next run can repeat its evaluation. An evaluation that ends early writes no metrics,
+because they would describe a part of the data only.
+
+Training waits until a checkpoint that is evaluated is written, but not for the others,
+which `throttle_secs` leaves out.
 """
 
 import functools
@@ -39,8 +42,9 @@ _listening = 0  # number of nested listeners of a training that are evaluating
 
 
 def patch_estimator(_module: ModuleType) -> None:
-    """Make the evaluations of a local `train_and_evaluate` end early on a stop."""
+    """Make evaluations end early on a stop, and saves wait only for an evaluation."""
     listener = training._NewCheckpointListenerForEvaluate
+    listener.will_read = _will_evaluate
     for name in ("after_save", "end"):
         setattr(listener, name, _ending_early(getattr(listener, name)))
     original = estimator.Estimator._evaluate_run
@@ -55,6 +59,21 @@ def patch_estimator(_module: ModuleType) -> None:
         return original(*call.args, **call.kwargs)
 
     estimator.Estimator._evaluate_run = evaluate_run
+
+
+def _will_evaluate(self: Any, step: int) -> bool:
+    """Return whether the listener may read the checkpoint of a step after its save.
+
+    If the throttle time ends between this call and `after_save`, the listener
+    evaluates, and its search for the newest checkpoint waits for the write.
+    """
+    is_stock = (
+        type(self) is training._NewCheckpointListenerForEvaluate
+        and type(self._continuous_eval_listener) is training._ContinuousEvalListener
+    )
+    if not is_stock:  # The program's own methods may read it at any save.
+        return True
+    return not self._is_first_run and self._timer.should_trigger_for_step(step)
 
 
 def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
