@@ -4,14 +4,32 @@ They are kept by the coordination service that TensorFlow starts with such a str
 (`collective_all_reduce_strategy.py`) where eager execution is on. TensorFlow's
 `PreemptionCheckpointHandler`, which is for TensorFlow 2 programs, uses it too, to agree
 on a step.
+
+With a note, the tasks also restore only what the chief has checked. Each task restores
+by itself, with TensorFlow's own session creator. If a value is damaged, all tasks fail,
+and they fail again after every restart. So the chief, which may set a checkpoint aside,
+first reads all of its values, while the other tasks wait.
 """
 
+import itertools
+import logging
+import os
+import time
 from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.compat import internals
+from estimator_runtime.errors import PeerTimeoutError
 
+_logger = logging.getLogger(__name__)
+# To read all of a checkpoint from a slow disk may take long.
+_CHECK_TIMEOUT_SECS = 1800.0
+_NAMED_EVERY_SECS = 30.0
+_restores = itertools.count()  # of the sessions of this process, the same in each task
 _COLLECTIVE = (
     "CollectiveAllReduceStrategy",
     "CollectiveAllReduceStrategyV1",
@@ -90,3 +108,63 @@ class Board:
     def _ack(self, task: tuple[str, int]) -> str:
         task_type, index = task
         return f"{self._key}/{task_type}/{index}"
+
+
+def check_restored(
+    context: Any, checkpoint_dir: str | bytes | os.PathLike[str] | None
+) -> None:
+    """Check the values of the checkpoint that the tasks are to restore.
+
+    In a program without eager execution the tasks cannot communicate, so the others do
+    not wait. If they are faster than the chief, they fail once more.
+
+    Args:
+        context: The distribute coordinator's context of this task.
+        checkpoint_dir: The folder to restore from, or None.
+
+    Raises:
+        CheckpointError: In the chief, if none of the folder's checkpoints can be used.
+        PeerTimeoutError: In another task, if the chief does not report within half an
+            hour that it has checked the checkpoint.
+    """
+    board = Board(f"restore {next(_restores)}", context)
+    folder = os.fsdecode(checkpoint_dir) if checkpoint_dir else ""
+    if not folder or "://" in folder:
+        return
+    can_talk = bool(peers(context)) and board.is_open
+    if not context.is_chief:
+        if can_talk:
+            _wait_for_chief(board, folder)
+        return
+    try:
+        with locks.write_lock():
+            _check_values(folder)
+    finally:
+        if can_talk:  # after an error too, so that no task waits for this one for ever
+            board.post("checked")
+
+
+def _check_values(folder: str) -> None:
+    newest = recovery.recover(folder)
+    while newest is not None:
+        problem = checksums.problem(newest.prefix)
+        if problem is None:
+            return
+        newest = recovery.set_aside_latest(folder, problem)
+
+
+def _wait_for_chief(board: Board, folder: str) -> None:
+    deadline = time.monotonic() + _CHECK_TIMEOUT_SECS
+    while True:
+        try:
+            board.read(timeout_secs=_NAMED_EVERY_SECS)
+            return
+        except tf.errors.DeadlineExceededError as error:
+            if time.monotonic() >= deadline:
+                raise PeerTimeoutError(
+                    f"the chief has not checked the checkpoint in {folder!r} within "
+                    f"{_CHECK_TIMEOUT_SECS:g} s; does its disk answer?"
+                ) from error
+            _logger.warning(
+                "waiting for the chief to check the checkpoint in %r", folder
+            )

@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, NoReturn
 
 from estimator_runtime import reporting
-from estimator_runtime.preemption.grace_period import Grace
 
 _logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ DEFAULTS: dict[int, Any] = {
 }
 STATUS_OF_SIGNALS = 128
 _JOIN_SECS = 5.0
+# While the grace period is held, its end is unknown, so it is polled this often.
+_LOOK_SECS = 0.5
 
 
 class StopSignals:
@@ -235,3 +238,77 @@ class _Watchdog:
             signal.Signals(self._came[0]).name,
         )
         end_at_once(self._came[0])
+
+
+class Grace:
+    """The seconds that a training has to end its step, without those of saves.
+
+    The countdown starts at a first SIGTERM, and is suspended while it is held.
+
+    Any thread may call the methods.
+
+    Args:
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Reentrant: a signal handler may take it while its own thread holds it.
+        self._lock = threading.RLock()
+        self._holders: set[object] = set()
+        self._left_secs = math.inf
+        self._counted_at = 0.0
+
+    def begin(self, secs: float) -> None:
+        """Start to count down from `secs`; 0 is over at once."""
+        with self._lock:
+            self._counted_at = self._clock()
+            self._left_secs = secs
+
+    def forget(self) -> None:
+        """Stop the countdown, until `begin` starts it anew."""
+        self._left_secs = math.inf
+
+    def hold(self, holder: object) -> None:
+        """Suspend the countdown until `release`."""
+        with self._lock:
+            self._count()
+            self._holders.add(holder)
+
+    def release(self, holder: object) -> None:
+        """Resume the countdown, unless there is another holder; may be called twice."""
+        with self._lock:
+            self._count()
+            self._holders.discard(holder)
+
+    def release_all(self) -> None:
+        """Resume the countdown, whatever the holders are."""
+        with self._lock:
+            self._count()
+            self._holders.clear()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a holder."""
+        return bool(self._holders)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left, and there is no holder."""
+        with self._lock:
+            self._count()
+            return self._left_secs <= 0 and not self._holders
+
+    def next_look_secs(self) -> float | None:
+        """Return the seconds until `is_over` may be true; None without a countdown."""
+        with self._lock:
+            self._count()
+            if self._left_secs == math.inf:
+                return None
+            return max(self._left_secs, _LOOK_SECS if self._holders else 0.0)
+
+    def _count(self) -> None:
+        now = self._clock()
+        if not self._holders:
+            self._left_secs -= now - self._counted_at
+        self._counted_at = now

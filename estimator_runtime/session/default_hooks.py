@@ -11,7 +11,7 @@ from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
 from estimator_runtime.output import progress_bar
-from estimator_runtime.session.hooks.progress_bar import WatchedHook
+from estimator_runtime.session.hooks.progress import WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
 

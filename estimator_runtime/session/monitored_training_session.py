@@ -11,7 +11,7 @@ from estimator_runtime import reporting
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import internals, seam
 from estimator_runtime.config import options
-from estimator_runtime.distributed import restore_barrier
+from estimator_runtime.distributed import coordination
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -19,7 +19,7 @@ from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.default_hooks import default_hooks
 from estimator_runtime.session.hooks import peer_watchdog
 from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
-from estimator_runtime.session.hooks.progress_report import ProgressHook
+from estimator_runtime.session.hooks.progress import ProgressHook
 from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings
 
 _logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ def _session_of_strategy(
     interval.fix([*hooks, *chief_only_hooks])
     common = settings.of_strategy()
     common["save_checkpoint_secs"] = interval.fixed(settings.save_checkpoint_secs)
-    restore_barrier.check(strategy, folder)
+    coordination.check_restored(strategy, folder)
     session = internals.session_with_worker_context(
         strategy,
         hooks=[*guards, *hooks, CoordinatedStopHook(strategy)],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.preemption.grace_period import Grace
+from estimator_runtime.preemption.signals import Grace
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums, reading
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.cli.main import main
-from estimator_runtime.distributed import restore_barrier
+from estimator_runtime.distributed import coordination
 
 er.install()
 
@@ -93,7 +93,7 @@ def estimator_checks(folder):
 
 CHECKS = {
     "at the start": lambda folder: recovery.recover(str(folder)),
-    "by a gang's chief": lambda folder: restore_barrier._check_values(str(folder)),
+    "by a gang's chief": lambda folder: coordination._check_values(str(folder)),
     "by an Estimator that is done": estimator_checks,
 }
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.session.hooks.observed import OtherHooks
+from estimator_runtime.session.hooks.progress import OtherHooks
 
 train = tf.compat.v1.train
 

@@ -1,0 +1,247 @@
+"""The hooks that show how far a training is: to a person, and to its launcher.
+
+`WatchedHook` shows it on a display and has no part in any step, so steps may be fused
+or run without hooks. A separate thread reads the global step twice a second. The loss
+is that of TensorFlow's last log line, and the newest checkpoint is read from the state
+file of the folder. `ProgressHook` reports each step to the launcher.
+"""
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.state_file import StateError, read_state
+from estimator_runtime.config import options
+from estimator_runtime.distributed import open_trainings
+from estimator_runtime.output.progress_bar import Progress
+from estimator_runtime.preemption import request
+
+POLL_SECS = 0.5
+# How long the end of a session waits for the thread, which may wait for a lost server.
+_END_SECS = 5.0
+
+
+class WatchedHook(tf.compat.v1.train.SessionRunHook):
+    """Shows a session's progress on a display, from its start to its end.
+
+    Args:
+        hooks: The hooks of the session, which hold the last step and the loss.
+        folder: Folder of its checkpoints, or None.
+        make_display: Returns a display, given the `Progress` at the start. A display
+            has `show(progress)` and `close()`.
+        poll_secs: Seconds between two reads of the global step.
+    """
+
+    def __init__(
+        self,
+        hooks: Sequence[tf.compat.v1.train.SessionRunHook],
+        folder: Any,
+        make_display: Callable[[Progress], Any],
+        poll_secs: float = POLL_SECS,
+    ) -> None:
+        self._hooks = OtherHooks(hooks)
+        self._folder = folder
+        self._make_display = make_display
+        self._poll_secs = poll_secs
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Find the global step, and start to listen for logged losses."""
+        self._global_step = tf.compat.v1.train.get_global_step()
+        self._hooks.listen()
+
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Start the display of this session."""
+        self.settle_checkpoints()
+        if self._global_step is None:
+            return
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch,
+            args=(session.make_callable(self._global_step), self._is_over),
+            name="estimator_runtime progress",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Show the last step."""
+        self.settle_checkpoints()
+
+    def settle_checkpoints(self) -> None:
+        """Stop the display; the loop calls this after an error, too."""
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join(_END_SECS)
+            self._thread = None
+
+    def _watch(self, read: Callable[[], Any], is_over: threading.Event) -> None:
+        # If the session is closed or its server is gone, there is nothing more to show.
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):
+            display = self._make_display(self._progress(int(read())))
+            with contextlib.closing(display):
+                was_last = False
+                while not was_last:
+                    was_last = is_over.wait(self._poll_secs)
+                    display.show(self._progress(int(read())))
+
+    def _progress(self, step: int) -> Progress:
+        return Progress(
+            step=step,
+            last_step=self._hooks.last_step,
+            loss=self._hooks.loss,
+            saved_step=self._saved_step(),
+        )
+
+    def _saved_step(self) -> int | None:
+        if self._folder is None or "://" in self._folder:
+            return None
+        try:
+            state = read_state(self._folder)
+        except (StateError, OSError):
+            return None
+        return None if state is None else files.step_of(state.latest)
+
+
+class ProgressHook(tf.compat.v1.train.SessionRunHook):
+    """Reports the global step to the launcher.
+
+    A step only stores the number; the reporter sends it with its next report. If each
+    call of the session is one step, the steps of this task are counted, too. The loss
+    is the one that was logged last, and the last step is that of a StopAtStepHook.
+
+    Args:
+        hooks: The other hooks of the session.
+        folder: Folder that the session saves to; "" for none.
+    """
+
+    def __init__(
+        self, hooks: Sequence[tf.compat.v1.train.SessionRunHook], folder: str
+    ) -> None:
+        self._folder = folder
+        self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
+
+    def begin(self) -> None:
+        """Report that a training begins, and find the global step, if there is one."""
+        open_trainings.begin(self._folder)
+        reporting.expect_steps()
+        self._others.listen()
+        self._global_step = tf.compat.v1.train.get_global_step()
+        self._runs = 0
+        self._counts = options.current().steps_per_run == 1
+
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Report the last step, which hooks that count from the first step now know."""
+        if self._others.last_step is not None:
+            reporting.progress(last_step=self._others.last_step)
+
+    def before_run(
+        self, run_context: tf.compat.v1.train.SessionRunContext
+    ) -> tf.compat.v1.train.SessionRunArgs | None:
+        """Fetch the global step, as other hooks do."""
+        if self._global_step is None:
+            return None
+        return tf.compat.v1.train.SessionRunArgs(self._global_step)
+
+    def after_run(
+        self,
+        run_context: tf.compat.v1.train.SessionRunContext,
+        run_values: tf.compat.v1.train.SessionRunValues,
+    ) -> None:
+        """Store the global step for the next report."""
+        if run_values.results is None:
+            return
+        self._runs += 1
+        here = {"steps_here": self._runs} if self._counts else {}
+        reporting.progress(step=int(run_values.results), **here)
+
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Report that the training has ended, unless a signal has stopped it."""
+        reporting.expect_no_steps()
+        if not request.is_requested():
+            open_trainings.end(self._folder)
+
+    def steps_until_due(self, global_step: int) -> None:
+        """Return None: this hook has to see no step; see `loop.hook_schedule`."""
+
+
+class OtherHooks:
+    """The last step and the loss, read from TensorFlow's own hooks without a fetch.
+
+    Args:
+        hooks: The hooks of the session.
+        on_loss: Called with each loss that is logged.
+
+    Attributes:
+        loss: The loss that a LoggingTensorHook logged last, or None.
+    """
+
+    def __init__(
+        self,
+        hooks: Sequence[tf.compat.v1.train.SessionRunHook],
+        on_loss: Callable[[float], object] = lambda loss: None,
+    ) -> None:
+        self._hooks = hooks
+        self._on_loss = on_loss
+        self.loss: float | None = None
+
+    def listen(self) -> None:
+        """Start to listen for logged losses."""
+        for hook in self._hooks:
+            tell(hook, self._note)
+
+    @property
+    def last_step(self) -> int | None:
+        """Global step at which the training ends, or None if it is not known (yet)."""
+        known = [
+            # A subclass in the program may have none, or any kind of number.
+            getattr(hook, "_last_step", None)
+            for hook in self._hooks
+            if isinstance(hook, tf.compat.v1.train.StopAtStepHook)
+        ]
+        last = min((each for each in known if each is not None), default=math.inf)
+        return math.ceil(last) if last < math.inf else None
+
+    def _note(self, values: Mapping[str, Any]) -> None:
+        loss = values.get("loss")
+        if loss is not None and getattr(loss, "ndim", 0) == 0:
+            self.loss = float(loss)
+            self._on_loss(self.loss)
+
+
+def tell(
+    hook: tf.compat.v1.train.SessionRunHook,
+    listener: Callable[[Mapping[str, Any]], object],
+) -> None:
+    """Call `listener` with the values of each line that a hook logs, by tag.
+
+    This works for TensorFlow's own LoggingTensorHook only, not for a subclass. The hook
+    logs the same lines at the same steps.
+
+    Args:
+        hook: Any hook of the session.
+        listener: Called with the values after they are logged.
+    """
+    is_stock = type(hook) is tf.compat.v1.train.LoggingTensorHook
+    if not is_stock or "_log_tensors" in vars(hook):
+        return
+    log = hook._log_tensors
+
+    @functools.wraps(log)
+    def log_and_tell(tensor_values: Mapping[str, Any]) -> None:
+        log(tensor_values)
+        listener(tensor_values)
+
+    hook._log_tensors = log_and_tell
