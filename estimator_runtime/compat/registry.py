@@ -192,6 +192,12 @@ PATCHES = (
         apply=_late("estimator.options:patch_run_config"),
     ),
     Patch(
+        name="graphs that are reused",
+        reason="each evaluation and prediction builds its graph and session anew",
+        after="tensorflow_estimator",
+        apply=_late("estimator.graph_reuse:patch_estimator"),
+    ),
+    Patch(
         name="evaluations that a stop cuts short",
         reason="a training that is told to end would first evaluate to the end",
         after="tensorflow_estimator",

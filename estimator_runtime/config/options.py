@@ -123,6 +123,14 @@ def _check_async_checkpoint(value: Any, source: str) -> None:
         )
 
 
+def _check_reuse_graphs(value: Any, source: str) -> None:
+    if not isinstance(value, bool):
+        raise ConfigTypeError(
+            f"{source} is {value!r} ({type(value).__name__}); give True to keep graphs "
+            "from one evaluation or prediction to the next, or False"
+        )
+
+
 def _check_checkpoint_overhead(value: Any, source: str) -> None:
     remedy = "give the part of the time that checkpoints may take, such as 0.01"
     _check_type(value, source, (int, float), remedy)
@@ -154,6 +162,12 @@ def _check_best_mode(value: Any, source: str) -> None:
 
 def _async_checkpoint(text: str, source: str) -> bool:
     return parse_switch(text, source, "to write checkpoints while training goes on")
+
+
+def _reuse_graphs(text: str, source: str) -> bool:
+    return parse_switch(
+        text, source, "to evaluate and predict with graphs that are kept"
+    )
 
 
 def _steps_or_text(text: str, source: str) -> int | str:
@@ -221,6 +235,8 @@ class TrainingOptions:
         best_metric: Metric of the evaluation that says which are the best, or None.
         best_mode: "max" if more of it is better, "min" if less is; None for "min" if
             its name has "loss" or "error" in it.
+        reuse_graphs: Whether an Estimator keeps the graph and the session with which it
+            evaluates or predicts for its next call.
         progress: How the progress of a process on its own is shown: "bar", "plain",
             "none", or "auto", a bar on a terminal and in a notebook, else lines.
     """
@@ -272,6 +288,13 @@ class TrainingOptions:
         _check_best_mode,
         choices=("min", "max"),
         help="whether less or more of it is better; min if it is a loss or an error",
+    )
+    reuse_graphs: bool = _option(
+        False,
+        _check_reuse_graphs,
+        from_text=_reuse_graphs,
+        help="evaluate and predict with a graph and session that are kept from one "
+        "call to the next, with the same results, or build them at each, as by default",
     )
     progress: str = _option(
         "none",

@@ -92,6 +92,12 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         best_metric: Metric of the evaluation that says which are the best; likewise.
         best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
             if its name has "loss" or "error" in it.
+        reuse_graphs: Whether the Estimator keeps the graph and the session with which
+            it evaluates or predicts for its next call, with the same results, as
+            docs/performance.md says; model_fn is then called once for each mode and
+            structure of inputs. None takes the command's `--reuse-graphs` or
+            `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
+            False.
         progress: How progress is shown: "auto", "bar", "plain" or "none"; "auto" under
             the command, if nothing else is said. None takes the command's `--progress`,
             else ESTIMATOR_RUNTIME_PROGRESS, else "none".
@@ -143,6 +149,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         keep_best: int | None = None,
         best_metric: str | None = None,
         best_mode: str | None = None,
+        reuse_graphs: bool | None = None,
         progress: str | None = None,
     ):
         arguments = {
@@ -192,6 +199,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "keep_best": keep_best,
                 "best_metric": best_metric,
                 "best_mode": best_mode,
+                "reuse_graphs": reuse_graphs,
                 "progress": progress,
             }
         )
