@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import session as _session
+from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import distribute_coordinator_context, values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import composite_tensor, op_def_registry, random_seed
@@ -43,6 +44,8 @@ DistributedVariable: Any = values.DistributedVariable
 GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
 op_definition = op_def_registry.get
 while_loop = while_v2.while_loop
+# The collection of the iterators of datasets.
+ITERATORS: str = iterator_ops.GLOBAL_ITERATORS
 local_resources = resources.local_resources
 report_uninitialized_resources = resources.report_uninitialized_resources
 # Maps a graph to how many of its ops have drawn a seed.

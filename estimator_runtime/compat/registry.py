@@ -198,6 +198,12 @@ PATCHES = (
         apply=_late("estimator.graph_reuse:patch_estimator"),
     ),
     Patch(
+        name="graphs that are exported again",
+        reason="each export builds its graph and session anew",
+        after="tensorflow_estimator",
+        apply=_late("estimator.export_reuse:patch_estimator"),
+    ),
+    Patch(
         name="evaluations that a stop cuts short",
         reason="a training that is told to end would first evaluate to the end",
         after="tensorflow_estimator",

@@ -127,7 +127,7 @@ def _check_reuse_graphs(value: Any, source: str) -> None:
     if not isinstance(value, bool):
         raise ConfigTypeError(
             f"{source} is {value!r} ({type(value).__name__}); give True to keep graphs "
-            "from one evaluation or prediction to the next, or False"
+            "from one evaluation, prediction or export to the next, or False"
         )
 
 
@@ -236,7 +236,7 @@ class TrainingOptions:
         best_mode: "max" if more of it is better, "min" if less is; None for "min" if
             its name has "loss" or "error" in it.
         reuse_graphs: Whether an Estimator keeps the graph and the session with which it
-            evaluates or predicts for its next call.
+            evaluates, predicts or exports for its next call.
         progress: How the progress of a process on its own is shown: "bar", "plain",
             "none", or "auto", a bar on a terminal and in a notebook, else lines.
     """
@@ -293,8 +293,8 @@ class TrainingOptions:
         False,
         _check_reuse_graphs,
         from_text=_reuse_graphs,
-        help="evaluate and predict with a graph and session that are kept from one "
-        "call to the next, with the same results, or build them at each, as by default",
+        help="evaluate, predict and export with a graph and session that are kept from "
+        "one call to the next, with the same results, or (the default) build them anew",
     )
     progress: str = _option(
         "none",

@@ -1,4 +1,4 @@
-"""The models that one Estimator keeps."""
+"""The graphs that one Estimator keeps."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.graph_cache.export import ExportGraph
 from estimator_runtime.graph_cache.inputs import CannotReuse
 from estimator_runtime.graph_cache.model import Model, checkpoint_identity
 
 _logger = logging.getLogger(__name__)
-# Evaluation and prediction, each with two structures of inputs.
-MAX_MODELS = 4
+# Evaluation, prediction and export, and one of them with other inputs.
+MAX_GRAPHS = 4
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
 class GraphCache:
-    """The models that one Estimator keeps, at most `MAX_MODELS`.
+    """The graphs that one Estimator keeps, at most `MAX_GRAPHS`.
 
     The one that was used least recently is dropped for a new one. A copy of a cache, as
     of an Estimator that is copied or pickled, is empty.
     """
 
     def __init__(self) -> None:
-        # Held while a model is built, too; its model_fn may use the same Estimator.
+        # Held while a graph is built, too; its model_fn may use the same Estimator.
         self._lock = threading.RLock()
-        self._kept: collections.OrderedDict[Hashable, Model | CannotReuse] = (
-            collections.OrderedDict()
-        )
+        self._kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._told: set[str] = set()
         self._shapes: dict[Hashable, Hashable] = {}
 
@@ -46,27 +45,44 @@ class GraphCache:
             CannotReuse: If the calls with this key build their own graphs. The model
                 is not made again to find that out.
         """
+
+        def make_or_refuse() -> Model | CannotReuse:
+            try:
+                return make()
+            except CannotReuse as reason:
+                return reason
+            except Exception as error:  # noqa: BLE001 - TensorFlow's way raises it
+                return CannotReuse(
+                    f"model_fn fails with inputs that are fed: {_first_line(error)}"
+                )
+
+        found = self._found(key, make_or_refuse)
+        if isinstance(found, CannotReuse):
+            raise CannotReuse(str(found))
+        return found
+
+    def graph(self, key: Hashable, make: Callable[[], ExportGraph]) -> ExportGraph:
+        """Return the graph of an export, which is made if it is not there.
+
+        Args:
+            key: All that the graph depends on.
+            make: Makes the graph. Its errors are raised.
+        """
+        return self._found(key, make)
+
+    def _found(self, key: Hashable, make: Callable[[], Any]) -> Any:
         with self._lock:
             found = self._kept.pop(key, None)
             if found is None:
-                try:
-                    found = make()
-                except CannotReuse as reason:
-                    found = reason
-                except Exception as error:  # noqa: BLE001 - TensorFlow's way raises it
-                    found = CannotReuse(
-                        f"model_fn fails with inputs that are fed: {_first_line(error)}"
-                    )
+                found = make()
             self._kept[key] = found
             dropped = [
                 self._kept.popitem(last=False)[1]
-                for _ in range(len(self._kept) - MAX_MODELS)
+                for _ in range(len(self._kept) - MAX_GRAPHS)
             ]
         for each in dropped:
-            if isinstance(each, Model):
-                each.drop()
-        if isinstance(found, CannotReuse):
-            raise CannotReuse(str(found))
+            if not isinstance(each, CannotReuse):
+                each.close()
         return found
 
     def shapes(self, checkpoint: str) -> Hashable:
@@ -107,8 +123,8 @@ class GraphCache:
         _logger.info("%s", text)
 
     def __len__(self) -> int:
-        """Return how many models are kept."""
-        return sum(isinstance(each, Model) for each in self._kept.values())
+        """Return how many graphs are kept."""
+        return sum(not isinstance(e, CannotReuse) for e in self._kept.values())
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Make copies empty: a session cannot be copied."""

@@ -97,9 +97,7 @@ class Inputs:
         place = self._places.setdefault(id(tensor), len(self.tensors))
         if place == len(self.tensors):
             self.tensors.append(tensor)
-        shape = tensor.shape
-        dims = None if shape.rank is None else tuple(shape.as_list())
-        return place, tensor.dtype.base_dtype, dims
+        return place, tensor.dtype.base_dtype, static_shape(tensor)
 
     def _rebuilt(self, value: Any, tensors: Sequence[tf.Tensor]) -> Any:
         """Return a value with other tensors in place of its own."""
@@ -130,6 +128,12 @@ def _is_sequence(kind: type) -> bool:
 def _parts(value: Any) -> list[Any]:
     """Return the tensors that a sparse or ragged tensor consists of."""
     return tf.nest.flatten(value, expand_composites=True)
+
+
+def static_shape(tensor: tf.Tensor) -> tuple[int | None, ...] | None:
+    """Return the static shape of a tensor; None if not even its rank is known."""
+    shape = tensor.shape
+    return None if shape.rank is None else tuple(shape.as_list())
 
 
 def to_feed(value: Any) -> Any:

@@ -75,7 +75,7 @@ class Model:
         self._session_config = session_config
         self._idle: list[ModelSession] = []
         self._lock = threading.Lock()
-        self._is_dropped = False
+        self._is_closed = False
         with tf.Graph().as_default() as self.graph:
             begin(self.graph)
             internals.set_seeds_drawn(self.graph, inputs.seeds_drawn)
@@ -177,17 +177,17 @@ class Model:
 
     def _return(self, session: ModelSession, is_sound: bool) -> None:
         with self._lock:
-            keeps = is_sound and self.is_stateless and not self._is_dropped
+            keeps = is_sound and self.is_stateless and not self._is_closed
             keeps = keeps and len(self._idle) < _MAX_IDLE
             if keeps:
                 self._idle.append(session)
         if not keeps:
             session.close()
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Close the idle sessions now, and the others when their calls end."""
         with self._lock:
-            self._is_dropped = True
+            self._is_closed = True
             idle, self._idle = self._idle, []
         for session in idle:
             session.close()

@@ -93,8 +93,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         best_mode: "max" if more of it is better, "min" if less is; likewise, else "min"
             if its name has "loss" or "error" in it.
         reuse_graphs: Whether the Estimator keeps the graph and the session with which
-            it evaluates or predicts for its next call, with the same results, as
-            docs/performance.md says; model_fn is then called once for each mode and
+            it evaluates, predicts or exports for its next call, with the same results,
+            as docs/performance.md says; model_fn is then called once for each mode and
             structure of inputs. None takes the command's `--reuse-graphs` or
             `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
             False.

@@ -125,7 +125,9 @@ def test_a_tensor_of_the_inputs_that_model_fn_takes_another_way(pair, told):
     assert told[0].startswith(f"evaluate {OWN} model_fn fails with inputs that are fed")
 
 
-@pytest.mark.parametrize("case", ["variable", "step", "array", "resource"])
+@pytest.mark.parametrize(
+    "case", ["variable", "step", "array", "resource", "collection"]
+)
 def test_inputs_that_cannot_be_fed(pair, told, case):
     x = np.arange(8, dtype="f").reshape(4, 2)
 
@@ -136,6 +138,8 @@ def test_inputs_that_cannot_be_fed(pair, told, case):
             tf1.get_variable("of_input_fn", [])
         if case == "step":
             features["x"] *= tf.cast(tf1.train.get_global_step(), tf.float32)
+        if case == "collection":
+            tf1.add_to_collection("of_input_fn", features["x"])
         if case == "array":
             features["more"] = np.zeros(3)
         if case == "resource":
@@ -151,6 +155,8 @@ def test_inputs_that_cannot_be_fed(pair, told, case):
         "variable": "input_fn makes variables",
         "step": "input_fn uses the global step",
         "array": "input_fn returns a ndarray, which cannot be fed",
+        "collection": "input_fn adds to the collection 'of_input_fn', which model_fn "
+        "may read",
         "resource": "input_fn returns 'global_step:0', which cannot be fed",
     }[case]
     pair = pair(model_fn, params=None)

@@ -12,8 +12,7 @@ by line, as it does not change any more.
 
 import contextlib
 import functools
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +27,6 @@ from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs
 from estimator_runtime.graph_cache.model import Model, ModelSession, Outputs
 
 tf1 = tf.compat.v1
-_logger = logging.getLogger(__name__)
 _EVAL, _PREDICT = tf.estimator.ModeKeys.EVAL, tf.estimator.ModeKeys.PREDICT
 _CACHE = "_estimator_runtime_graph_cache"
 # What the functions here call, or do the work of.
@@ -51,6 +49,19 @@ _MEMBERS = (
     "predict",
 )
 _GLOBAL_STEP = tf1.GraphKeys.GLOBAL_STEP
+# Collections that belong to the inputs alone, and those of the global step.
+_COLLECTIONS_OF_INPUTS = {
+    _GLOBAL_STEP,
+    tf1.GraphKeys.ASSET_FILEPATHS,
+    tf1.GraphKeys.COND_CONTEXT,
+    tf1.GraphKeys.GLOBAL_VARIABLES,
+    tf1.GraphKeys.LOCAL_VARIABLES,
+    tf1.GraphKeys.QUEUE_RUNNERS,
+    tf1.GraphKeys.SUMMARIES,
+    tf1.GraphKeys.TABLE_INITIALIZERS,
+    tf1.GraphKeys.WHILE_CONTEXT,
+    internals.ITERATORS,
+}
 
 
 def patch_estimator(_module: ModuleType) -> None:
@@ -70,7 +81,7 @@ def _evaluating(original: Callable[..., Any]) -> Callable[..., Any]:
         call = bind(self, *args, **kwargs)
         call.apply_defaults()
         given = dict(call.arguments)
-        cache = _cache(self)
+        cache = cache_of(self)
         if cache is None:
             return original(*call.args, **call.kwargs)
         path = given["checkpoint_path"]
@@ -263,7 +274,7 @@ def _predicting(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
         call = bind(self, *args, **kwargs)
         call.apply_defaults()
         given = dict(call.arguments)
-        cache = _cache(self)
+        cache = cache_of(self)
         if cache is None:
             yield from original(*call.args, **call.kwargs)
             return
@@ -374,20 +385,37 @@ def _prediction_as_ever(
     return predictions, tf1.train.MonitoredSession(creator, hooks=hooks)
 
 
-def _cache(self: Any) -> GraphCache | None:
+def cache_of(self: Any) -> GraphCache | None:
     """Return the cache of an Estimator, or None if it reuses no graphs."""
     if not TrainingOptions.of(self._config).reuse_graphs:
         return None
     return vars(self).setdefault(_CACHE, GraphCache())
 
 
-def _obstacle(self: Any, hooks: Any, checkpoint: str | None, master: str) -> str | None:
-    """Return why a call builds its own graph, or None."""
+def own_member(self: Any, names: Sequence[str]) -> str | None:
+    """Return which of its members an Estimator has overridden, or None."""
     cls = type(self)
-    for name in _MEMBERS:
+    for name in names:
         stock = getattr(frozen_estimator.Estimator, name)
         if getattr(cls, name) is not stock or name in vars(self):
             return f"{cls.__name__} has a {name} of its own"
+    return None
+
+
+def model_key(self: Any) -> Hashable:
+    """Return what the graph of an Estimator depends on beside its inputs."""
+    return (
+        by_value((self._model_fn, self._params, self._config)),
+        self._config.tf_random_seed,
+        self._session_config.SerializeToString(deterministic=True),
+    )
+
+
+def _obstacle(self: Any, hooks: Any, checkpoint: str | None, master: str) -> str | None:
+    """Return why a call builds its own graph, or None."""
+    reason = own_member(self, _MEMBERS)
+    if reason is not None:
+        return reason
     if hooks:
         return "it is given hooks"
     if master:
@@ -420,6 +448,11 @@ def _check_inputs(graph: tf.Graph, uses_of_global_step: int) -> None:
         raise CannotReuse("input_fn makes variables")
     if _uses_of_global_step(graph) != uses_of_global_step:
         raise CannotReuse("input_fn uses the global step")
+    for key in graph.get_all_collection_keys():
+        if key not in _COLLECTIONS_OF_INPUTS and graph.get_collection(key):
+            raise CannotReuse(
+                f"input_fn adds to the collection {key!r}, which model_fn may read"
+            )
 
 
 def _scaffold_of_inputs() -> tf.compat.v1.train.Scaffold:
@@ -449,14 +482,7 @@ def _model(
         CannotReuse: If the call needs a graph of its own.
     """
     config = self._session_config
-    key = (
-        mode,
-        inputs.key,
-        cache.shapes(checkpoint),
-        by_value((self._model_fn, self._params, self._config)),
-        self._config.tf_random_seed,
-        config.SerializeToString(deterministic=True),
-    )
+    key = (mode, inputs.key, cache.shapes(checkpoint), model_key(self))
     begin = functools.partial(_begin, self)
     return cache.model(key, lambda: Model(inputs, begin, build, config))
 
