@@ -31,6 +31,8 @@ _LAYERS = (
     ("preemption",),
     ("checkpoint.tensor_bundle",),
     ("checkpoint",),
+    ("loop.graph",),
+    ("graph_cache",),
     ("compat.estimator", "compat.frozen", "compat.removed", "compat.seam"),
     ("loop",),
     ("distributed",),

@@ -5,10 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import session as _session
+from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import distribute_coordinator_context, values
 from tensorflow.python.eager import context
-from tensorflow.python.framework import composite_tensor, op_def_registry
-from tensorflow.python.ops import resource_variable_ops, while_v2
+from tensorflow.python.framework import composite_tensor, op_def_registry, random_seed
+from tensorflow.python.ops import resource_variable_ops, resources, while_v2
 from tensorflow.python.training import (
     basic_session_run_hooks,
     monitored_session,
@@ -35,6 +36,7 @@ session_with_worker_context = (
 )
 SyncReplicasOptimizerHook: Any = sync_replicas_optimizer._SyncReplicasOptimizerHook
 eager_context = context.context
+graph_mode = context.graph_mode
 # Graphs: kinds of values, and what an op is by its definition.
 CompositeTensor: Any = composite_tensor.CompositeTensor
 BaseResourceVariable: Any = resource_variable_ops.BaseResourceVariable
@@ -42,6 +44,12 @@ DistributedVariable: Any = values.DistributedVariable
 GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
 op_definition = op_def_registry.get
 while_loop = while_v2.while_loop
+# The collection of the iterators of datasets.
+ITERATORS: str = iterator_ops.GLOBAL_ITERATORS
+local_resources = resources.local_resources
+report_uninitialized_resources = resources.report_uninitialized_resources
+# Maps a graph to how many of its ops have drawn a seed.
+_seeds_drawn: Any = random_seed._graph_to_seed_dict
 # Hooks and savers. Some names are public too; these cost a step one look-up only.
 SessionRunArgs: Any = tf.compat.v1.train.SessionRunArgs
 SessionRunContext: Any = tf.compat.v1.train.SessionRunContext
@@ -50,6 +58,7 @@ SecondOrStepTimer: Any = basic_session_run_hooks.SecondOrStepTimer
 NeverTriggerTimer: Any = basic_session_run_hooks.NeverTriggerTimer
 BaseSaverBuilder: Any = saver.BaseSaverBuilder
 BulkSaverBuilder: Any = saver.BulkSaverBuilder
+saver_of_graph = saver._get_saver_or_default
 
 # What a session calls on its hooks at each step. A hook that has its own, set on itself
 # and not by its class, is not what its class says.
@@ -98,3 +107,29 @@ def is_ready_for_local_init(
 ) -> bool:
     """Return whether the `ready_for_local_init_op` finds the variables initialized."""
     return manager._model_ready_for_local_init(session)[0]
+
+
+def seeds_drawn(graph: tf.Graph) -> int:
+    """Return how many ops of a graph have drawn a seed from it."""
+    return _seeds_drawn.get(graph, 0)
+
+
+def set_seeds_drawn(graph: tf.Graph, count: int) -> None:
+    """Let the next op that draws a seed from a graph continue a count."""
+    _seeds_drawn[graph] = count
+
+
+def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
+    """Return the names of the parts of a Scaffold, not finalized yet, that are given.
+
+    They are those that an evaluation or a prediction uses, but for its Saver.
+    """
+    parts = {
+        "init_fn": scaffold._user_init_fn,
+        "init_feed_dict": scaffold.init_feed_dict,
+        "local_init_feed_dict": scaffold.local_init_feed_dict,
+        "local_init_op": scaffold.local_init_op,
+        "ready_op": scaffold.ready_op,
+        "ready_for_local_init_op": scaffold.ready_for_local_init_op,
+    }
+    return [name for name, value in parts.items() if value is not None]

@@ -192,6 +192,18 @@ PATCHES = (
         apply=_late("estimator.options:patch_run_config"),
     ),
     Patch(
+        name="graphs that are reused",
+        reason="each evaluation and prediction builds its graph and session anew",
+        after="tensorflow_estimator",
+        apply=_late("estimator.graph_reuse:patch_estimator"),
+    ),
+    Patch(
+        name="graphs that are exported again",
+        reason="each export builds its graph and session anew",
+        after="tensorflow_estimator",
+        apply=_late("estimator.export_reuse:patch_estimator"),
+    ),
+    Patch(
         name="evaluations during a stop",
         reason="a training that has to stop would first finish its evaluation",
         after="tensorflow_estimator",

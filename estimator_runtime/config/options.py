@@ -192,6 +192,13 @@ class TrainingOptions:
         help="whether a lower or higher metric is better (default: min for a loss or "
         "an error)",
     )
+    reuse_graphs: bool = _option(
+        False,
+        types=(bool,),
+        purpose="to evaluate, predict and export with graphs that are kept",
+        help="evaluate, predict and export with a graph and session that are kept from "
+        "one call to the next, with the same results, or (the default) build them anew",
+    )
     progress: str = _option(
         "none",
         choices=("auto", "bar", "plain", "none"),

@@ -91,6 +91,12 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         best_metric: Metric of the evaluation that decides which are best; likewise.
         best_mode: "max" if higher is better, "min" if lower is; likewise, else "min"
             if the metric's name contains "loss" or "error".
+        reuse_graphs: Whether the Estimator keeps the graph and the session with which
+            it evaluates, predicts or exports for its next call, with the same results,
+            as docs/performance.md says; model_fn is then called once for each mode and
+            structure of inputs. None takes the command's `--reuse-graphs` or
+            `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
+            False.
         progress: How progress is shown: "auto", "bar", "plain" or "none". Under the
             command, the default is "auto". None takes the command's `--progress`,
             else ESTIMATOR_RUNTIME_PROGRESS, else "none".
@@ -142,6 +148,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         keep_best: int | None = None,
         best_metric: str | None = None,
         best_mode: str | None = None,
+        reuse_graphs: bool | None = None,
         progress: str | None = None,
     ):
         arguments = {
@@ -191,6 +198,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "keep_best": keep_best,
                 "best_metric": best_metric,
                 "best_mode": best_mode,
+                "reuse_graphs": reuse_graphs,
                 "progress": progress,
             }
         )

@@ -1,0 +1,150 @@
+"""A patch that lets Estimators export with graphs that they keep.
+
+The frozen Estimator calls input_receiver_fn and model_fn in a new graph for each mode
+of each export. With the option `reuse_graphs`, input_receiver_fn is still called in a
+new graph. If that graph is the one of an export before, node by node, then so is what
+model_fn would add to it. So the graph of that export is written again, with the
+variables of another checkpoint.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_estimator.python.estimator import estimator as frozen_estimator
+
+from estimator_runtime.compat import patch
+from estimator_runtime.compat.estimator import graph_reuse
+from estimator_runtime.graph_cache.export import Exportable, ExportGraph, receiver_key
+from estimator_runtime.graph_cache.inputs import CannotReuse
+
+tf1 = tf.compat.v1
+_PREDICT = tf.estimator.ModeKeys.PREDICT
+# What the functions here call, or do the work of.
+_MEMBERS = (
+    "_add_meta_graph_for_mode",
+    "_call_model_fn",
+    "_create_and_assert_global_step",
+    "_create_global_step",
+)
+
+
+def patch_estimator(_module: ModuleType) -> None:
+    """Let Estimators with the option `reuse_graphs` export with it."""
+    cls = frozen_estimator.Estimator
+    cls._add_meta_graph_for_mode = _exporting(cls._add_meta_graph_for_mode)
+
+
+def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `_add_meta_graph_for_mode`."""
+    bind = patch.binder(original)
+
+    @functools.wraps(original)
+    def add_meta_graph_for_mode(self: Any, *args: Any, **kwargs: Any) -> None:
+        call = bind(self, *args, **kwargs)
+        call.apply_defaults()
+        given = call.arguments
+        cache = graph_reuse.cache_of(self)
+        if cache is None or not given["check_variables"]:
+            return original(*call.args, **call.kwargs)
+        reason = graph_reuse.own_member(self, _MEMBERS)
+        if reason is not None:
+            cache.tell("export", reason)
+            return original(*call.args, **call.kwargs)
+        mode = given["mode"]
+        with tf.Graph().as_default() as graph:
+            self._create_and_assert_global_step(graph)
+            tf1.random.set_random_seed(self._config.tf_random_seed)
+            receiver = given["input_receiver_fn_map"][mode]()
+            make = functools.partial(_build, self, graph, receiver, mode)
+            try:
+                key = (
+                    "export",
+                    mode,
+                    receiver_key(graph, receiver),
+                    cache.shapes(given["checkpoint_path"]),
+                    graph_reuse.model_key(self),
+                )
+            except CannotReuse as reason:
+                cache.tell("export", reason)
+                with contextlib.closing(make()) as export:
+                    _write(export, mode, given)
+            else:
+                _write(cache.graph(key, make), mode, given)
+
+    return add_meta_graph_for_mode
+
+
+def _build(self: Any, graph: tf.Graph, receiver: Any, mode: str) -> ExportGraph:
+    """Add the model to the graph of its inputs, as `_add_meta_graph_for_mode` does."""
+    export_lib = frozen_estimator.export_lib
+    spec = self._call_model_fn(
+        features=receiver.features,
+        labels=getattr(receiver, "labels", None),
+        mode=mode,
+        config=self.config,
+    )
+    export_outputs = export_lib.export_outputs_for_mode(
+        mode=spec.mode,
+        serving_export_outputs=spec.export_outputs,
+        predictions=spec.predictions,
+        loss=spec.loss,
+        metrics=spec.eval_metric_ops,
+    )
+    signature_def_map = export_lib.build_all_signature_defs(
+        receiver.receiver_tensors,
+        export_outputs,
+        getattr(receiver, "receiver_tensors_alternatives", None),
+        serving_only=(mode == _PREDICT),
+    )
+    scaffold = spec.scaffold
+    local_init_op = scaffold.local_init_op
+    if local_init_op is None:
+        local_init_op = tf1.train.Scaffold.default_local_init_op()
+    if isinstance(scaffold.saver, frozen_estimator.trackable_util.Checkpoint):
+        view = frozen_estimator.graph_view.ObjectGraphView(scaffold.saver)
+        saver = tf1.train.Saver(var_list=view.frozen_saveable_objects(), sharded=True)
+    else:
+        saver = scaffold.saver or tf1.train.Saver(sharded=True)
+    parts = Exportable(
+        saver=saver,
+        local_init_op=local_init_op,
+        train_op=spec.train_op,
+        signature_def_map=signature_def_map,
+    )
+    return ExportGraph(graph, parts, self._session_config)
+
+
+def _write(export: ExportGraph, mode: str, given: Any) -> None:
+    """Write a graph, as `_add_meta_graph_for_mode` does."""
+    builder, checkpoint = given["builder"], given["checkpoint_path"]
+    with export.session() as session:
+        try:
+            export.restore(session, checkpoint)
+        except tf.errors.NotFoundError as error:
+            raise ValueError(
+                "Could not load all requested variables from checkpoint. "
+                "Please make sure your model_fn does not expect variables "
+                "that were not saved in the checkpoint.\n\n"
+                f"Encountered error with mode `{mode}` while restoring "
+                f"checkpoint from: `{checkpoint}`. Full Traceback:\n\n{error}"
+            ) from error
+        builder._add_train_op(export.parts.train_op)
+        tags = given["export_tags"]
+        if tags is None:
+            tags = frozen_estimator.export_lib.EXPORT_TAG_MAP[mode]
+        arguments = {
+            "tags": tags,
+            "signature_def_map": dict(export.parts.signature_def_map),
+            "assets_collection": tf1.get_collection(tf1.GraphKeys.ASSET_FILEPATHS),
+            "main_op": export.parts.local_init_op,
+            "saver": export.parts.saver,
+            "strip_default_attrs": given["strip_default_attrs"],
+        }
+        if given["save_variables"]:
+            builder.add_meta_graph_and_variables(session, **arguments)
+        else:
+            builder.add_meta_graph(**arguments)

@@ -1,0 +1,1 @@
+"""Graphs and sessions of an Estimator, kept from one evaluation to the next."""

@@ -1,0 +1,315 @@
+"""The graph of a model for one mode and structure of inputs, and its sessions.
+
+A session belongs to one call at a time: an evaluation, or a prediction until its last
+result. So two threads can use a model at once, and a prediction that is read by half
+keeps the checkpoint that it began with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+from estimator_runtime.compat import internals
+from estimator_runtime.graph_cache import state
+from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs, to_feed
+
+tf1 = tf.compat.v1
+# Idle sessions that a model keeps: enough for two threads.
+_MAX_IDLE = 2
+# Collections through which a graph has initializers of its own.
+_OWN_INITIALIZERS = (
+    tf1.GraphKeys.LOCAL_INIT_OP,
+    tf1.GraphKeys.READY_OP,
+    tf1.GraphKeys.READY_FOR_LOCAL_INIT_OP,
+    "saved_model_initializers",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What a call asks of the graph of a model.
+
+    Attributes:
+        scaffold: `tf.compat.v1.train.Scaffold`, not finalized.
+        results: Tensors, or what else a session fetches.
+        update: What runs for each batch; None if the results are those of a batch.
+    """
+
+    scaffold: tf.compat.v1.train.Scaffold
+    results: Any
+    update: tf.Operation | None = None
+
+
+class Model:
+    """The graph of a model, for one mode and one structure of inputs.
+
+    Args:
+        inputs: The inputs of the call that needs it.
+        build: Adds the model to a graph. It takes the graph's features and labels, and
+            the placeholders' graph is the default graph.
+        begin: Adds what TensorFlow adds to a graph before the inputs.
+        session_config: Configuration of its sessions.
+
+    Attributes:
+        is_stateless: Whether a session may serve several calls, one after the other.
+
+    Raises:
+        CannotReuse: If the model needs a graph of its own for each call.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        begin: Callable[[tf.Graph], object],
+        build: Callable[[Any, Any], Outputs],
+        session_config: tf.compat.v1.ConfigProto,
+    ) -> None:
+        self._session_config = session_config
+        self._idle: list[ModelSession] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+        with tf.Graph().as_default() as self.graph:
+            begin(self.graph)
+            internals.set_seeds_drawn(self.graph, inputs.seeds_drawn)
+            fed, features, labels = inputs.placeholders()
+            self.outputs = build(features, labels)
+            self._check()
+            self._add_initializers()
+        self.feeds = [each.name for each in fed]
+        self._analyze()
+
+    def _check(self) -> None:
+        given = internals.parts_of_user(self.outputs.scaffold)
+        if given:
+            raise CannotReuse(f"its Scaffold has a {given[0]}")
+        for key in _OWN_INITIALIZERS:
+            if self.graph.get_collection(key):
+                raise CannotReuse(f"its graph has something in the collection {key!r}")
+        saver = self.outputs.scaffold.saver
+        if saver is not None and not isinstance(saver, tf1.train.Saver):
+            raise CannotReuse(f"its Scaffold has a {type(saver).__name__} for a Saver")
+
+    def _add_initializers(self) -> None:
+        """Add what the Scaffold of an untouched graph adds, and finalize the graph."""
+        self.reset = tf1.local_variables_initializer()
+        self.local_init = tf1.train.Scaffold.default_local_init_op()
+        self.ready = tf.concat(
+            [
+                tf1.report_uninitialized_variables(),
+                internals.report_uninitialized_resources(),
+            ],
+            0,
+        )
+        self.saver = self.outputs.scaffold.saver or internals.saver_of_graph()
+        self.saver.build()
+        tables = self.graph.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS)
+        self._tables = tf.group(*tables) if tables else None
+        self._has_local_resources = bool(internals.local_resources())
+        self.graph.finalize()
+
+    def _analyze(self) -> None:
+        """Find out what a session keeps between two calls."""
+        used = internals.FetchHandler(
+            self.graph, [self.outputs.results, self.outputs.update or []], {}
+        )
+        roots = [*(t.op for t in used.fetches()), *used.targets(), self.reset]
+        part = state.reached(roots)
+        restore = self._restore_ops()
+        local = self.graph.get_collection(tf1.GraphKeys.LOCAL_VARIABLES)
+        local_names = {name for v in local for name in state.variables_of([v.op])}
+        changed = state.changed_variables(part) - local_names
+        self.table_files = state.table_files(self._tables)
+        self.is_stateless = (
+            state.is_only_in_variables(self.graph, part)
+            and not self._has_local_resources
+            and self.table_files is not None
+            and changed <= state.variables_of(restore)
+        )
+        self.changes_variables = bool(changed)
+
+    def _restore_ops(self) -> list[tf.Operation]:
+        name = self.saver.saver_def.restore_op_name if self.saver.saver_def else ""
+        return [self.graph.get_operation_by_name(name)] if name else []
+
+    @contextlib.contextmanager
+    def session(self, checkpoint: str) -> Iterator[ModelSession]:
+        """Return a session that holds the values of a checkpoint, for one call.
+
+        Args:
+            checkpoint: The prefix of the checkpoint's files.
+
+        Raises:
+            tf.errors.OpError: If the checkpoint does not fit the graph.
+        """
+        session = self._taken()
+        try:
+            if session is None or not session.is_current():
+                if session is not None:
+                    session.close()
+                session = ModelSession(self, self._session_config, checkpoint)
+            else:
+                session.take(checkpoint)
+        except BaseException:
+            if session is not None:
+                session.close()
+            raise
+        is_done = False
+        try:
+            yield session
+            is_done = True
+        except GeneratorExit:
+            is_done = True  # a prediction that nobody reads any further
+            raise
+        finally:
+            self._return(session, is_done)
+
+    def _taken(self) -> ModelSession | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _return(self, session: ModelSession, is_sound: bool) -> None:
+        with self._lock:
+            keeps = is_sound and self.is_stateless and not self._is_closed
+            keeps = keeps and len(self._idle) < _MAX_IDLE
+            if keeps:
+                self._idle.append(session)
+        if not keeps:
+            session.close()
+
+    def close(self) -> None:
+        """Close the idle sessions now, and the others when their calls end."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
+
+
+class ModelSession:
+    """A session of a model, which holds the values of a checkpoint.
+
+    Args:
+        model: The model.
+        config: Configuration of the session.
+        checkpoint: The prefix of the checkpoint's files.
+
+    Raises:
+        tf.errors.OpError: If the checkpoint does not fit the graph.
+    """
+
+    def __init__(
+        self, model: Model, config: tf.compat.v1.ConfigProto, checkpoint: str
+    ) -> None:
+        self._model = model
+        self._calls: dict[Any, Any] = {}
+        self._files = self._table_files()
+        self.raw = tf1.Session(graph=model.graph, config=config)
+        try:
+            self._restore(checkpoint)
+            self.raw.run(model.local_init)
+            missing = self.raw.run(model.ready)
+            if missing.size:
+                raise tf.errors.FailedPreconditionError(
+                    None, None, f"not initialized: {missing.tolist()}"
+                )
+        except BaseException:
+            self.raw.close()
+            raise
+
+    def is_current(self) -> bool:
+        """Return whether the files of its tables are those that it has read."""
+        return self._files is not None and self._files == self._table_files()
+
+    def take(self, checkpoint: str) -> None:
+        """Hold the values of a checkpoint, and initialize local variables again."""
+        identity = checkpoint_identity(checkpoint)
+        if identity is None or identity != self._holds or self._model.changes_variables:
+            self._restore(checkpoint)
+        self.raw.run(self._model.reset)
+
+    def _restore(self, checkpoint: str) -> None:
+        self._holds = checkpoint_identity(checkpoint)
+        with self._model.graph.as_default():
+            self._model.saver.restore(self.raw, checkpoint)
+
+    def _table_files(self) -> list[state.FileIdentity | None] | None:
+        names = self._model.table_files or []
+        found = [state.file_identity(name) for name in names]
+        return None if None in found else found
+
+    def update(self, batch: Sequence[Any]) -> None:
+        """Run what the graph does for a batch.
+
+        Args:
+            batch: Values for the tensors of the inputs.
+        """
+        self._call(self._model.outputs.update, batch)
+
+    def results(self, batch: Sequence[Any] | None = None, names: Any = None) -> Any:
+        """Return the results, of a batch or of all that has been updated.
+
+        Args:
+            batch: Values for the tensors of the inputs, or None.
+            names: Keys of the results that are asked for; None for all.
+        """
+        wanted = self._model.outputs.results
+        if names is not None:
+            wanted = {name: wanted[name] for name in names}
+        if batch is None:
+            return self.raw.run(wanted)
+        return self._call(wanted, batch, None if names is None else tuple(names))
+
+    def _call(self, fetches: Any, batch: Sequence[Any], key: Any = None) -> Any:
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = _BatchCall(self.raw, self._model.feeds, fetches)
+        return call(batch)
+
+    def close(self) -> None:
+        """Close the session."""
+        self._calls.clear()
+        self.raw.close()
+
+
+class _BatchCall:
+    """What is run for a batch, compiled once: the feeds take most of `Session.run`."""
+
+    def __init__(
+        self, session: tf.compat.v1.Session, feeds: Sequence[str], fetches: Any
+    ) -> None:
+        self._session = session
+        self._handler = internals.FetchHandler(session.graph, fetches, {})
+        options = config_pb2.CallableOptions()
+        options.feed.extend(feeds)
+        options.fetch.extend(tensor.name for tensor in self._handler.fetches())
+        options.target.extend(op.name for op in self._handler.targets())
+        self._run = session._do_call(session._make_callable_from_options, options)
+
+    def __call__(self, batch: Sequence[Any]) -> Any:
+        values = self._session._do_call(self._run, *map(to_feed, batch))
+        # Callables return arrays in TensorFlow's own buffers.
+        owned = [v.copy() if _is_view(v) else v for v in values]
+        return self._handler.build_results(self._session, owned)
+
+
+def _is_view(value: Any) -> bool:
+    flags = getattr(value, "flags", None)
+    return flags is not None and not flags.owndata
+
+
+def checkpoint_identity(checkpoint: str) -> tuple[str, state.FileIdentity] | None:
+    """Return what tells whether a checkpoint has been replaced.
+
+    Returns:
+        None if that cannot be said, as of one on remote storage.
+    """
+    index = state.file_identity(f"{os.fsdecode(checkpoint)}.index")
+    return None if index is None else (checkpoint, index)

@@ -1,0 +1,166 @@
+"""Which state a graph keeps in its session between two calls.
+
+A session that is kept must behave like a new one. It does if what is fetched changes
+nothing but variables that a call sets again: those of a checkpoint, and local ones such
+as those of metrics. Other graphs are kept too, and get a new session at each call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.graph import ops
+
+# Types of stateful ops whose state is in variables, in tables that nobody changes, in
+# the call itself or outside the session.
+_ALLOWED = {
+    *"""
+    AssignAddVariableOp AssignSubVariableOp AssignVariableOp DisableCopyOnRead
+    ReadVariableOp ResourceGather ResourceGatherNd ResourceScatterAdd
+    ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterMul
+    ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin
+    ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub
+    ResourceScatterUpdate ResourceStridedSliceAssign VarHandleOp VarIsInitializedOp
+    Variable VariableShape VariableV2
+    """.split(),
+    *"""
+    HashTable HashTableV2 LookupTableFind LookupTableFindV2 LookupTableSize
+    LookupTableSizeV2
+    """.split(),
+    *"""
+    TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3
+    TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3
+    TensorArrayWriteV3
+    """.split(),
+    *"""
+    Assert CheckNumerics CheckNumericsV2 DeviceIndex EagerPyFunc Empty GuaranteeConst
+    Placeholder Print PrintV2 PyFunc Timestamp
+    """.split(),
+    *"""
+    Case If PartitionedCall StatefulPartitionedCall While
+    """.split(),
+}
+# Not stateful by their definition, but their values come from files or a dataset.
+_DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
+_VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
+_TABLES = {"HashTable", "HashTableV2"}
+# Control flow of TensorFlow 1 hands the handle of a variable on.
+_PASS_ON = {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"}
+_TABLE_INITIALIZERS = {
+    "InitializeTable",
+    "InitializeTableV2",
+    "InitializeTableFromTextFile",
+    "InitializeTableFromTextFileV2",
+}
+# What identifies a file: its device, inode, size and modification time.
+FileIdentity = tuple[int, ...]
+
+
+def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
+    """Return ops and all that they need, by name."""
+    found: dict[str, tf.Operation] = {}
+    pending = list(operations)
+    while pending:
+        op = pending.pop()
+        if op.name not in found:
+            found[op.name] = op
+            pending.extend(tensor.op for tensor in op.inputs)
+            pending.extend(op.control_inputs)
+    return found
+
+
+def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
+    """Return whether ops keep no state in a session but that of variables.
+
+    Args:
+        graph: The graph.
+        part: The ops by name. The functions that they call are looked at too.
+    """
+    functions = ops.called_functions(graph, part.values())
+    types = {op.type for op in part.values()}
+    types.update(node.op for f in functions.values() for node in f.node_def)
+    return all(kind in functions or _may_stay(kind) for kind in types)
+
+
+def _may_stay(kind: str) -> bool:
+    return kind in _ALLOWED or _is_stateless(kind)
+
+
+def _is_stateless(kind: str) -> bool:
+    if any(word in kind for word in _DENIED):
+        return False
+    definition = internals.op_definition(kind)
+    return definition is not None and not definition.is_stateful
+
+
+def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
+    """Return the names of the ops that make the variables which ops may change."""
+    return {
+        maker
+        for op in part.values()
+        for tensor in _changed_inputs(op)
+        for maker in _makers(tensor)
+    }
+
+
+def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
+    if any(argument.is_ref for argument in op.op_def.input_arg):
+        return [tensor for tensor in op.inputs if tensor.dtype._is_ref_dtype]
+    if op.type in _PASS_ON or op.type.startswith("LookupTable"):
+        return []
+    handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
+    return handles if handles and ops.may_write(op) else []
+
+
+def _makers(tensor: tf.Tensor) -> set[str]:
+    """Return the names of the ops of variables among those that give a tensor."""
+    return {name for name, op in reached([tensor.op]).items() if op.type in _VARIABLES}
+
+
+def variables_of(operations: Iterable[tf.Operation]) -> set[str]:
+    """Return the names of the ops that make the variables which ops use."""
+    found = reached(operations)
+    return {name for name, op in found.items() if op.type in _VARIABLES}
+
+
+def table_files(initializer: tf.Operation | None) -> list[str] | None:
+    """Return the files that tables are initialized from.
+
+    Args:
+        initializer: The op that initializes all tables, or None if there is none.
+
+    Returns:
+        Their names; None if a table may come from something else than constants and
+        files.
+    """
+    names = []
+    for op in reached([] if initializer is None else [initializer]).values():
+        if op.type in _TABLE_INITIALIZERS:
+            if "File" in op.type:
+                name = tf.get_static_value(op.inputs[1])
+                if name is None:
+                    return None
+                names.append(
+                    os.fsdecode(name.item() if hasattr(name, "item") else name)
+                )
+        elif op.type not in _TABLES and not _is_stateless(op.type):
+            return None
+    return sorted(names)
+
+
+def file_identity(path: str) -> FileIdentity | None:
+    """Return what tells whether a file has been replaced or changed.
+
+    Returns:
+        None if that cannot be said, as of a file on remote storage.
+    """
+    try:
+        found: Any = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,419 @@
+"""Results with graphs that are kept are those of TensorFlow's way, to the bit."""
+
+import collections
+import glob
+import logging
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import estimator_runtime as er
+
+er.install()
+
+import tensorflow as tf  # noqa: E402
+
+tf1 = tf.compat.v1
+Point = collections.namedtuple("Point", ["x", "y"])
+_X = np.arange(30, dtype="f").reshape(10, 3) / 7
+_Y = np.arange(10, dtype="f")
+_WORDS = np.array([f"w{n % 4}" for n in range(10)])
+
+
+def slices(structure, batch=4):
+    return lambda: tf.data.Dataset.from_tensor_slices(structure).batch(batch)
+
+
+def ragged():
+    lengths = [0, 1, 3, 2, 0, 1, 1, 2, 3, 1]
+    values = tf.RaggedTensor.from_row_lengths(np.arange(14, dtype="f"), lengths)
+    return tf.data.Dataset.from_tensor_slices(({"r": values}, _Y)).batch(4)
+
+
+def sparse():
+    dense = tf.data.Dataset.from_tensor_slices((_X, _Y)).batch(4)
+    return dense.map(lambda x, y: ({"s": tf.sparse.from_dense(x)}, y))
+
+
+def ordered():
+    features = collections.OrderedDict([("z", _X), ("a", _Y)])
+    return tf.data.Dataset.from_tensor_slices((features, _Y)).batch(4)
+
+
+def tensors_of_an_iterator():
+    dataset = tf.data.Dataset.from_tensor_slices((_X, _Y)).batch(4)
+    x, y = tf1.data.make_one_shot_iterator(dataset).get_next()
+    return {"x": x, "same": x, "known": x + 1}, y
+
+
+def features_as_labels():
+    dataset = tf.data.Dataset.from_tensor_slices(_Y).batch(4)
+    x = tf1.data.make_one_shot_iterator(dataset).get_next()
+    return x, x
+
+
+STRUCTURES = {
+    "dict": slices(({"x": _X, "w": _WORDS}, _Y)),
+    "tensor": slices((_X, _Y)),
+    "tuple": slices(((_X, _Y), _Y)),
+    "named tuple": slices((Point(_X, _Y), _Y)),
+    "nested": slices(({"a": {"b": _X, "c": (_Y, _X)}}, _Y)),
+    "dict of labels": slices(({"x": _X}, {"one": _Y, "two": _Y})),
+    "known shapes": lambda: slices(({"x": _X}, _Y))().take(2),
+    "ordered": ordered,
+    "ragged": ragged,
+    "sparse": sparse,
+    "iterator": tensors_of_an_iterator,
+    "one tensor": features_as_labels,
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_features_and_labels_have_any_structure(pair, linear, told, name):
+    pair = pair(linear)
+    pair.train(STRUCTURES[name])
+    pair.assert_equal(STRUCTURES[name])
+    assert pair.calls == ["eval", "infer"]
+    assert told == []
+
+
+def test_labels_may_be_none(pair, told):
+    def model_fn(features, mode):
+        predicted = tf1.get_variable("w", []) * tf.reduce_sum(features["x"], 1)
+        loss = tf.reduce_mean(predicted)
+        train_op = tf1.assign_add(tf1.train.get_global_step(), 1)
+        return tf.estimator.EstimatorSpec(
+            mode, predictions=predicted, loss=loss, train_op=train_op
+        )
+
+    pair = pair(model_fn, params=None)
+    only_features = slices({"x": _X})
+    pair.train(only_features)
+    assert [float(r) for r in pair.kept.predict(only_features)] == [
+        float(r) for r in pair.stock.predict(only_features)
+    ]
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        lambda: tf1.estimator.inputs.numpy_input_fn(
+            {"x": _X}, _Y, batch_size=4, num_epochs=1, shuffle=False
+        ),
+        lambda: tf1.estimator.inputs.pandas_input_fn(
+            pd.DataFrame({"x": _Y, "w": _WORDS}),
+            pd.Series(_Y),
+            batch_size=4,
+            num_epochs=1,
+            shuffle=False,
+        ),
+    ],
+    ids=["numpy", "pandas"],
+)
+def test_queues_of_an_input_fn_run_for_each_call(pair, linear, told, queue):
+    pair = pair(linear)
+    pair.train(queue())
+    pair.assert_equal(queue(), times=3)
+    assert pair.calls == ["eval", "infer"]
+    assert told == []
+
+
+def test_predict_yields_batches_and_chosen_keys(pair, linear, rows, assert_equal):
+    pair = pair(linear)
+    pair.train(rows())
+    for options in ({"predict_keys": ["twice"]}, {"yield_single_examples": False}, {}):
+        expected = list(pair.stock.predict(rows(), **options))
+        for _ in range(2):
+            assert_equal(list(pair.kept.predict(rows(), **options)), expected)
+    with pytest.raises(ValueError, match="Expected to run at least one output"):
+        next(pair.kept.predict(rows(), predict_keys=["none"]))
+    assert pair.calls == ["infer"]
+
+
+def test_a_feature_may_be_a_prediction(pair):
+    def model_fn(features, mode):
+        tf1.get_variable("w", [])
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions=features,
+            loss=tf.constant(0.0),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    pair = pair(model_fn, params=None)
+    words = slices({"w": _WORDS})
+    pair.train(words)
+    expected = [row["w"] for row in pair.stock.predict(words)]
+    assert [row["w"] for row in pair.kept.predict(words)] == expected
+    assert [row["w"] for row in pair.kept.predict(words)] == expected
+
+
+def test_text_keeps_zeros_at_its_end(pair, linear):
+    pair = pair(linear)
+
+    def words():
+        return tf.data.Dataset.from_tensors(({"w": [b"a\0", b"a"]}, [1.0, 2.0]))
+
+    def one():
+        return tf.data.Dataset.from_tensors(({"w": b"a\0"}, 1.0))
+
+    pair.train(words)
+    pair.assert_equal(words)
+    assert pair.kept.evaluate(one) == pair.stock.evaluate(one)
+
+
+def test_steps_and_the_end_of_the_data_end_an_evaluation(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    for steps in (1, 2, 30):
+        pair.assert_equal(rows(), steps=steps)
+    with pytest.raises(ValueError, match="Must specify steps > 0, given: 0"):
+        pair.kept.evaluate(rows(), steps=0)
+
+
+def test_metrics_begin_anew_at_each_evaluation(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    for seed in range(3):
+        pair.assert_equal(rows(seed=seed))
+    empty = rows(count=0)
+    pair.assert_equal(empty)
+    assert pair.calls == ["eval", "infer"]
+
+
+def events(folder):
+    found = []
+    for path in sorted(glob.glob(f"{folder}/events*")):
+        for event in tf1.train.summary_iterator(path):
+            for value in event.summary.value:
+                found.append((event.step, value.SerializeToString()))
+    return found
+
+
+def test_summaries_are_equal(pair, linear, rows):
+    pair = pair(linear)
+    for _ in range(2):
+        pair.train(rows())
+        pair.stock.evaluate(rows(), name="stock")
+        pair.kept.evaluate(rows(), name="kept")
+    expected = events(pair.stock.eval_dir("stock"))
+    assert len(expected) == 2 * 4  # error, loss, rms and the checkpoint's path
+    assert events(pair.kept.eval_dir("kept")) == expected
+
+
+class Lines(logging.Handler):
+    """Collects TensorFlow's lines, without what differs from run to run."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        text = re.sub(r"(at|:) [\d:.T-]{5,}s?$", "TIME", record.getMessage())
+        if record.name == "tensorflow" and record.levelno == logging.INFO:
+            self.lines.append(text)
+
+
+def lines_of(call):
+    logger, handler = logging.getLogger("tensorflow"), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        call()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return handler.lines
+
+
+def test_the_log_says_what_tensorflows_does_but_for_what_is_not_done(
+    pair, linear, rows
+):
+    pair = pair(linear)
+    pair.train(rows())
+    expected = lines_of(lambda: pair.stock.evaluate(rows(), steps=2))
+    first = lines_of(lambda: pair.kept.evaluate(rows(), steps=2))
+    second = lines_of(lambda: pair.kept.evaluate(rows(), steps=2))
+    assert sorted(first) == sorted(expected)
+    restores = [line for line in expected if line.startswith("Restoring")]
+    built = ["Calling model_fn.", "Done calling model_fn.", *restores]
+    assert len(built) == 3
+    assert second == [line for line in expected if line not in built]
+
+
+def test_canned_estimators(tmp_path, assert_equal):
+    columns = [
+        tf.feature_column.numeric_column("x", shape=[3]),
+        tf.feature_column.embedding_column(
+            tf.feature_column.categorical_column_with_vocabulary_list(
+                "w", ["w0", "w1", "w2"], num_oov_buckets=1
+            ),
+            4,
+        ),
+    ]
+
+    def estimator(reuse_graphs):
+        return tf.estimator.DNNClassifier(
+            [5],
+            columns,
+            n_classes=3,
+            config=er.RunConfig(tmp_path, reuse_graphs=reuse_graphs),
+        )
+
+    data = slices(({"x": _X, "w": _WORDS}, (_Y % 3).astype("i")))
+    stock, kept = estimator(False), estimator(True)
+    stock.train(data)
+    for _ in range(2):
+        assert_equal(kept.evaluate(data), stock.evaluate(data))
+        found, expected = list(kept.predict(data)), list(stock.predict(data))
+        for a, b in zip(found, expected, strict=True):
+            assert_equal(
+                {k: list(v) for k, v in a.items()}, {k: list(v) for k, v in b.items()}
+            )
+    [cache] = [v for k, v in vars(kept).items() if k.endswith("_graph_cache")]
+    assert len(cache) == 2
+
+
+def test_a_model_of_keras(tmp_path, assert_equal, told):
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Dense(3, input_shape=(3,), name="a"),
+            tf.keras.layers.BatchNormalization(),
+            tf.keras.layers.Dropout(0.5),
+            tf.keras.layers.Dense(1, name="b"),
+        ]
+    )
+    model.compile(tf.keras.optimizers.legacy.SGD(0.01), "mse", metrics=["mae", "mse"])
+
+    def estimator(reuse_graphs):
+        config = er.RunConfig(tmp_path, reuse_graphs=reuse_graphs)
+        return tf.keras.estimator.model_to_estimator(model, config=config)
+
+    data = slices(({"a_input": _X}, _Y.reshape(-1, 1)))
+    stock, kept = estimator(False), estimator(True)
+    stock.train(data)
+    for _ in range(2):
+        assert_equal(kept.evaluate(data), stock.evaluate(data))
+        assert_equal(
+            [row["b"] for row in kept.predict(data)],
+            [row["b"] for row in stock.predict(data)],
+        )
+    assert told == []
+
+
+def test_tables_of_input_fn_and_of_model_fn(pair, tmp_path_factory, told):
+    vocabulary = tmp_path_factory.mktemp("words") / "vocabulary.txt"
+    vocabulary.write_text("w0\nw1\nw2\n")
+
+    def input_fn():
+        keys = tf.lookup.KeyValueTensorInitializer(["w0", "w1"], [5, 6])
+        table = tf1.lookup.StaticHashTable(keys, -1)
+        dataset = tf.data.Dataset.from_tensor_slices((_WORDS, _Y)).batch(4)
+        w, y = tf1.data.make_one_shot_iterator(dataset).get_next()
+        return {"w": w, "looked_up": table.lookup(w)}, y
+
+    def model_fn(features, labels, mode):
+        table = tf.lookup.StaticVocabularyTable(
+            tf.lookup.TextFileInitializer(
+                str(vocabulary),
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            1,
+        )
+        w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
+        x = table.lookup(features["w"]) + tf.cast(features["looked_up"], tf.int64)
+        predicted = w * tf.cast(x, tf.float32)
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions={"x": x},
+            loss=tf.reduce_mean(predicted),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    pair.assert_equal(input_fn)
+    vocabulary.write_text("w2\nw1\nw0\n")  # A session of its own would read it, too.
+    _, found = pair.assert_equal(input_fn)
+    assert [row["x"] for row in found][:3] == [2 + 5, 1 + 6, 0 - 1]
+    assert pair.calls == ["eval", "infer"]
+    assert told == []
+
+
+def test_random_numbers_are_those_of_a_new_session(pair, told):
+    def model_fn(features, labels, mode):
+        w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
+        noise = tf1.random_uniform(
+            tf.shape(labels if labels is not None else features["x"][:, 0])
+        )
+        dropped = tf1.layers.dropout(features["x"], 0.5, training=True)
+        predicted = w * (noise + tf.reduce_sum(dropped, 1))
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions={"predicted": predicted},
+            loss=tf.reduce_mean(predicted),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    def shuffled():  # Draws a seed of the graph before model_fn does.
+        data = tf.data.Dataset.from_tensor_slices(({"x": _X}, _Y))
+        return data.shuffle(10).batch(4)
+
+    pair = pair(model_fn, config={"tf_random_seed": 7})
+    pair.train(shuffled)
+    pair.assert_equal(shuffled, times=3)
+    pair.assert_equal(slices(({"x": _X}, _Y)))
+    assert pair.calls == ["eval", "infer"] * 2  # other seeds are another graph
+    assert told == []
+
+
+def test_variables_that_an_evaluation_changes_are_restored(pair, told):
+    def model_fn(features, labels, mode):
+        seen = tf1.get_variable("seen", [], initializer=tf1.zeros_initializer())
+        count = tf1.assign_add(seen, tf.cast(tf.shape(features["x"])[0], tf.float32))
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions={"seen": tf.fill([tf.shape(features["x"])[0]], count)},
+            loss=count,
+            train_op=tf.group(count, tf1.assign_add(tf1.train.get_global_step(), 1)),
+        )
+
+    pair = pair(model_fn)
+    data = slices(({"x": _X}, _Y))
+    pair.train(data)
+    metrics, _ = pair.assert_equal(data, times=3)
+    assert metrics["loss"] == np.float32(8 + (4 + 8 + 10) / 3)
+    assert told == []
+
+
+def test_python_functions_of_a_model_are_called_for_each_batch(pair):
+    seen = []
+
+    def model_fn(features, labels, mode):
+        w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
+
+        def note(x):
+            seen.append(len(x))
+            return x
+
+        x = tf.numpy_function(note, [features["x"]], tf.float32)
+        x.set_shape([None, 3])
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions={"x": w * x},
+            loss=w * tf.reduce_sum(x),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    pair = pair(model_fn)
+    data = slices(({"x": _X}, _Y))
+    pair.train(data)
+    pair.assert_equal(data)
+    assert seen[2:] == [4, 4, 2] * 6  # after the two steps
