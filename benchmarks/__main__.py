@@ -31,6 +31,10 @@ _BENCHMARKS = {
         "benchmarks.launch.benchmark",
         "how long a job takes until all of it trains",
     ),
+    "job": (
+        "benchmarks.job.benchmark",
+        "how long whole programs take, from command to exit",
+    ),
 }
 # Where the render of a benchmark of something else than steps is.
 _OWN_TABLES = {
@@ -38,6 +42,7 @@ _OWN_TABLES = {
     "checkpoints": "benchmarks.checkpoints.report",
     "restart": "benchmarks.restart.report",
     "launch": "benchmarks.launch.benchmark",
+    "job": "benchmarks.job.report",
 }
 _WITHOUT_PLOT = ("launch", "restart")
 

@@ -17,6 +17,12 @@ class ConfigTypeError(ConfigError, TypeError):
     """A setting has a value of the wrong type, where TensorFlow raises TypeError."""
 
 
+class ConfigKeyError(ConfigError, KeyError):
+    """A setting names something unknown, where TensorFlow raises KeyError."""
+
+    __str__ = Exception.__str__  # A KeyError shows its message quoted.
+
+
 class UsageError(EstimatorRuntimeError):
     """The command line requests something impossible; the exit status is 2."""
 
@@ -35,3 +41,11 @@ class LaunchError(EstimatorRuntimeError, RuntimeError):
 
 class PeerTimeoutError(EstimatorRuntimeError, TimeoutError):
     """Another task of the cluster was not there in time."""
+
+
+class PredictorInputError(EstimatorRuntimeError, ValueError):
+    """A predictor is called with something else than its inputs."""
+
+
+class PredictorClosedError(EstimatorRuntimeError, RuntimeError):
+    """A predictor is used after it has been closed."""

@@ -136,7 +136,12 @@ def test_each_of_these_tests_is_there():
 
 def test_each_python_block_is_executed_here_or_as_an_error_to_migrate_from():
     pages = {block.page for block in PYTHON} - {"docs/migrating.md"}
-    assert pages == {"README.md", "docs/clusters.md", "docs/checkpoints.md"}
+    assert pages == {
+        "README.md",
+        "docs/checkpoints.md",
+        "docs/clusters.md",
+        "docs/predictor.md",
+    }
 
 
 def only(page):
@@ -174,6 +179,33 @@ def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
     assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
         done.stdout
     )
+
+
+PREDICTED = """
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+
+columns = [tf.feature_column.numeric_column("x", shape=[2])]
+estimator = tf.estimator.LinearClassifier(columns, "model")
+batch = {"x": [[0.5, 1.5]]}
+estimator.train(lambda: tf.data.Dataset.from_tensors((batch, [1])), steps=1)
+
+
+def serving_input_receiver_fn():
+    x = tf.compat.v1.placeholder(tf.float32, [None, 2])
+    return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
+"""
+
+
+def test_the_snippet_about_predictors_gives_what_predict_gives(tmp_path):
+    compared = (
+        "[row] = estimator.predict(lambda: tf.data.Dataset.from_tensors(batch))\n"
+        "print(outputs['logits'][0] == row['logits'])"
+    )
+    snippet = only("docs/predictor.md").text
+    done = run("\n".join([PREDICTED, snippet, compared]), tmp_path)
+    assert (done.stdout, done.returncode) == ("[ True]\n", 0), done.stderr
 
 
 BEST = """

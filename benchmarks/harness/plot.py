@@ -1,4 +1,4 @@
-"""Draws a report: the cost of a step by contender, or of saving by cadence."""
+"""Draws a report: the cost of a step by contender, of saving, of whole programs."""
 
 import matplotlib
 from matplotlib import pyplot
@@ -9,7 +9,7 @@ matplotlib.use("Agg")  # into a file, on machines without a screen too
 
 _COLORS = {"ours": "#1b6ca8", "stock": "#444444", "others": "#b8b8b8"}
 _PERCENT = (0, 1, 10, 100, 1000, 10_000)
-_OURS = ("plans", "fused", "ours")
+_OURS = ("plans", "fused", "ours", "reuse", "predictor")
 
 
 def draw(report, path):
@@ -18,6 +18,8 @@ def draw(report, path):
         figure = _of_sizes(report)
     elif "advice" in report:
         figure = _of_cadences(report)
+    elif "programs" in report:
+        figure = _of_programs(report)
     else:
         figure = _of_models(report)
     figure.suptitle(_caption(report), fontsize=9, x=0.01, ha="left")
@@ -120,6 +122,46 @@ def _of_cadences(report):
     axes.set_ylabel(f"lost, % of the time; a failure every {mtbf_secs / 3600:g} h")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
+    return figure
+
+
+def _of_programs(report):
+    """Draw the time of each program, in two parts: the import and what follows."""
+    programs = report["programs"]
+    rows = [len(program["contenders"]) for program in programs.values()]
+    figure, all_axes = pyplot.subplots(
+        len(programs),
+        squeeze=False,
+        figsize=(8, 1 + 0.28 * sum(rows) + 0.8 * len(rows)),
+        height_ratios=rows,
+        layout="constrained",
+    )
+    for axes, program in zip(all_axes[:, 0], programs.values(), strict=True):
+        contenders = program["contenders"]
+        for row, (name, figures) in enumerate(contenders.items()):
+            wall, imported = figures["wall_secs"], figures["import_secs"]["median"]
+            after = figures["after_import_secs"]["median"]
+            ratio = figures["after_import_ratio_to_baseline"]["median"]
+            axes.barh(row, wall["median"], color=_color(name))
+            axes.barh(row, imported, color="white", alpha=0.6, hatch="///")
+            axes.errorbar(
+                *(wall["median"], row),
+                xerr=[[wall["median"] - wall["q1"]], [wall["q3"] - wall["median"]]],
+                color="black",
+                elinewidth=1,
+                capsize=2,
+            )
+            label = f" {after:.1f} s after the import, ratio {ratio:.2f}"
+            axes.text(wall["q3"], row, label, va="center", fontsize=8)
+        axes.set_yticks(range(len(contenders)), list(contenders))
+        axes.margins(x=0.35)
+        axes.set_xlim(left=0)
+        axes.invert_yaxis()  # the first contender on top
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(program["title"], loc="left", fontsize=10)
+    all_axes[-1, 0].set_xlabel(
+        "seconds from the command to the exit; hatched: the import; whiskers: quartiles"
+    )
     return figure
 
 

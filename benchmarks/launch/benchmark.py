@@ -4,7 +4,6 @@ import collections
 import compileall
 import contextlib
 import functools
-import importlib.metadata
 import json
 import os
 import pathlib
@@ -17,12 +16,11 @@ import tempfile
 import time
 import uuid
 
-from benchmarks.harness import measurement
+from benchmarks.harness import measurement, processes
 
 _ROUNDS = 5
 _TIMEOUT_SECS = 240
 _MARKER = "ESTIMATOR_RUNTIME_BENCHMARK"
-_ROOT = pathlib.Path(__file__).parents[2]
 _PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
 _JOBS = {
     "ps": ("5 tasks: chief, 2 workers, ps, evaluator", "none"),
@@ -64,9 +62,9 @@ def measure(quick, announce):
         The report, ready for JSON.
     """
     # As pip leaves TensorFlow; else each process of a checkout would compile it anew.
-    compileall.compile_dir(_ROOT / "estimator_runtime", quiet=1)
+    compileall.compile_dir(processes.ROOT / "estimator_runtime", quiet=1)
     rounds = 1 if quick else _ROUNDS
-    baseline = "stock" if _has_estimator() else "plain"
+    baseline = "stock" if processes.has_estimator() else "plain"
     report = measurement.new_report("launch", baseline, quick, jobs={})
     for job in list(_JOBS)[: 1 if quick else None]:
         ways = {
@@ -114,42 +112,28 @@ def _cell(figure, form):
     return f"{median} ({q1} to {q3})"
 
 
-def _has_estimator():
-    # Asked without an import: the memory of this process is wanted for the jobs.
-    version = importlib.metadata.version("tensorflow")
-    return tuple(map(int, version.split(".")[:2])) < (2, 16)
-
-
 def _launch(way, job):
     """Launch a job, wait until all its trainers step, and end it."""
     marker = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder, "output")
         arguments = (_PROGRAM, f"{folder}/model", _JOBS[job][1])
-        environ = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-            ),
-            _MARKER: marker,
-        }
-        # What this process has set for itself, to run on newer TensorFlows.
-        environ.pop("TF_USE_LEGACY_KERAS", None)
+        environ = {**processes.environ(), _MARKER: marker}
         begin = time.time()
         with output.open("wb") as log:
             start = functools.partial(
                 subprocess.Popen, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
             try:
-                processes = [
+                started = [
                     start(command, env={**environ, **variables})
                     for command, variables in _commands(way, job, arguments)
                 ]
-                stamps = _wait_for_steps(output, processes)
+                stamps = _wait_for_steps(output, started)
                 usage = _usage(marker)
             finally:
                 _kill(marker)
-                for process in processes:
+                for process in started:
                     process.wait()
     steps = stamps["stepped"]
     return {

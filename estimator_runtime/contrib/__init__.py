@@ -1,5 +1,5 @@
-"""Interfaces older than `tf.estimator`, removed from TensorFlow with tf.contrib.
+"""Interfaces of `tf.contrib`, which TensorFlow 2 removed.
 
-They exist so that programs written against them still run. They get no new features,
-and each names its successor.
+They exist so that programs written against them still run. An interface that has a
+successor names it, and gets no new features.
 """

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
 from estimator_runtime.graph_cache import state
@@ -287,22 +286,16 @@ class _BatchCall:
     ) -> None:
         self._session = session
         self._handler = internals.FetchHandler(session.graph, fetches, {})
-        options = config_pb2.CallableOptions()
-        options.feed.extend(feeds)
-        options.fetch.extend(tensor.name for tensor in self._handler.fetches())
-        options.target.extend(op.name for op in self._handler.targets())
-        self._run = session._do_call(session._make_callable_from_options, options)
+        self._run = internals.compile_call(
+            session,
+            feeds,
+            [tensor.name for tensor in self._handler.fetches()],
+            [op.name for op in self._handler.targets()],
+        )
 
     def __call__(self, batch: Sequence[Any]) -> Any:
-        values = self._session._do_call(self._run, *map(to_feed, batch))
-        # Callables return arrays in TensorFlow's own buffers.
-        owned = [v.copy() if _is_view(v) else v for v in values]
-        return self._handler.build_results(self._session, owned)
-
-
-def _is_view(value: Any) -> bool:
-    flags = getattr(value, "flags", None)
-    return flags is not None and not flags.owndata
+        values = self._run(*map(to_feed, batch))
+        return self._handler.build_results(self._session, values)
 
 
 def checkpoint_identity(checkpoint: str) -> tuple[str, state.FileIdentity] | None:

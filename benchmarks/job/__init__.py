@@ -1,0 +1,1 @@
+"""How long whole programs take, from the command to the exit."""

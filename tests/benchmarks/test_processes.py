@@ -1,0 +1,76 @@
+"""Programs that are measured from the command to the exit."""
+
+import os
+import pathlib
+import sys
+import time
+
+import pytest
+
+from benchmarks.harness import processes
+
+
+def _run(code, timeout_secs=60):
+    return processes.run([sys.executable, "-c", code], dict(os.environ), timeout_secs)
+
+
+def test_a_run_has_the_time_and_memory_of_the_program_and_all_that_it_wrote():
+    start = time.perf_counter()
+    done = _run(
+        "import sys, time\n"
+        "held = bytearray(200_000_000)\n"
+        "while time.process_time() < 0.3: pass\n"
+        "time.sleep(0.3)\n"
+        "print('out', flush=True); print('err', file=sys.stderr)"
+    )
+    assert 0.6 <= done.wall_secs <= time.perf_counter() - start
+    assert 0.3 <= done.cpu_secs < done.wall_secs
+    assert 190 < done.peak_mb < 1000
+    assert done.output == "out\nerr\n"
+
+
+def test_the_processor_time_of_children_counts():
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    done = _run(
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])"
+    )
+    assert done.cpu_secs >= 0.5
+
+
+def test_a_program_that_fails_is_no_figure():
+    with pytest.raises(
+        RuntimeError, match=r" ended with status 3 after .*\nthe reason"
+    ):
+        _run("print('the reason', flush=True); raise SystemExit(3)")
+
+
+def test_a_program_that_takes_too_long_is_killed_with_what_it_started():
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with pytest.raises(RuntimeError, match=r" ended with status -9 ") as caught:
+        _run(
+            "import subprocess\n"
+            f"child = subprocess.Popen({sleep!r})\n"
+            "print(child.pid, flush=True); child.wait()",
+            timeout_secs=2,
+        )
+    pid = int(str(caught.value).splitlines()[-1])
+    deadline = time.monotonic() + 30
+    while _is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_running(pid)
+
+
+def _is_running(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"  # nobody may await an orphan
+
+
+def test_the_environment_of_a_program_finds_the_checkout(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "own")
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    found = processes.environ()
+    assert found["PYTHONPATH"] == f"{processes.ROOT}{os.pathsep}own"
+    assert "TF_USE_LEGACY_KERAS" not in found
