@@ -1,5 +1,6 @@
 """TensorFlow's private names that this runtime uses, behind names of its own."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,6 +121,14 @@ def seeds_drawn(graph: tf.Graph) -> int:
 def set_seeds_drawn(graph: tf.Graph, count: int) -> None:
     """Let the next op that draws a seed from a graph continue a count."""
     _seeds_drawn[graph] = count
+
+
+def has_learning_phase(graph: tf.Graph) -> bool:
+    """Return whether Keras has a learning phase for a graph."""
+    backends = [
+        sys.modules.get(name) for name in ("keras.src.backend", "tf_keras.src.backend")
+    ]
+    return any(graph in getattr(b, "_GRAPH_LEARNING_PHASES", ()) for b in backends)
 
 
 def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:

@@ -247,7 +247,8 @@ def from_estimator(
     without a checkpoint it raises an error, where 1.15 predicted with random values; it
     heeds the scaffold of the model_fn, and so restores what `Estimator.predict` does;
     by default it has the Estimator's own session config; and `session` is a plain
-    Session. Outputs equal those of `Estimator.predict` for the same batch, to the bit.
+    Session. Outputs equal those of `Estimator.predict` for the same batch, to the bit,
+    if the model draws no random numbers and keeps no state from one call to the next.
 
     Args:
         estimator: A trained `tf.estimator.Estimator`.
@@ -516,6 +517,8 @@ def _converted(key: str, tensor: Any, value: Any) -> Any:
         return value
     try:
         array = np.asarray(value, dtype=tensor.dtype.as_numpy_dtype)
+        if isinstance(value, int) and int(array) != value:  # wrapped by numpy 1
+            raise OverflowError("out of range")
     except (NotImplementedError, OverflowError, TypeError, ValueError) as error:
         raise PredictorInputError(
             f"input_dict[{key!r}] is {reprlib.repr(value)}, but this input of the "

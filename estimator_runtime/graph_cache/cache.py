@@ -17,20 +17,22 @@ from estimator_runtime.graph_cache.model import Model, checkpoint_identity
 _logger = logging.getLogger(__name__)
 # Evaluation, prediction and export, and one of them with other inputs.
 MAX_GRAPHS = 4
+_MAX_REFUSALS = 16
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
 class GraphCache:
     """The graphs that one Estimator keeps, at most `MAX_GRAPHS`.
 
-    The one that was used least recently is dropped for a new one. A copy of a cache, as
-    of an Estimator that is copied or pickled, is empty.
+    The one that was used least recently is dropped for a new one. A deep copy of a
+    cache, or one that is pickled with its Estimator, is empty.
     """
 
     def __init__(self) -> None:
         # Held while a graph is built, too; its model_fn may use the same Estimator.
         self._lock = threading.RLock()
         self._kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+        self._refused: dict[Hashable, str] = {}
         self._told: set[str] = set()
         self._shapes: dict[Hashable, Hashable] = {}
 
@@ -45,21 +47,25 @@ class GraphCache:
             CannotReuse: If the calls with this key build their own graphs. The model
                 is not made again to find that out.
         """
-
-        def make_or_refuse() -> Model | CannotReuse:
+        with self._lock:
+            reason = self._refused.get(key)
+        if reason is None:
             try:
-                return make()
-            except CannotReuse as reason:
-                return reason
-            except Exception as error:  # noqa: BLE001 - TensorFlow's way raises it
-                return CannotReuse(
+                return self._found(key, make)
+            except CannotReuse as error:
+                reason = str(error)
+            except (TypeError, ValueError) as error:
+                reason = (
                     f"model_fn fails with inputs that are fed: {_first_line(error)}"
                 )
-
-        found = self._found(key, make_or_refuse)
-        if isinstance(found, CannotReuse):
-            raise CannotReuse(str(found))
-        return found
+            except Exception as error:  # perhaps not the next time
+                raise CannotReuse(f"model_fn fails: {_first_line(error)}") from error
+            with self._lock:
+                self._refused[key] = reason
+                while len(self._refused) > _MAX_REFUSALS:
+                    del self._refused[next(iter(self._refused))]
+        # Outside of `except`: that error's traceback would keep graphs alive.
+        raise CannotReuse(reason)
 
     def graph(self, key: Hashable, make: Callable[[], ExportGraph]) -> ExportGraph:
         """Return the graph of an export, which is made if it is not there.
@@ -81,8 +87,7 @@ class GraphCache:
                 for _ in range(len(self._kept) - MAX_GRAPHS)
             ]
         for each in dropped:
-            if not isinstance(each, CannotReuse):
-                each.close()
+            each.close()
         return found
 
     def shapes(self, checkpoint: str) -> Hashable:
@@ -100,7 +105,7 @@ class GraphCache:
                 shapes = found.get_variable_to_shape_map()
             except Exception as error:
                 raise CannotReuse(
-                    f"{checkpoint!r} cannot be read: {_first_line(error)}"
+                    f"the checkpoint cannot be read: {_first_line(error)}"
                 ) from error
             known = tuple(sorted((name, tuple(dims)) for name, dims in shapes.items()))
             if identity is not None:
@@ -124,7 +129,7 @@ class GraphCache:
 
     def __len__(self) -> int:
         """Return how many graphs are kept."""
-        return sum(not isinstance(e, CannotReuse) for e in self._kept.values())
+        return len(self._kept)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Make copies empty: a session cannot be copied."""

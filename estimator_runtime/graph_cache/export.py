@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.compat import internals
 from estimator_runtime.graph_cache.inputs import CannotReuse, static_shape
 from estimator_runtime.graph_cache.model import checkpoint_identity
 
@@ -124,6 +125,8 @@ def receiver_key(graph: tf.Graph, receiver: Any) -> Hashable:
         type(receiver),
         tuple(_described(getattr(receiver, name, None)) for name in names),
         collections,
+        graph.seed,
+        internals.seeds_drawn(graph),
         graph.as_graph_def().SerializeToString(deterministic=True),
     )
 

@@ -93,6 +93,11 @@ class Inputs:
             raise CannotReuse("input_fn returns a tensor of another graph")
         if tensor.dtype in _UNFEEDABLE or not graph.is_fetchable(tensor):
             raise CannotReuse(f"input_fn returns {tensor.name!r}, which cannot be fed")
+        if tf.get_static_value(tensor) is not None:
+            raise CannotReuse(
+                f"input_fn returns the constant {tensor.name!r}, whose value model_fn "
+                "may look at"
+            )
         # model_fn can tell whether two features are one tensor.
         place = self._places.setdefault(id(tensor), len(self.tensors))
         if place == len(self.tensors):

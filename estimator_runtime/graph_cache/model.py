@@ -82,18 +82,21 @@ class Model:
             self.outputs = build(features, labels)
             self._check()
             self._add_initializers()
-        self.feeds = [each.name for each in fed]
-        self._analyze()
+        self._analyze(fed)
+        self.feeds = [each.name for each in self.used_of(fed)]
 
     def _check(self) -> None:
-        given = internals.parts_of_user(self.outputs.scaffold)
+        scaffold = self.outputs.scaffold
+        if type(scaffold) is not tf1.train.Scaffold:
+            raise CannotReuse(f"its Scaffold is a {type(scaffold).__name__}")
+        given = internals.parts_of_user(scaffold)
         if given:
             raise CannotReuse(f"its Scaffold has a {given[0]}")
         for key in _OWN_INITIALIZERS:
             if self.graph.get_collection(key):
                 raise CannotReuse(f"its graph has something in the collection {key!r}")
-        saver = self.outputs.scaffold.saver
-        if saver is not None and not isinstance(saver, tf1.train.Saver):
+        saver = scaffold.saver
+        if saver is not None and type(saver) is not tf1.train.Saver:
             raise CannotReuse(f"its Scaffold has a {type(saver).__name__} for a Saver")
 
     def _add_initializers(self) -> None:
@@ -114,13 +117,27 @@ class Model:
         self._has_local_resources = bool(internals.local_resources())
         self.graph.finalize()
 
-    def _analyze(self) -> None:
+    def _check_results(self, fed: Sequence[tf.Tensor]) -> None:
+        if self.outputs.update is None:
+            return
+        results = internals.FetchHandler(self.graph, self.outputs.results, {})
+        part = state.reached(tensor.op for tensor in results.fetches())
+        if any(each.op.name in part for each in fed):
+            raise CannotReuse("the value of a metric depends on the batch")
+
+    def _analyze(self, fed: Sequence[tf.Tensor]) -> None:
         """Find out what a session keeps between two calls."""
         used = internals.FetchHandler(
             self.graph, [self.outputs.results, self.outputs.update or []], {}
         )
         roots = [*(t.op for t in used.fetches()), *used.targets(), self.reset]
         part = state.reached(roots)
+        if state.calls_python(self.graph, part):
+            raise CannotReuse("its graph calls Python functions, which may keep state")
+        self._check_results(fed)
+        self._used = [each.op.name in part for each in fed]
+        if not any(self._used):
+            raise CannotReuse("its results do not depend on the inputs")
         restore = self._restore_ops()
         local = self.graph.get_collection(tf1.GraphKeys.LOCAL_VARIABLES)
         local_names = {name for v in local for name in state.variables_of([v.op])}
@@ -133,6 +150,13 @@ class Model:
             and changed <= state.variables_of(restore)
         )
         self.changes_variables = bool(changed)
+
+    def used_of(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return which tensors of the inputs the model needs.
+
+        TensorFlow would not compute the others, which may fail, or end the data.
+        """
+        return [each for each, used in zip(tensors, self._used, strict=True) if used]
 
     def _restore_ops(self) -> list[tf.Operation]:
         name = self.saver.saver_def.restore_op_name if self.saver.saver_def else ""

@@ -38,8 +38,8 @@ _ALLOWED = {
     TensorArrayWriteV3
     """.split(),
     *"""
-    Assert CheckNumerics CheckNumericsV2 DeviceIndex EagerPyFunc Empty GuaranteeConst
-    Placeholder Print PrintV2 PyFunc Timestamp
+    Assert CheckNumerics CheckNumericsV2 DeviceIndex Empty GuaranteeConst Placeholder
+    Print PrintV2 Timestamp
     """.split(),
     *"""
     Case If PartitionedCall StatefulPartitionedCall While
@@ -47,6 +47,7 @@ _ALLOWED = {
 }
 # Not stateful by their definition, but their values come from files or a dataset.
 _DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 _VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
 _TABLES = {"HashTable", "HashTableV2"}
 # Control flow of TensorFlow 1 hands the handle of a variable on.
@@ -74,6 +75,16 @@ def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
     return found
 
 
+def calls_python(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
+    """Return whether ops call functions of the program, which may keep any state.
+
+    Args:
+        graph: The graph.
+        part: The ops by name. The functions that they call are looked at too.
+    """
+    return not _PYTHON.isdisjoint(_types(graph, part))
+
+
 def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
     """Return whether ops keep no state in a session but that of variables.
 
@@ -82,9 +93,13 @@ def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> b
         part: The ops by name. The functions that they call are looked at too.
     """
     functions = ops.called_functions(graph, part.values())
+    return all(kind in functions or _may_stay(kind) for kind in _types(graph, part))
+
+
+def _types(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> set[str]:
+    functions = ops.called_functions(graph, part.values())
     types = {op.type for op in part.values()}
-    types.update(node.op for f in functions.values() for node in f.node_def)
-    return all(kind in functions or _may_stay(kind) for kind in types)
+    return types.union(node.op for f in functions.values() for node in f.node_def)
 
 
 def _may_stay(kind: str) -> bool:

@@ -114,7 +114,7 @@ def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
         with pytest.raises(tf.errors.NotFoundError, match="Key w not found"):
             next(estimator.predict(rows()))
     assert len(told) == 2
-    assert "cannot be restored into the graph that is kept" in told[0]
+    assert "cannot be restored into the kept graph" in told[0]
 
 
 def test_a_path_without_a_checkpoint_has_tensorflows_error(pair, linear, rows):

@@ -391,29 +391,3 @@ def test_variables_that_an_evaluation_changes_are_restored(pair, told):
     metrics, _ = pair.assert_equal(data, times=3)
     assert metrics["loss"] == np.float32(8 + (4 + 8 + 10) / 3)
     assert told == []
-
-
-def test_python_functions_of_a_model_are_called_for_each_batch(pair):
-    seen = []
-
-    def model_fn(features, labels, mode):
-        w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
-
-        def note(x):
-            seen.append(len(x))
-            return x
-
-        x = tf.numpy_function(note, [features["x"]], tf.float32)
-        x.set_shape([None, 3])
-        return tf.estimator.EstimatorSpec(
-            mode,
-            predictions={"x": w * x},
-            loss=w * tf.reduce_sum(x),
-            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
-        )
-
-    pair = pair(model_fn)
-    data = slices(({"x": _X}, _Y))
-    pair.train(data)
-    pair.assert_equal(data)
-    assert seen[2:] == [4, 4, 2] * 6  # after the two steps

@@ -121,7 +121,7 @@ def _evaluate(
     )
     with contextlib.ExitStack() as session_until_done:
         try:
-            _check_inputs(graph, used_before)
+            _check_inputs(self, graph, used_before)
             inputs = Inputs(graph, features, labels)
             build = functools.partial(_build_evaluation, self)
             model = _model(self, cache, _EVAL, inputs, checkpoint_path, build)
@@ -133,8 +133,9 @@ def _evaluate(
             )
         else:
             scaffold, eval_dict = _scaffold_of_inputs(), {}
-            update_op = tf.group(*inputs.tensors)
-            all_hooks = [*input_hooks, _FeedHook(inputs.tensors, session), *hooks]
+            batch = model.used_of(inputs.tensors)
+            update_op = tf.group(*batch)
+            all_hooks = [*input_hooks, _FeedHook(batch, session), *hooks]
         return self._evaluate_run(
             checkpoint_path=checkpoint_path,
             scaffold=scaffold,
@@ -313,7 +314,7 @@ def _predict(
             used_before = _uses_of_global_step(graph)
             features, hooks = self._get_features_from_input_fn(input_fn, _PREDICT)
             try:
-                _check_inputs(graph, used_before)
+                _check_inputs(self, graph, used_before)
                 inputs = Inputs(graph, features, None)
                 build = functools.partial(_build_prediction, self)
                 model = _model(self, cache, _PREDICT, inputs, checkpoint_path, build)
@@ -340,7 +341,7 @@ def _predict(
         # the last result of this one.
         with session:
             while not session.should_stop():
-                batch = session.run(inputs.tensors)
+                batch = session.run(model.used_of(inputs.tensors))
                 results = kept.results(batch, names)
                 yield from _rows(self, results, yield_single_examples)
 
@@ -438,12 +439,16 @@ def _uses_of_global_step(graph: tf.Graph) -> int:
     return sum(len(tensor.consumers()) for tensor in step.op.outputs)
 
 
-def _check_inputs(graph: tf.Graph, uses_of_global_step: int) -> None:
-    """Check that what input_fn has added to a graph needs no checkpoint.
+def _check_inputs(self: Any, graph: tf.Graph, uses_of_global_step: int) -> None:
+    """Check that what input_fn has added to a graph is not for the model.
 
     Raises:
-        CannotReuse: If it does.
+        CannotReuse: If it is, or may be.
     """
+    if graph.seed != self._config.tf_random_seed:
+        raise CannotReuse("input_fn sets a seed, which ops of model_fn would use too")
+    if internals.has_learning_phase(graph):
+        raise CannotReuse("input_fn sets the learning phase of Keras")
     if len(graph.get_collection(tf1.GraphKeys.GLOBAL_VARIABLES)) > 1:
         raise CannotReuse("input_fn makes variables")
     if _uses_of_global_step(graph) != uses_of_global_step:
@@ -500,6 +505,6 @@ def _session(model: Model, checkpoint: str) -> Iterator[ModelSession]:
         except Exception as error:
             first = (str(error).splitlines() or [""])[0]
             raise CannotReuse(
-                f"{checkpoint} cannot be restored into the graph that is kept: {first}"
+                f"the checkpoint cannot be restored into the kept graph: {first}"
             ) from error
         yield session

@@ -1,0 +1,216 @@
+"""State that a kept graph cannot have: such calls build their own, and are as ever."""
+
+import gc
+import itertools
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+OWN = "builds a graph of its own, because"
+_X = np.arange(30, dtype=np.float32).reshape(10, 3)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensor_slices(({"x": _X}, _X[:, 0])).batch(4)
+
+
+def spec(mode, predicted, **kwargs):
+    return tf.estimator.EstimatorSpec(
+        mode,
+        predictions={"y": predicted},
+        loss=tf.reduce_mean(predicted),
+        train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        **kwargs,
+    )
+
+
+def weighted(x):
+    weight = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
+    return weight * tf.reduce_sum(x, 1)
+
+
+def test_what_a_python_function_counts_begins_anew(pair, told):
+    def model_fn(features, labels, mode):
+        batches = itertools.count(1)  # of this graph
+
+        def numbered(x):
+            return x + np.float32(next(batches))
+
+        x = tf.numpy_function(numbered, [features["x"]], tf.float32)
+        return spec(mode, weighted(tf.ensure_shape(x, [None, 3])))
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    pair.assert_equal(input_fn)
+    reason = "its graph calls Python functions, which may keep state"
+    assert told == [f"{call} {OWN} {reason}" for call in ("evaluate", "predict")]
+
+
+@pytest.mark.parametrize("seeds", [[7, 7], [7, 8]])
+def test_a_seed_that_input_fn_sets_is_used_by_the_model(pair, told, seeds):
+    def model_fn(features, labels, mode):
+        return spec(mode, weighted(features["x"]) + tf.random.uniform([]))
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    for seed in seeds:
+
+        def seeded_input_fn(seed=seed):
+            tf1.set_random_seed(seed)
+            return input_fn()
+
+        pair.assert_equal(seeded_input_fn, times=1)
+    assert "input_fn sets a seed" in told[0]
+
+
+def test_a_learning_phase_that_input_fn_sets_is_used_by_the_model(pair, told):
+    def model_fn(features, labels, mode):
+        phase = tf.cast(tf.keras.backend.learning_phase(), tf.float32)
+        return spec(mode, weighted(features["x"]) + phase)
+
+    def training_input_fn():
+        tf.keras.backend.set_learning_phase(1)
+        return input_fn()
+
+    pair = pair(model_fn)
+    pair.train(training_input_fn)
+    pair.assert_equal(training_input_fn)
+    assert "learning phase" in told[0]
+
+
+def test_a_scaffold_of_another_class_finalizes_itself(pair, told):
+    class Filling(tf1.train.Scaffold):
+        def finalize(self):
+            reset = tf1.local_variables_initializer()
+            with tf.control_dependencies([reset]):
+                fill = [v.assign(100.0) for v in tf1.local_variables("filled")]
+            tables = self.default_local_init_op()
+            self._local_init_op = tf.group(reset, tables, *fill)
+            return super().finalize()
+
+    def model_fn(features, labels, mode):
+        local = tf1.get_variable(
+            "filled",
+            initializer=0.0,
+            trainable=False,
+            collections=[tf1.GraphKeys.LOCAL_VARIABLES],
+        )
+        return spec(mode, weighted(features["x"]) + local, scaffold=Filling())
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    metrics, _ = pair.assert_equal(input_fn)
+    assert metrics["loss"] > 100
+    assert told[0] == f"evaluate {OWN} its Scaffold is a Filling"
+
+
+def test_model_fn_may_look_at_the_value_of_a_constant(pair, told):
+    def model_fn(features, labels, mode):
+        known = tf.get_static_value(features["x"])
+        return spec(mode, weighted(features["x"]) + (0 if known is None else known[0]))
+
+    def constant_input_fn():
+        return {"x": tf.constant([[1.0, 2.0, 3.0]])}, tf.constant([0.0])
+
+    pair = pair(model_fn)
+    pair.train(constant_input_fn)
+    metrics = [e.evaluate(constant_input_fn, steps=1) for e in (pair.stock, pair.kept)]
+    assert metrics[0] == metrics[1]
+    assert "input_fn returns the constant" in told[0]
+
+
+def test_a_metric_may_be_the_value_of_the_last_batch(pair, told):
+    def model_fn(features, labels, mode):
+        last = tf.reduce_mean(features["x"]), tf.no_op()
+        return spec(mode, weighted(features["x"]), eval_metric_ops={"last": last})
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    endless = lambda: input_fn().repeat()  # noqa: E731
+    metrics = [e.evaluate(endless, steps=3) for e in (pair.stock, pair.kept)]
+    assert metrics[0] == metrics[1]
+    assert told == [f"evaluate {OWN} the value of a metric depends on the batch"]
+
+
+def test_a_feature_that_the_model_does_not_use_is_not_computed(pair, told):
+    def failing_input_fn():
+        features, labels = tf1.data.make_one_shot_iterator(input_fn()).get_next()
+        with tf.control_dependencies([tf1.assert_negative(features["x"])]):
+            features["broken"] = tf.identity(labels)
+        return features, labels
+
+    def model_fn(features, labels, mode):
+        return spec(mode, weighted(features["x"]))
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    pair.assert_equal(failing_input_fn)
+    assert (told, pair.calls) == ([], ["eval", "infer"])
+
+
+def test_exports_have_the_seeds_that_their_inputs_set(pair, tmp_path):
+    def model_fn(features, labels, mode):
+        predicted = weighted(features["x"]) + tf.random.uniform([])
+        outputs = {
+            "serving_default": tf.estimator.export.PredictOutput({"y": predicted})
+        }
+        return spec(mode, predicted, export_outputs=outputs)
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    found = []
+    for seed in (1, 2):
+
+        def receiver_fn(seed=seed):
+            tf1.set_random_seed(seed)
+            x = tf1.placeholder(tf.float32, [None, 3])
+            return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
+
+        path = pair.kept.export_saved_model(str(tmp_path / "export"), receiver_fn)
+        with tf.Graph().as_default() as graph, tf1.Session() as session:
+            tf1.saved_model.load(session, ["serve"], path.decode())
+            ops = graph.get_operations()
+        found += [op.get_attr("seed") for op in ops if op.type == "RandomUniform"]
+    assert found == [1, 2]
+
+
+def test_a_refusal_keeps_nothing_of_the_call_alive(pair):
+    class Hook(tf.estimator.SessionRunHook):
+        pass
+
+    class Anything:
+        pass
+
+    def model_fn(features, labels, mode):
+        return spec(mode, weighted(features["x"]), evaluation_hooks=[Hook()])
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+
+    def evaluate():
+        local = Anything()
+        pair.kept.evaluate(input_fn)
+        return weakref.ref(local)
+
+    found = evaluate()
+    gc.collect()
+    assert found() is None
+
+
+def test_a_failure_of_model_fn_is_not_remembered(pair, told):
+    failures = [OSError("the network is down")]
+
+    def model_fn(features, labels, mode):
+        if mode == tf.estimator.ModeKeys.PREDICT and failures:
+            raise failures.pop()
+        return spec(mode, weighted(features["x"]))
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    rows = [[row["y"] for row in pair.kept.predict(input_fn)] for _ in range(3)]
+    assert rows[0] == rows[1] == rows[2]
+    assert pair.calls == ["infer"] * 3  # twice in the first call
+    assert told == [f"predict {OWN} model_fn fails: OSError: the network is down"]
