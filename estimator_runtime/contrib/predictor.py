@@ -516,8 +516,10 @@ def _converted(key: str, tensor: Any, value: Any) -> Any:
     if not isinstance(tensor, tf.Tensor):
         return value
     try:
-        array = np.asarray(value, dtype=tensor.dtype.as_numpy_dtype)
-        if isinstance(value, int) and int(array) != value:  # wrapped by numpy 1
+        is_int = isinstance(value, int)
+        given = np.asarray(value) if is_int else value
+        array = np.asarray(given, dtype=tensor.dtype.as_numpy_dtype)
+        if is_int and array != given:  # such as 256 as uint8
             raise OverflowError("out of range")
     except (NotImplementedError, OverflowError, TypeError, ValueError) as error:
         raise PredictorInputError(
