@@ -229,6 +229,6 @@ def free_addresses():
 
 @pytest.fixture(autouse=True)
 def _xterm(monkeypatch):
-    """Give terminals colours and rows, whatever the environment of the test run says."""
+    """Return terminals colours and rows, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -47,7 +47,7 @@ PYTHON = [each for each in BLOCKS if each.language == "python"]
 
 
 def shown_commands():
-    """Give each of our commands that a block shows, as (where, arguments)."""
+    """Return each of our commands that a block shows, as (where, arguments)."""
     for block in BLOCKS:
         for line in block.text.replace("\\\n", " ").splitlines():
             line = line.removeprefix("$ ")
@@ -57,7 +57,7 @@ def shown_commands():
 
 
 def named_commands():
-    """Give each of our commands that a sentence names, as (page, arguments)."""
+    """Return each of our commands that a sentence names, as (page, arguments)."""
     for page in PAGES:
         for text in re.findall(r"`estimator-runtime (\w[^`]*)`", page.read_text()):
             yield page.name, text.split()

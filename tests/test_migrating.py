@@ -17,13 +17,13 @@ NEW = versions.parse(tf.__version__) >= (2, 16)
 
 
 def sections():
-    """Give (heading, program, message) of each error."""
+    """Return (heading, program, message) of each error."""
     pattern = r"^## (.+?)\n.*?^```python\n(.*?)^```\n\n```\n(.*?)\n```\n"
     return re.findall(pattern, PAGE.read_text(), re.M | re.S)
 
 
 def still_errors():
-    """Give (what the program says, message, what to write) of each row of the table."""
+    """Return (what the program says, message, what to write) of each row of the table."""
     _, text = PAGE.read_text().split("\n## Still an error\n")
     return re.findall(r"^\| `(.+?)` \| `(.+?)` \| `(.+?)` \|$", text, re.M)
 

@@ -17,7 +17,7 @@ _COLUMNS = {
 
 
 def render(report):
-    """Give a report as Markdown: a table for each program."""
+    """Return a report as Markdown: a table for each program."""
     lines = [headline(report), "", *machine_lines(report["machine"])]
     for program in report["programs"].values():
         contenders = program["contenders"]

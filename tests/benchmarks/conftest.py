@@ -14,7 +14,7 @@ sys.path.append(str(ROOT))
 
 @pytest.fixture(scope="session")
 def run_benchmark():
-    """Give a function that runs `python -m benchmarks`; it gives what that prints."""
+    """Return a function that runs `python -m benchmarks`; it gives what that prints."""
 
     def run_benchmark(*arguments, cwd):
         # The checkout last, so that the runtime is the one that is installed.

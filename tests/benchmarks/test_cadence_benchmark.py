@@ -35,7 +35,7 @@ print("trained")
 
 
 def run(script, *options):
-    """Give the exit status of the command, run in this process."""
+    """Return the exit status of the command, run in this process."""
     return benchmarks.main(["cadence", *options, "--script", *script])
 
 
@@ -55,7 +55,7 @@ def test_cadences_are_round_numbers_of_which_four_fit_into_a_run(steps, cadences
 
 
 def training(step_secs, *, every=None, secs=10.0):
-    """Give a run of which 0.5 s a checkpoint are noted."""
+    """Return a run of which 0.5 s a checkpoint are noted."""
     steps = round(secs / step_secs)
     saved = range(0, steps + 1, every) if every else (0, steps)
     return Training(
@@ -67,7 +67,7 @@ def training(step_secs, *, every=None, secs=10.0):
 
 
 def told(step_secs, none=(0.1,), pilot=0.1):
-    """Give the figures of runs whose steps took so long, by cadence and round."""
+    """Return the figures of runs whose steps took so long, by cadence and round."""
     found = {"none": [training(each) for each in none]}
     for every, rounds in step_secs.items():
         found[str(every)] = [training(each, every=every) for each in rounds]
@@ -75,7 +75,7 @@ def told(step_secs, none=(0.1,), pilot=0.1):
 
 
 def rendered(figures):
-    """Give the report of some figures."""
+    """Return the report of some figures."""
     package = {"tensorflow": "2.21.0"}
     machine = dict.fromkeys(["date", "cpu", "cpus", "memory_gb", "system", "python"])
     machine |= {"load_average_at_start": 0.0, "packages": package}

@@ -24,7 +24,7 @@ def _written(tmp_path_factory):
 
 @pytest.fixture
 def ckpt(_written, tmp_path):
-    """Give a folder with the checkpoints 10, 20 and 30 of `weight` = [step] * 100."""
+    """Return a folder with the checkpoints 10, 20 and 30 of `weight` = [step] * 100."""
     folder = tmp_path / "ckpt"
     shutil.copytree(_written, folder)
     return folder

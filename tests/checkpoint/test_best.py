@@ -21,7 +21,7 @@ train = tf1.train
 
 
 def kept(folder):
-    """Give (step, value of `weight`) of the checkpoints in `best`, best first."""
+    """Return (step, value of `weight`) of the checkpoints in `best`, best first."""
     paths = read_state(folder / "best").paths
     on_disk = {each.prefix for each in files.find(folder / "best")}
     assert on_disk == set(paths)
@@ -233,7 +233,7 @@ LOSSES = [5.0, 3.0, 1.0, 2.0, 4.0, 6.0]  # of the checkpoint of each second step
 
 
 def model_fn(features, labels, mode):
-    """Give each evaluated step the loss that is written down for it."""
+    """Return each evaluated step the loss that is written down for it."""
     del labels
     step = train.get_or_create_global_step()
     weight = tf1.get_variable("weight", [1], initializer=tf1.zeros_initializer())

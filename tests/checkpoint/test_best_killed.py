@@ -58,7 +58,7 @@ def offer(folder, losses, keep):
 
 
 def killed_at_each_change(tmp_path, first, then, anew):
-    """Give a folder for each change, in which the process was killed before it."""
+    """Return a folder for each change, in which the process was killed before it."""
     number = 0
     while True:
         folder = tmp_path / str(number)

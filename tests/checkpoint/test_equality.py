@@ -20,7 +20,7 @@ STEPS = [0, 3, 6, 9, LAST]
 
 
 def digest(names, values):
-    """Give what tells values apart, by the names that they have in a checkpoint."""
+    """Return what tells values apart, by the names that they have in a checkpoint."""
     found = dict(zip(names, map(np.asarray, values), strict=True))
     for name in [name for name in found if name.endswith("-keys")]:
         # A table has no order.
@@ -42,7 +42,7 @@ def digest(names, values):
 
 
 def what_is_saved(graph):
-    """Give names, those of slices included, and tensors that a graph's Saver saves."""
+    """Return names, those of slices included, and tensors that a graph's Saver saves."""
     from tensorflow.python.framework import tensor_util
 
     names, tensors = [], []

@@ -54,7 +54,7 @@ def may_write(monkeypatch):
 
 
 def step_op():
-    """Give an op that adds 1 to the global step, and to every element of a variable."""
+    """Return an op that adds 1 to the global step, and to every element of a variable."""
     weight = tf1.get_variable("weight", initializer=[0.0] * 100)
     with tf.control_dependencies([weight.assign_add([1.0] * 100)]):
         return train.get_or_create_global_step().assign_add(1).op
@@ -73,7 +73,7 @@ def saved_steps(folder):
 
 
 def weights(folder):
-    """Give the step of each checkpoint, and the one value that `weight` has there."""
+    """Return the step of each checkpoint, and the one value that `weight` has there."""
     found = {}
     for path in train.get_checkpoint_state(str(folder)).all_model_checkpoint_paths:
         reader = tf.train.load_checkpoint(path)

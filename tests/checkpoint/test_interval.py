@@ -193,7 +193,7 @@ def saved_steps(folder):
 
 
 def scalars(folder):
-    """Give the scalars about checkpoints, by tag and step."""
+    """Return the scalars about checkpoints, by tag and step."""
     found = {}
     for path in folder.glob("events.*"):
         for event in train.summary_iterator(str(path)):

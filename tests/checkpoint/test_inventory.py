@@ -29,7 +29,7 @@ def flip(path, position):
 
 
 def state_of(folder):
-    """Give all of a folder that a change would show in."""
+    """Return all of a folder that a change would show in."""
     return {
         str(path): (path.stat().st_mtime_ns, path.is_dir() or path.read_bytes())
         for path in folder.rglob("*")
@@ -38,7 +38,7 @@ def state_of(folder):
 
 @pytest.fixture
 def show(ckpt, capsys):
-    """Give a function of options: (exit status, what is printed as JSON)."""
+    """Return a function of options: (exit status, what is printed as JSON)."""
 
     def show(*options):
         before = state_of(ckpt)

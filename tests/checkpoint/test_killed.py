@@ -68,7 +68,7 @@ def calls_of_step(folder):
 
 
 def last_of(name):
-    """Give the step at which the run of a name ends, and the run after it."""
+    """Return the step at which the run of a name ends, and the run after it."""
     kind, _, step = str(name).partition(" ")
     if kind == "step":
         return int(step) + 4

@@ -8,7 +8,7 @@ from estimator_runtime.cli.run import StopRequests, exit_status_of
 
 
 def _requests(*signals):
-    """Give the places of those that are requests, of signals and their times."""
+    """Return the places of those that are requests, of signals and their times."""
     requests = StopRequests()
     taken = [requests.take(number, now) for number, now in signals]
     return [place for place, is_taken in enumerate(taken) if is_taken]

@@ -137,7 +137,7 @@ REPLACED = [
 
 
 def tasks(cluster):
-    """Give the tasks to ask about: every one there is, and some that are not."""
+    """Return the tasks to ask about: every one there is, and some that are not."""
     yield None
     yield {}
     for index in (0, 1, "1"):
@@ -153,7 +153,7 @@ def tasks(cluster):
 
 
 def questions():
-    """Give (TF_CONFIG, arguments) of every question about clusters."""
+    """Return (TF_CONFIG, arguments) of every question about clusters."""
     for cluster in CLUSTERS:
         alone = sum(map(len, cluster.values())) == 1
         for task in tasks(cluster):
@@ -181,7 +181,7 @@ def questions():
 
 
 def ask(question):
-    """Give the answer, or the error as [type, start of its message]."""
+    """Return the answer, or the error as [type, start of its message]."""
     try:
         return {"is": question()}
     except (ValueError, TypeError) as error:

@@ -91,7 +91,7 @@ def test_a_task_without_an_index_is_the_first_of_its_type(set_tf_config):
 
 
 def _config_of(estimator):
-    """Give the ConfigProto of the estimator's sessions, and check it is used."""
+    """Return the ConfigProto of the estimator's sessions, and check it is used."""
     assert estimator._session_config == estimator.config.session_config
     return estimator._session_config
 

@@ -354,7 +354,7 @@ def test_threads_get_the_results_of_their_own_inputs(classifier):
 
 @pytest.fixture
 def spec_predictor(tmp_path):
-    """Give a function that makes the predictor of a model_fn and a receiver."""
+    """Return a function that makes the predictor of a model_fn and a receiver."""
 
     def spec_predictor(predictions_of, receiver_fn):
         def model_fn(features, labels, mode):

@@ -73,7 +73,7 @@ class EndsAfterTheFirst(training._ContinuousEvalListener):
 
 @pytest.fixture
 def evaluate(tmp_path, monkeypatch):
-    """Give a function that evaluates; it gives what was exported, and how often."""
+    """Return a function that evaluates; it gives what was exported, and how often."""
     monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
     finish_note.begin()
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=1)
@@ -115,7 +115,7 @@ def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
 
 @pytest.fixture
 def evaluate_alone(tmp_path, monkeypatch, set_tf_config, free_addresses):
-    """Give a function that evaluates step 2 of a training in which nobody is left."""
+    """Return a function that evaluates step 2 of a training in which nobody is left."""
     monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
     finish_note.begin()
     tf.estimator.Estimator(model_fn, str(tmp_path)).train(input_fn)
@@ -233,7 +233,7 @@ class Told(PsShutdown):
 
 @pytest.fixture
 def serve_after_note(tmp_path, free_addresses):
-    """Give a function that serves after a training; it gives how often it waited."""
+    """Return a function that serves after a training; it gives how often it waited."""
 
     def serve():
         finish_note.begin()
@@ -273,7 +273,7 @@ def test_a_ps_with_a_handler_of_its_own_does_not_wait_for_a_launcher(
 
 @pytest.fixture
 def wait_for_training(tmp_path, set_tf_config, free_addresses):
-    """Give a function that waits for trainers who are gone, for nearly three hours."""
+    """Return a function that waits for trainers who are gone, for nearly three hours."""
     chief, worker = free_addresses(2)
     estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
     set_tf_config(

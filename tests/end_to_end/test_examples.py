@@ -44,7 +44,7 @@ def run(how, name, *flags, cwd):
 
 
 def held_out(done, task=""):
-    """Give (accuracy, step) of the line that says them."""
+    """Return (accuracy, step) of the line that says them."""
     pattern = rf"^{task}held-out accuracy (\d\.\d+) after (\d+) steps$"
     found = re.search(pattern, done.stdout, re.M)
     assert found and done.returncode == 0, done.stdout + done.stderr

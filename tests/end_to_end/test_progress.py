@@ -15,7 +15,7 @@ SCRIPT = pathlib.Path(__file__).parents[2] / "examples" / "digits.py"
 
 
 def run_in_terminal(*arguments, cwd):
-    """Give (exit status, all that a terminal was sent on standard error)."""
+    """Return (exit status, all that a terminal was sent on standard error)."""
     inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 25, 100, 0, 0))

@@ -44,7 +44,7 @@ CXX_START = "This TensorFlow binary is optimized"
 
 
 def run(folder, *arguments, script=SCRIPT):
-    """Give (exit status, the lines of standard error)."""
+    """Return (exit status, the lines of standard error)."""
     (folder / "train.py").write_text(script)
     dropped = ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")
     inherited = {k: v for k, v in os.environ.items() if k not in dropped}
@@ -61,7 +61,7 @@ def run(folder, *arguments, script=SCRIPT):
 
 
 def warnings_of(lines):
-    """Give the warnings and errors, without the folder that a line is of.
+    """Return the warnings and errors, without the folder that a line is of.
 
     But for the one that TensorFlow gives or not, by when it reads the global step.
     """

@@ -33,7 +33,7 @@ class Digits:
     held_out_labels: np.ndarray
 
     def to_train(self, batch_size=64):
-        """Give an input_fn of endless, shuffled batches to train on."""
+        """Return an input_fn of endless, shuffled batches to train on."""
         return lambda: (
             tf.data.Dataset.from_tensor_slices(({"pixels": self.images}, self.labels))
             .shuffle(len(self.labels))
@@ -42,7 +42,7 @@ class Digits:
         )
 
     def held_out(self):
-        """Give an input_fn of one ordered pass over the images held out."""
+        """Return an input_fn of one ordered pass over the images held out."""
         return lambda: tf.data.Dataset.from_tensor_slices(
             ({"pixels": self.held_out_images}, self.held_out_labels)
         ).batch(100)

@@ -74,7 +74,7 @@ def assert_identical(found, expected):
 
 @pytest.fixture
 def pair(tmp_path):
-    """Give a function that makes a `Pair` of a model_fn, with `params` or none."""
+    """Return a function that makes a `Pair` of a model_fn, with `params` or none."""
 
     def pair(model_fn, config=None, **kwargs):
         calls = []
@@ -104,7 +104,7 @@ def pair(tmp_path):
 
 @pytest.fixture
 def told():
-    """Give the list of what the Estimators say about graphs that they do not reuse."""
+    """Return the list of what the Estimators say about graphs that they do not reuse."""
     lines = []
 
     class Handler(logging.Handler):
@@ -167,13 +167,13 @@ def linear_model(features, labels, mode):
 
 @pytest.fixture
 def linear():
-    """Give the model_fn of a linear model."""
+    """Return the model_fn of a linear model."""
     return linear_model
 
 
 @pytest.fixture
 def rows():
-    """Give a function that returns an input_fn of dicts of numbers, in batches."""
+    """Return a function that returns an input_fn of dicts of numbers, in batches."""
 
     def rows(count=10, batch=4, seed=0):
         draw = np.random.RandomState(seed)
@@ -185,5 +185,5 @@ def rows():
 
 @pytest.fixture
 def assert_equal():
-    """Give the function that compares results to the bit."""
+    """Return the function that compares results to the bit."""
     return assert_identical

@@ -74,12 +74,12 @@ class Launch:
             pytest.fail(f"still running after {timeout_secs} s:\n{self.text}")
 
     def children(self):
-        """Give the pids of all processes of the job but the launcher's own."""
+        """Return the pids of all processes of the job but the launcher's own."""
         return processes_of(self.marker) - {self.process.pid}
 
 
 def processes_of(marker):
-    """Give the pids of the processes that have the marker in their environment."""
+    """Return the pids of the processes that have the marker in their environment."""
     wanted = f"{_MARKER}={marker}".encode()
     found = set()
     for entry in os.listdir("/proc"):
@@ -95,7 +95,7 @@ def processes_of(marker):
 
 
 def wait_until_gone(marker):
-    """Give the pids that are still there after a while."""
+    """Return the pids that are still there after a while."""
     deadline = time.monotonic() + _GONE_WITHIN_SECS
     while True:
         left = processes_of(marker)
@@ -106,7 +106,7 @@ def wait_until_gone(marker):
 
 @pytest.fixture
 def launch(tmp_path):
-    """Give a function that starts a job; at the end none of its processes is left.
+    """Return a function that starts a job; at the end none of its processes is left.
 
     What is given as `within` is a command that runs the rest of its arguments, and as
     `stdout` a file for all that the launcher writes.
@@ -207,7 +207,7 @@ class Task:
 
 @pytest.fixture
 def start(tmp_path):
-    """Give a function that starts a task, of (cluster, task type, arguments).
+    """Return a function that starts a task, of (cluster, task type, arguments).
 
     What is given as `within` is a command that runs the rest of its arguments.
     """
@@ -226,7 +226,7 @@ def start(tmp_path):
 
 @pytest.fixture
 def cluster_of(free_addresses):
-    """Give a function that gives a cluster with one task of each type."""
+    """Return a function that gives a cluster with one task of each type."""
 
     def cluster_of(*task_types):
         addresses = free_addresses(len(task_types))

@@ -21,7 +21,7 @@ pathlib.Path("ended").touch()
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """Give a function that starts a task that writes much, and tells by `Events`."""
+    """Return a function that starts a task that writes much, and tells by `Events`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "much.py").write_text(_PROGRAM)
     job = Job(command=("much.py",), replicas={"chief": 1})
@@ -38,7 +38,7 @@ def start(tmp_path, monkeypatch):
 
 
 def _next_until(events, is_last):
-    """Give the events up to the first for which that is true."""
+    """Return the events up to the first for which that is true."""
     seen = []
     while not seen or not is_last(seen[-1]):
         seen.append(events.get(60))

@@ -89,7 +89,7 @@ class Training:
         return dataclasses.replace(self, **changes)
 
     def stock(self, folder=None):
-        """Give the outcome with TensorFlow's own session."""
+        """Return the outcome with TensorFlow's own session."""
         seam = frozen.training
         ours = seam.MonitoredTrainingSession
         seam.MonitoredTrainingSession = STOCK
@@ -99,7 +99,7 @@ class Training:
             seam.MonitoredTrainingSession = ours
 
     def ours(self, steps_per_run, folder=None):
-        """Give the outcome with this runtime's session."""
+        """Return the outcome with this runtime's session."""
         return self.replace(
             config={"steps_per_run": steps_per_run, **self.config}
         )._outcome(folder)
@@ -156,7 +156,7 @@ class Training:
 
 
 def outcome_of(run, folder=None):
-    """Give the outcome of `run(folder)`, in a folder of its own if none is given."""
+    """Return the outcome of `run(folder)`, in a folder of its own if none is given."""
     with contextlib.ExitStack() as stack:
         folder = str(folder or stack.enter_context(tempfile.TemporaryDirectory()))
         log = stack.enter_context(captured_log())
@@ -194,12 +194,12 @@ def captured_log():
 
 
 def is_about_code(line):
-    """Tell lines that a program gets once, or that differ by what is compared."""
+    """Return whether a program logs a line once, or depending on what is compared."""
     return line.startswith(("From ", "Using config: "))
 
 
 def plain(line, folder):
-    """Give a log line without what the clock and the folder decide."""
+    """Return a log line without what the clock and the folder decide."""
     line = line.replace(str(folder), "FOLDER")
     line = re.sub(r"\(\d+\.\d+ sec\)", "(SECS)", line)
     line = re.sub(r"/sec: .*", "/sec: RATE", line)
@@ -208,7 +208,7 @@ def plain(line, folder):
 
 
 def variables(folder):
-    """Give type, shape and digest of each variable in the newest checkpoint."""
+    """Return type, shape and digest of each variable in the newest checkpoint."""
     path = tf.train.latest_checkpoint(folder)
     if path is None:
         return {}
@@ -227,7 +227,7 @@ def checkpoint_steps(folder):
 
 
 def summaries(folder):
-    """Give (step, tag, content) of all events but the graph's and the checkpoints'."""
+    """Return (step, tag, content) of all events but the graph's and the checkpoints'."""
     found = []
     for path in sorted(tf.io.gfile.glob(f"{folder}/events.*")):
         for event in tf1.train.summary_iterator(path):
@@ -289,10 +289,10 @@ def monitored(request, monkeypatch):
 
 @pytest.fixture
 def train_in_a_loop():
-    """Give a function that trains in a loop of the program's own."""
+    """Return a function that trains in a loop of the program's own."""
 
     def train(build, steps_per_run=None, **arguments):
-        """Give the outcome, and what the last call of the session gave.
+        """Return the outcome, and what the last call of the session gave.
 
         Args:
             build: Builds a model; gives the fetches of a step, and hooks.

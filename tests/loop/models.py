@@ -11,7 +11,7 @@ ROWS = 96
 
 
 def rows():
-    """Give features and labels, always the same."""
+    """Return features and labels, always the same."""
     random = np.random.RandomState(0)
     x = random.normal(size=[ROWS, 36]).astype(np.float32)
     words = random.randint(0, 50, size=[ROWS, 5])

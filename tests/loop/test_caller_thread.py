@@ -302,7 +302,7 @@ def threads_of(session):
 
 
 def trained(config=None, build=lambda: None, steps=1):
-    """Give the ThreadChoice of a session that trains `steps` steps."""
+    """Return the ThreadChoice of a session that trains `steps` steps."""
     with tf.Graph().as_default():
         add = train.get_or_create_global_step().assign_add(1)
         build()

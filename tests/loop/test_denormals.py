@@ -15,7 +15,7 @@ TINY = np.finfo(np.float32).tiny  # the smallest number that is no denormal
 
 
 def keeps_denormals():
-    """Tell whether this thread's arithmetic does."""
+    """Return whether this thread's arithmetic does."""
     return bool(np.array([TINY], np.float32)[0] * np.float32(0.5))
 
 
@@ -116,7 +116,7 @@ def called(x):
 
 
 def fading_step(read):
-    """Give a step in which weights, gradients, slots and products fade out."""
+    """Return a step in which weights, gradients, slots and products fade out."""
     random = np.random.RandomState(0)
     small, smaller = (
         (random.normal(size=shape) * 1e-19).astype(np.float32)
@@ -133,7 +133,7 @@ def fading_step(read):
 
 
 def bits_after_training(make_session, read, steps=300):
-    """Give name to bytes of all variables, after every 20 steps."""
+    """Return name to bytes of all variables, after every 20 steps."""
     with tf.Graph().as_default():
         step = fading_step(read)
         variables = {v.op.name: v for v in tf1.global_variables()}

@@ -25,7 +25,7 @@ def graph():
 
 
 def begun(hook, last=None, **attributes):
-    """Give a hook that has begun, and acted last when its timer had the count `last`."""
+    """Return a hook that has begun, and acted last when its timer had the count `last`."""
     hook.begin()
     if last is not None:
         hook._timer.update_last_triggered_step(last)
@@ -50,7 +50,7 @@ class Named(train.SessionRunHook):
 
 
 def evaluator():
-    """Give an InMemoryEvaluatorHook that has evaluated before its first step."""
+    """Return an InMemoryEvaluatorHook that has evaluated before its first step."""
     hook = object.__new__(more_hooks.InMemoryEvaluatorHook)
     hook._timer = train.SecondOrStepTimer(every_steps=10)
     hook._timer.update_last_triggered_step(0)

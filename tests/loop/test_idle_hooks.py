@@ -43,7 +43,7 @@ def calls(monkeypatch):
 
 
 def step_op():
-    """Give an op that adds 1 to the global step, once hooks have read it."""
+    """Return an op that adds 1 to the global step, once hooks have read it."""
     train.get_or_create_global_step()
     return training_util._increment_global_step(1).op
 
@@ -287,7 +287,7 @@ def lines(caplog, start="value = "):
 
 
 def counting_logger(**timing):
-    """Give a hook that logs how often its tensor has been computed."""
+    """Return a hook that logs how often its tensor has been computed."""
     count = tf.Variable(0, use_resource=True, collections=["local_variables"])
     return train.LoggingTensorHook({"value": count.assign_add(1)}, **timing)
 

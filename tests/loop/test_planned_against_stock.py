@@ -169,7 +169,7 @@ class Recorder(train.SessionRunHook):
 
 
 def described(value):
-    """Give fetches, feeds or results as plain data, with their types."""
+    """Return fetches, feeds or results as plain data, with their types."""
     kind = type(value).__name__
     if isinstance(value, dict):
         return kind, [(described(k), described(v)) for k, v in value.items()]
@@ -183,7 +183,7 @@ def described(value):
 
 
 def makers_of_periodic_hooks(model, folder, every):
-    """Give functions that make TensorFlow's hooks with an interval, asked of `every`."""
+    """Return functions that make TensorFlow's hooks with an interval, asked of `every`."""
     return [
         lambda: train.StepCounterHook(every(), output_dir=folder),
         lambda: train.SummarySaverHook(
@@ -259,7 +259,7 @@ def a_run(session, model, draw):
 
 
 def files(folder):
-    """Give the names of the files, and the summaries but for rates."""
+    """Return the names of the files, and the summaries but for rates."""
     tf1.summary.FileWriterCache.clear()  # writes what hooks without an end have not
     names = sorted(
         re.sub(r"^events.*", "events", path.name) for path in folder.iterdir()
@@ -278,7 +278,7 @@ def files(folder):
 
 
 def lines(messages, folder):
-    """Give log lines without paths, seconds and what TensorFlow logs only once."""
+    """Return log lines without paths, seconds and what TensorFlow logs only once."""
     return [
         re.sub(r"\([\d.]+ sec\)|: [\d.e+-]+$", "", message.replace(str(folder), ""))
         for message in messages

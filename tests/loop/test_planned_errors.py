@@ -244,7 +244,7 @@ def test_a_session_that_cannot_be_made_is_tried_again(monitored, at):
 
 
 def report(session, error):
-    """Let the coordinator know of an error, as the thread of a queue runner does."""
+    """Report an error to the coordinator, as the thread of a queue runner does."""
     coordinator = session._coordinated_creator.coord
     with coordinator.stop_on_exception():
         raise error

@@ -49,7 +49,7 @@ def _graph():
 
 
 def described(value):
-    """Give a value and its types, arrays as lists, so that == means the same."""
+    """Return a value and its types, arrays as lists, so that == means the same."""
     kind = type(value).__name__
     if isinstance(value, dict):
         names = getattr(value, "default_factory", None), list(value)

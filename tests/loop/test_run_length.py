@@ -10,7 +10,7 @@ GRACE_SECS = 30
 
 
 def lengths(length, secs_per_step, runs, due=None):
-    """Give the lengths of runs whose steps take so long."""
+    """Return the lengths of runs whose steps take so long."""
     found = []
     for _ in range(runs):
         steps = length.up_to(due)
@@ -189,7 +189,7 @@ def test_the_log_says_nothing_of_automatic_runs(caplog):
 
 
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
-    """Give what the log says of runs beside a hook that must see each so-manyth step."""
+    """Return what the log says of runs beside a hook that must see each so-manyth step."""
     length = RunLength(steps_per_run, GRACE_SECS)
     log = RunLog([Often(), object()], length)
     step = 0

@@ -69,7 +69,7 @@ class Clock:
 
 
 def lines(*looks, **known):
-    """Give what is written when each of `looks`, (seconds, step), is shown."""
+    """Return what is written when each of `looks`, (seconds, step), is shown."""
     stream, clock = io.StringIO(), Clock()
     shown = ProgressLines(Progress(step=0, **known), stream, clock)
     for clock.secs, step in looks:
@@ -162,7 +162,7 @@ class BelowWarning(logging.Filter):
 
 
 def console_handlers(monkeypatch, *handlers):
-    """Let the loggers that a bar looks at have these handlers: the root's, and none."""
+    """Set the handlers of the loggers that a bar looks at: the root's, and none."""
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", list(handlers))
     monkeypatch.setattr(logging.getLogger("tensorflow"), "handlers", [])
@@ -237,7 +237,7 @@ def test_a_terminal_that_goes_leaves_the_log_the_stream_it_had(monkeypatch, writ
 
 
 def seen(text):
-    """Give the rows that a terminal shows of what was written to it."""
+    """Return the rows that a terminal shows of what was written to it."""
     rows = []
     for line in text.replace("\r\n", "\n").split("\n"):
         row = ""
@@ -248,7 +248,7 @@ def seen(text):
 
 
 def without_bar(text):
-    """Give the rows above the bar's last one, none of which may have a part of it."""
+    """Return the rows above the bar's last one, none of which may have a part of it."""
     rows = [row for row in seen(text) if row]
     bars = [row for row in rows if "/9 [" in row]
     assert len(bars) == 1 and bars[0].startswith(" 11%|") and bars[0].endswith("]")
@@ -256,7 +256,7 @@ def without_bar(text):
 
 
 def console(monkeypatch):
-    """Let a terminal be standard output and error, as two streams; give its text."""
+    """Make a terminal standard output and error, as two streams; return its text."""
     text = io.StringIO()
 
     class Stream(Terminal):

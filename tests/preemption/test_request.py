@@ -17,7 +17,7 @@ EACH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.
 
 @pytest.fixture(autouse=True)
 def _signals():
-    """Let signals do what they do in a shell's foreground; nothing is left behind."""
+    """Set signals to what they do in a shell's foreground, and restore them."""
     request._request.end_all()  # of sessions that another test has left open
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     usual_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -17,7 +17,7 @@ tf1 = tf.compat.v1
 
 @pytest.fixture
 def silent_address():
-    """Give an address that takes connections, and never answers."""
+    """Return an address that takes connections, and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_revoked_is_an_error(silent_address):
 
 @pytest.fixture
 def chief_target(free_addresses, set_tf_config):
-    """Give what a chief's sessions connect to, beside a ps that is alive."""
+    """Return what a chief's sessions connect to, beside a ps that is alive."""
     chief, ps = free_addresses(2)
     cluster = {"chief": [chief], "ps": [ps]}
     set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
@@ -59,7 +59,7 @@ def chief_target(free_addresses, set_tf_config):
 
 @pytest.fixture
 def train(chief_target, tmp_path):
-    """Give a function that trains, as a chief that comes back to its live ps does.
+    """Return a function that trains, as a chief that comes back to its live ps does.
 
     It saves what it begins with, adds a number to the weight in each step, and ends with
     an error. The function gives the step and the weight that it began with.

@@ -35,7 +35,7 @@ def build_model():
 
 
 def described(value):
-    """Give what can be compared of a hook or creator: its type and its settings."""
+    """Return what can be compared of a hook or creator: its type and its settings."""
     if value is None or isinstance(
         value, (bool, int, float, str, tf.compat.v1.ConfigProto)
     ):

@@ -13,12 +13,12 @@ tf1 = tf.compat.v1
 
 @pytest.fixture
 def target():
-    """Give the address of a server whose sessions share their variables."""
+    """Return the address of a server whose sessions share their variables."""
     return tf1.train.Server.create_local_server().target
 
 
 def first_nan(target, values, **kwargs):
-    """Give what is found in variables of these values."""
+    """Return what is found in variables of these values."""
     with tf.Graph().as_default() as graph, tf1.Session(target) as session:
         for name, value in values.items():
             tf1.get_variable(name, initializer=value, **kwargs)

@@ -19,7 +19,7 @@ PROPERTIES = [
 
 
 def cluster(**replicas):
-    """Give every task of these jobs an address."""
+    """Return every task of these jobs an address."""
     return {
         job: [f"{job}{index}.example:2222" for index in range(count)]
         for job, count in replicas.items()
@@ -94,7 +94,7 @@ def tasks(jobs):
 
 
 def outcome(config_class):
-    """Give all properties of a config, or the built-in type of its error."""
+    """Return all properties of a config, or the built-in type of its error."""
     try:
         config = config_class()
     except (ValueError, TypeError) as error:

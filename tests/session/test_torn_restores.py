@@ -63,7 +63,7 @@ class Task:
 
 @pytest.fixture
 def start(tmp_path, free_addresses):
-    """Give a function that starts a task of a cluster of a chief and two ps."""
+    """Return a function that starts a task of a cluster of a chief and two ps."""
     chief, *servers = free_addresses(3)
     cluster = {"chief": [chief], "ps": servers}
     started = []
@@ -78,7 +78,7 @@ def start(tmp_path, free_addresses):
 
 
 def values_of(chief):
-    """Give the values that a chief has begun with, and whether it has adopted them."""
+    """Return the values that a chief has begun with, and whether it has adopted them."""
     found = re.search(r"^began with (.*)$", chief.text, re.M)
     assert found, chief.text
     return json.loads(found[1]), "the parameter servers are alive" in chief.text

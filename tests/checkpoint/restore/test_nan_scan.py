@@ -16,7 +16,7 @@ tf1 = tf.compat.v1
 
 @pytest.fixture
 def save(tmp_path):
-    """Give a function that saves values, of (step, name to value); gives the path."""
+    """Return a function that saves values, of (step, name to value); gives the path."""
 
     def save(step, **values):
         with tf.Graph().as_default(), tf1.Session() as session:

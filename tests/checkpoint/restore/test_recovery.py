@@ -325,7 +325,7 @@ def save_on(folder, last, saver=None):
 
 
 def keeping(newest, **more):
-    """Give what makes a Saver that keeps so many."""
+    """Return what makes a Saver that keeps so many."""
     return lambda: tf.compat.v1.train.Saver(
         max_to_keep=newest, save_relative_paths=True, **more
     )

@@ -98,7 +98,7 @@ def test_a_remote_folder_is_not_said_to_be_deleted():
 
 
 def good_steps(folder):
-    """Give the steps of good checkpoints, in which every value is the step."""
+    """Return the steps of good checkpoints, in which every value is the step."""
     found = []
     for each in files.find(folder):
         assert each.problem() is None

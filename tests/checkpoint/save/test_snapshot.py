@@ -16,7 +16,7 @@ train = tf1.train
 
 
 def sgd(momentum=None, adam=False, sparse=False):
-    """Give a function that makes a train step of a variable, of its optimizer."""
+    """Return a function that makes a train step of a variable, of its optimizer."""
 
     def make(variable):
         rows = tf.gather(variable, [3, 5, 3]) if sparse else variable

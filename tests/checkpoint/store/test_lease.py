@@ -197,7 +197,7 @@ def test_what_is_saved_anew_is_not_deleted_for_an_older_one_of_its_name(tmp_path
 
 
 def constant_model(features, labels, mode):
-    """Give what is in the checkpoint."""
+    """Return what is in the checkpoint."""
     v = tf1.get_variable("v", [])
     train.get_or_create_global_step()
     return tf.estimator.EstimatorSpec(

@@ -21,7 +21,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def other(tmp_path):
-    """Give another process, which trains in the folder of the test."""
+    """Return another process, which trains in the folder of the test."""
     command = [sys.executable, "-c", _HOLD, str(tmp_path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
@@ -32,7 +32,7 @@ def other(tmp_path):
 
 @pytest.fixture
 def train(tmp_path, caplog):
-    """Give a function that trains a step, and tells how often it was warned."""
+    """Return a function that trains a step, and tells how often it was warned."""
 
     def train(*hooks, fails=False):
         caplog.clear()
@@ -51,7 +51,7 @@ def train(tmp_path, caplog):
 
 
 def _hold(folder):
-    """Give what another process is told that trains in a folder."""
+    """Return what another process is told that trains in a folder."""
     done = subprocess.run(
         [sys.executable, "-c", _HOLD, str(folder)],
         input="",

@@ -256,7 +256,7 @@ def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):
 
 
 def series_in(folder, newest):
-    """Give a Series of a folder, and what writes a checkpoint of its one variable."""
+    """Return a Series of a folder, and what writes a checkpoint of its one variable."""
     tf1.get_variable("v", initializer=1.0)
     saver = train.Saver(max_to_keep=newest, save_relative_paths=True)
     session = tf1.Session()

@@ -40,7 +40,7 @@ class StockWriter:
 
 
 def written_by(writer, folder, arrays):
-    """Give name to content of the files that a writer makes of arrays by name."""
+    """Return name to content of the files that a writer makes of arrays by name."""
     with tf.Graph().as_default():
         saved = [
             Saved(

@@ -55,15 +55,15 @@ class Networks:
         }
 
     def within(self, task_type):
-        """Give the command that runs what follows in the network of a task."""
+        """Return the command that runs what follows in the network of a task."""
         return ("ip", "netns", "exec", f"{self._name}-{task_type}")
 
     def set(self, task_type, state):
-        """Let the cable of a task be "up" or "down"."""
+        """Set the cable of a task "up" or "down"."""
         _ip("-n", f"{self._name}-hub", "link", "set", f"to-{task_type}", state)
 
     def set_loopback(self, task_type, state):
-        """Let what a task's machine is to itself be "up" or "down"."""
+        """Set the loopback device of a task's machine "up" or "down"."""
         _ip("-n", f"{self._name}-{task_type}", "link", "set", "lo", state)
 
     def close(self):
@@ -88,7 +88,7 @@ def _ip(*arguments):
 
 @pytest.fixture
 def networks():
-    """Give a function that makes a network for each task of a cluster."""
+    """Return a function that makes a network for each task of a cluster."""
     made = []
 
     def networks(*task_types):

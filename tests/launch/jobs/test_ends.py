@@ -22,7 +22,7 @@ task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
 
 @pytest.fixture
 def run(launch, tmp_path):
-    """Give a function that runs a program as a job of plain processes."""
+    """Return a function that runs a program as a job of plain processes."""
 
     def start(program, *options, **environ):
         (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))

@@ -39,7 +39,7 @@ def meet(tasks):
 
 @pytest.fixture
 def run(launch, tmp_path):
-    """Give a function that runs a program as a job of plain processes."""
+    """Return a function that runs a program as a job of plain processes."""
 
     def start(program, *options, **others):
         (tmp_path / "toy.py").write_text(_PRELUDE + textwrap.dedent(program))
@@ -347,7 +347,7 @@ sys.exit(main(["run", "--cold", "--workers", "1", "toy.py"]))
 
 
 def _with(folder):
-    """Give the path of modules with one more folder before all others."""
+    """Return the path of modules with one more folder before all others."""
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 

@@ -11,7 +11,7 @@ _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 
 
 def _weights(tmp_path):
-    """Give step to weight of all checkpoints."""
+    """Return step to weight of all checkpoints."""
     found = {}
     for path in tmp_path.glob("model/model.ckpt-*.index"):
         prefix = str(path.with_suffix(""))

@@ -87,7 +87,7 @@ class Program:
 
 @pytest.fixture
 def program(tmp_path):
-    """Give a function that starts the script, of (arguments, options, environment)."""
+    """Return a function that starts the script, of (arguments, options, environment)."""
     started = []
 
     def start(*arguments, options=(), **environ):

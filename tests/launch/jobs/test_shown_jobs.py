@@ -137,7 +137,7 @@ class InTerminal:
 
 @pytest.fixture
 def in_terminal(tmp_path):
-    """Give a function that starts a job in a terminal."""
+    """Return a function that starts a job in a terminal."""
     started = []
 
     def start(*arguments):

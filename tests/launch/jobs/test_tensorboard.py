@@ -30,7 +30,7 @@ class Page:
         self.port = port
 
     def get(self, path, **query):
-        """Give what it answers, decoded from JSON."""
+        """Return what it answers, decoded from JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", f"{path}?{urllib.parse.urlencode(query)}")
         answer = json.loads(connection.getresponse().read())
@@ -238,7 +238,7 @@ class _Reader(html.parser.HTMLParser):
 
 
 def _run(command, environ):
-    """Give what a command writes; nothing, if it takes too long."""
+    """Return what a command writes; nothing, if it takes too long."""
     try:
         return subprocess.run(
             command, env=environ, capture_output=True, text=True, timeout=60
@@ -248,7 +248,7 @@ def _run(command, environ):
 
 
 def _read(port, tag_filter, tmp_path):
-    """Let a browser open the page of charts; give their tags, and all its texts."""
+    """Open the page of charts in a browser; return their tags, and all its texts."""
     query = urllib.parse.urlencode({"tagFilter": tag_filter})
     deadline = time.monotonic() + 120
     while True:

@@ -23,7 +23,7 @@ _MWMS = ("--workers", "1")
 
 @pytest.fixture
 def train(launch):
-    """Give a function that starts a job of the program."""
+    """Return a function that starts a job of the program."""
 
     def start(options, *arguments, **environ):
         return launch(*options, _PROGRAM, *arguments, **environ)

@@ -96,7 +96,7 @@ class _Launcher:
 
 @pytest.fixture
 def launcher():
-    """Give a function that gives a launcher; at the end none of its parents is left."""
+    """Return a function that gives a launcher; at the end none of its parents is left."""
     started = []
 
     def start():
@@ -114,7 +114,7 @@ def launcher():
 
 
 def _pids(file):
-    """Give the pids of a task and of the process that it has forked."""
+    """Return the pids of a task and of the process that it has forked."""
     written = b""
     while written.count(b"\n") < 2:
         assert select.select([file], [], [], _WITHIN_SECS)[0], written

@@ -9,7 +9,7 @@ _MB = 1 << 20
 
 @pytest.fixture
 def files(tmp_path):
-    """Give a function that writes files below one folder."""
+    """Return a function that writes files below one folder."""
 
     def write(**contents):
         for name, text in contents.items():

@@ -25,7 +25,7 @@ _WITHIN_SECS = 30.0
 
 @pytest.fixture
 def reading():
-    """Give (the events, the socket of the parent, the pipes of a task to write to)."""
+    """Return (the events, the socket of the parent, the pipes of a task to write to)."""
     events = Events()
     ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reader = Reader(ours, events)

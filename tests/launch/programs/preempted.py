@@ -38,7 +38,7 @@ say(f"pid {os.getpid()}")
 
 
 def save_slowly(write):
-    """Let the disk take its time for the checkpoint of step 5."""
+    """Write the checkpoint of step 5 slowly."""
 
     def slow(self, prefix, values):
         name = os.path.basename(prefix)
@@ -113,7 +113,7 @@ class Step(tf.estimator.SessionRunHook):
             threading.Event().wait()
 
     def steps_until_due(self, global_step):
-        """Let several steps run in one call."""
+        """Run several steps in one call."""
 
 
 class Evaluation(tf.estimator.SessionRunHook):

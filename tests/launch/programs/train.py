@@ -54,7 +54,7 @@ def model_fn(features, labels, mode, config):
 
 
 def wait_at_gates(step):
-    """Let nobody go on from a gate's step until its file is there."""
+    """Wait at a gate's step until its file is there."""
     for gate in args.gate:
         at, file = gate.split(":")
         deadline = time.monotonic() + 240

@@ -91,7 +91,7 @@ class RayCluster:
         del self.nodes[address]
 
     def drain(self, address, secs):
-        """Give notice that a node goes, as `ray drain-node` does; it is not killed."""
+        """Return notice that a node goes, as `ray drain-node` does; it is not killed."""
         self._ask(drain=address, secs=secs)
 
     def wait_for_end(self, address):
@@ -136,7 +136,7 @@ class RayCluster:
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Give a `RayCluster` of 127.0.0.2, its head, with 1 CPU, and two nodes with 2."""
+    """Return a `RayCluster` of 127.0.0.2, its head, with 1 CPU, and two nodes with 2."""
     cluster = RayCluster()
     yield cluster
     cluster.close()
@@ -144,7 +144,7 @@ def cluster():
 
 @pytest.fixture
 def node_apart(cluster):
-    """Give a function that adds a node with 4 GPUs and a folder of its own."""
+    """Return a function that adds a node with 4 GPUs and a folder of its own."""
     started = []
 
     def start(folder):
@@ -188,11 +188,11 @@ class RayJob:
         return int(self.wait_for(rf"^{task} *\| pid (\d+)$", count=life + 1)[1])
 
     def actor_pid(self, task, life=0):
-        """Give the pid of the Ray worker process that has the task."""
+        """Return the pid of the Ray worker process that has the task."""
         return _parent(_parent(self.pid(task, life)))
 
     def node(self, task):
-        """Give the address of the node that the task was placed on last."""
+        """Return the address of the node that the task was placed on last."""
         self.wait_for(rf"^launcher +\| {task} is on node ")
         return re.findall(rf"\| {task} is on node (\S+)$", self.text, re.MULTILINE)[-1]
 
@@ -207,7 +207,7 @@ def _parent(pid):
 
 @pytest.fixture
 def train(launch, cluster):
-    """Give a function that starts a job of the program `train.py` in the cluster."""
+    """Return a function that starts a job of the program `train.py` in the cluster."""
 
     def start(options, *arguments, program=_PROGRAM, address=None, **environ):
         where = ("--backend", "ray", "--ray-address", address or cluster.address)

@@ -67,7 +67,7 @@ def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
 
 @pytest.fixture
 def lose_node(cluster, tmp_path):
-    """Give a function that takes a node from a job, whose tasks wait at their gate."""
+    """Return a function that takes a node from a job, whose tasks wait at their gate."""
 
     def lose(job, task):
         # The head has only 1 CPU: chief and worker have a node each, and not that.

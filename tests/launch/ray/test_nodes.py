@@ -48,7 +48,7 @@ class _Ray:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Give the `_Ray`, and what this machine has or raises."""
+    """Return the `_Ray`, and what this machine has or raises."""
     from estimator_runtime.launch.ray import nodes as ray_nodes
 
     ray, here = _Ray(), [_HERE]

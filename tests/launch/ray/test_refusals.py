@@ -15,7 +15,7 @@ _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 
 
 def _error(job, status=1):
-    """Give the one line that a job which is refused has written."""
+    """Return the one line that a job which is refused has written."""
     assert job.end(90) == status, job.text
     # A machine that is busy takes its time for what there is room for.
     waits = ("launcher | waiting for room: ", "launcher | waiting for the actor of ")
@@ -126,7 +126,7 @@ def test_parts_of_several_gpus_are_refused_before_a_cluster_is_asked(launch, tmp
 
 @pytest.fixture
 def full_cluster(launch, cluster, tmp_path):
-    """Give the options of a job for which there is no room beside one that runs."""
+    """Return the options of a job for which there is no room beside one that runs."""
     (tmp_path / "train.py").touch()
     (tmp_path / "sleep.py").write_text(
         "import time\nprint('sleeps', flush=True)\ntime.sleep(240)\n"

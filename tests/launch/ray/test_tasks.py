@@ -217,7 +217,7 @@ class _Class:
 
 @pytest.fixture
 def tasks_of(cluster, monkeypatch):
-    """Give a function that makes the `_Tasks`, of the ids of nodes that are checked."""
+    """Return a function that makes the `_Tasks`, of the ids of nodes that are checked."""
     from estimator_runtime.launch.ray import tasks as ray_tasks
 
     made = []
@@ -237,7 +237,7 @@ def tasks_of(cluster, monkeypatch):
 
 @pytest.fixture
 def start(tasks_of, cluster):
-    """Give a function that places all tasks, and starts them."""
+    """Return a function that places all tasks, and starts them."""
 
     def start(*checked, **job):
         tasks = tasks_of(*checked, **job)
@@ -381,7 +381,7 @@ def _look_twice(cluster):
 
 @pytest.fixture
 def often(monkeypatch):
-    """Let it be looked often for what has become of the nodes."""
+    """Look often for what has become of the nodes."""
     from estimator_runtime.launch.ray import tasks as ray_tasks
 
     monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
@@ -594,7 +594,7 @@ def test_where_a_worker_saves_is_its_own_business(start, cluster):
 
 @pytest.fixture
 def beside_evaluator(start, cluster, monkeypatch):
-    """Give the `_Tasks` of a job that is started, its evaluator on a node of its own."""
+    """Return the `_Tasks` of a job that is started, its evaluator on a node of its own."""
     from estimator_runtime.launch.ray import slot
 
     monkeypatch.setattr(slot, "LEASE_SECS", 0.5)
@@ -607,7 +607,7 @@ def beside_evaluator(start, cluster, monkeypatch):
 
 
 def _move_evaluator(tasks, monkeypatch):
-    """Let its node be lost, and start it anew; give the run. Ray takes a new node."""
+    """Lose its node, and start it anew on a new one; return the run."""
     cluster, evaluator = tasks.cluster, tasks.cluster.actors[2]
     monkeypatch.setattr(_Actor, "place", ("new", "10.0.0.9", "."))
     cluster.lost = {"old"}

@@ -139,7 +139,7 @@ def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
 
 @pytest.fixture
 def spoil(saved, tmp_path):
-    """Give a function that saves NaN at a step, in a copy of the folder `saved`."""
+    """Return a function that saves NaN at a step, in a copy of the folder `saved`."""
     import tensorflow as tf
 
     shutil.copytree(saved, tmp_path / "model")
@@ -193,7 +193,7 @@ def test_where_all_checkpoints_have_nan_none_is_named_as_good(spoil, tmp_path):
 
 
 def _scalars(path):
-    """Give (the step, the value of each tag) of each event in a file but the first."""
+    """Return (the step, the value of each tag) of each event in a file but the first."""
     import tensorflow as tf
 
     _, *events = tf.compat.v1.train.summary_iterator(str(path))

@@ -24,7 +24,7 @@ class _Signals:
 
 
 def _job(*tasks, is_gang, said=None):
-    """Give (the signals sent, the shutdown, task to watch) of tasks that run."""
+    """Return (the signals sent, the shutdown, task to watch) of tasks that run."""
     watches = {}
     for name in tasks:
         task_type, _, index = name.partition(" ")
@@ -215,7 +215,7 @@ def test_a_leader_does_not_save_what_the_nan_of_another_has_reached():
 
 
 def _trained(**arguments):
-    """Give (the completion of a job that evaluates yet, the evaluator, what it says)."""
+    """Return (the completion of a job that evaluates yet, the evaluator, what it says)."""
     job = Job(command=("train.py",), replicas={"chief": 1, "evaluator": 1}, **arguments)
     said = io.StringIO()
     console = Console(said, said)

@@ -24,7 +24,7 @@ class _Tasks:
 
 
 def _job(**replicas):
-    """Give (the back end, the starts, name to watch) of a job."""
+    """Return (the back end, the starts, name to watch) of a job."""
     job = Job(command=("train.py",), replicas={"chief": 1, **replicas})
     watches = {str(task): TaskState(task, job.max_restarts) for task in job.tasks}
     tasks = _Tasks()

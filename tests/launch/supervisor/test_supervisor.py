@@ -78,7 +78,7 @@ class Tasks:
 
 @pytest.fixture
 def run(tmp_path):
-    """Give a function that runs a job of a script; (outcome, tasks, what was said)."""
+    """Return a function that runs a job of a script; (outcome, tasks, what was said)."""
 
     def run(script, at=None, replicas=None, **arguments):
         job = Job(

@@ -111,7 +111,7 @@ def test_what_there_is_no_room_for_in_the_folder_stays_where_it_is(tmp_path):
 
 @pytest.fixture
 def removed(tmp_path):
-    """Give (a log whose folder was removed when it had two lines, lines said, clock)."""
+    """Return (a log whose folder was removed when it had two lines, lines said, clock)."""
     now, said = [0.0], []
     log = TaskLog(Task(type="worker", index=1), said.append, clock=lambda: now[0])
     log.open(str(tmp_path / "model" / "logs"))

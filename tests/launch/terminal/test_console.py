@@ -18,7 +18,7 @@ class _Terminal(io.StringIO):
 
 
 def _seen(text):
-    """Give the rows that a terminal shows after it was sent `text`, without colours."""
+    """Return the rows that a terminal shows after it was sent `text`, without colours."""
     rows, at = [""], 0
     for part in re.findall(r"\x1b\[\d*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
         if part == "\n":
@@ -182,7 +182,7 @@ def test_a_process_without_standard_streams_writes_nothing(monkeypatch):
 
 @pytest.fixture
 def pipe():
-    """Give a file to read from, and the file to write to, both of a pipe."""
+    """Return a file to read from, and the file to write to, both of a pipe."""
     reader, writer = os.pipe()
     with open(reader) as reading, open(writer, "w") as writing:
         yield reading, writing

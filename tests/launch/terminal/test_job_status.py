@@ -42,7 +42,7 @@ def test_the_line_has_the_steps_their_rates_the_checkpoint_and_the_metrics(recor
 
 @pytest.fixture
 def job(record):
-    """Give (status, watches by name) of a job that has trained for four seconds."""
+    """Return (status, watches by name) of a job that has trained for four seconds."""
     watches = [_watch(name) for name in ("ps", "chief", "worker", "evaluator")]
     status = Status(watches, record)
     named = {watch.task.type: watch for watch in watches}

@@ -25,7 +25,7 @@ def chief():
 
 
 def shown(mode, stream, chief, looks):
-    """Give what is written when the chief is at the steps of `looks`, by seconds."""
+    """Return what is written when the chief is at the steps of `looks`, by seconds."""
     console = Console(stream, stream)
     console.introduce(["chief"])
     way = views.View(mode, console, Status([chief], Record([], None)))
@@ -110,7 +110,7 @@ OTHERS = (
 
 
 def _screen(expects_gpu=False, **presentation):
-    """Give (the screen of a job that expects a GPU or not, what it shows)."""
+    """Return (the screen of a job that expects a GPU or not, what it shows)."""
     shown = io.StringIO()
     presentation = views.Presentation(expects_gpu=expects_gpu, **presentation)
     return views.Screen(Console(shown, shown), presentation), shown

@@ -229,7 +229,7 @@ def test_a_stop_request_takes_effect_at_the_end_of_its_run(train_in_a_loop):
 
 
 def bad_record(data):
-    """Let the ninth batch fail."""
+    """Make the ninth batch fail."""
 
     def check(number, batch):
         with tf.control_dependencies([tf1.assert_less(number, tf.int64.max // 2)]):

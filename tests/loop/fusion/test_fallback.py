@@ -15,7 +15,7 @@ train = tf1.train
 
 
 def said(caplog):
-    """Give why steps were run one by one: the log lines, without what they share."""
+    """Return why steps were run one by one: the log lines, without what they share."""
     start = "steps_per_run=7: steps are run one by one, because the step "
     logger = "estimator_runtime.loop.run_length"
     lines = [r.getMessage() for r in caplog.records if r.name == logger]
@@ -374,7 +374,7 @@ def test_what_xla_flags_let_it_compile_is_trained_step_by_step(
 
 
 def players():
-    """Give the train ops of two players, made when asked for: they may take turns."""
+    """Return the train ops of two players, made when asked for: they may take turns."""
     noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
     first, second = (tf1.get_variable(name, [8]) for name in ("first", "second"))
     loss = tf.reduce_sum(tf.square(first - second) * noise)

@@ -73,7 +73,7 @@ def test_a_second_request_that_draws_nothing_changes_no_losses(steps_per_run, ca
 
 
 def final_ops(name, steps_per_run=None):
-    """Give the final ops' value of a training of 20 steps."""
+    """Return the final ops' value of a training of 20 steps."""
     with tf.Graph().as_default():
         loss, train_op, weights = build()
         final = train.FinalOpsHook({"loss": loss, "weights": weights[0]}[name])

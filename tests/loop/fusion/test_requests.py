@@ -112,7 +112,7 @@ def train_with(request, runs, run_options=None, make=er.MonitoredTrainingSession
 
 
 def subset(tensors, number):
-    """Give those of the tensors whose bits are in a number, which tells subsets apart."""
+    """Return those of the tensors whose bits are in a number, which tells subsets apart."""
     return [t for i, t in enumerate(tensors) if number >> i & 1]
 
 
@@ -178,7 +178,7 @@ def test_what_no_key_finds_again_is_compiled_once(kind, compiled):
 
 
 def described(result):
-    """Give a result in a form that shows all the types in it."""
+    """Return a result in a form that shows all the types in it."""
     if isinstance(result, tf1.SparseTensorValue):
         return [(part.dtype, part.tolist()) for part in result]
     return repr(result)

@@ -86,7 +86,7 @@ def test_sessions_that_are_made_again_add_nothing_to_the_graph(step):
 
 
 def log_each(kind, value):
-    """Give a hook that logs a value at the first step, and then at each seventh."""
+    """Return a hook that logs a value at the first step, and then at each seventh."""
     return train.LoggingTensorHook({kind: value}, every_n_iter=7)
 
 

@@ -68,7 +68,7 @@ _SERVES = """
 
 
 def run(*parts, cwd):
-    """Give a program's (exit status, standard error)."""
+    """Return a program's (exit status, standard error)."""
     # What is unread waits in python's buffer.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     done = subprocess.run(
