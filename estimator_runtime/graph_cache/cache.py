@@ -29,8 +29,9 @@ class GraphCache:
     """
 
     def __init__(self) -> None:
-        # Held while a graph is built, too; its model_fn may use the same Estimator.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        # By key; reentrant, as a model_fn may use the same Estimator.
+        self._building: dict[Hashable, threading.RLock] = {}
         self._kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._refused: dict[Hashable, str] = {}
         self._told: set[str] = set()
@@ -78,14 +79,23 @@ class GraphCache:
 
     def _found(self, key: Hashable, make: Callable[[], Any]) -> Any:
         with self._lock:
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = make()
-            self._kept[key] = found
-            dropped = [
-                self._kept.popitem(last=False)[1]
-                for _ in range(len(self._kept) - MAX_GRAPHS)
-            ]
+            building = self._building.setdefault(key, threading.RLock())
+        # Calls with other keys do not wait until this one has built its graph.
+        with building:
+            with self._lock:
+                found = self._kept.get(key)
+            dropped: list[Any] = []
+            try:
+                if found is None:
+                    found = make()
+            finally:
+                with self._lock:
+                    self._building.pop(key, None)
+                    if found is not None:
+                        self._kept[key] = found
+                        self._kept.move_to_end(key)
+                    while len(self._kept) > MAX_GRAPHS:
+                        dropped.append(self._kept.popitem(last=False)[1])
         for each in dropped:
             each.close()
         return found

@@ -159,3 +159,26 @@ def test_the_environment_turns_it_on(linear, rows, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="REUSE_GRAPHS is 'yes'; give 1"):
         monkeypatch.setenv("ESTIMATOR_RUNTIME_REUSE_GRAPHS", "yes")
         estimator.evaluate(rows())
+
+
+def test_a_prediction_does_not_wait_while_an_evaluation_builds_its_graph(
+    pair, linear, rows
+):
+    is_building, may_build = threading.Event(), threading.Event()
+
+    def model_fn(features, labels, mode):
+        if mode == tf.estimator.ModeKeys.EVAL:
+            is_building.set()
+            assert may_build.wait(60)
+        return linear(features, labels, mode)
+
+    pair = pair(model_fn)
+    pair.train(rows())
+    expected = list(pair.kept.predict(rows()))
+    evaluating = threading.Thread(target=pair.kept.evaluate, args=(rows(),))
+    evaluating.start()
+    assert is_building.wait(60)
+    assert list(pair.kept.predict(rows())) == expected
+    may_build.set()
+    evaluating.join(60)
+    assert pair.calls == ["infer", "eval"]

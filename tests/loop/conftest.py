@@ -194,7 +194,7 @@ def captured_log():
 
 
 def is_about_code(line):
-    """Return whether a program logs a line once, or depending on what is compared."""
+    """Return whether a line is logged once, or depends on what is compared."""
     return line.startswith(("From ", "Using config: "))
 
 
