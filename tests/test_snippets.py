@@ -190,11 +190,6 @@ columns = [tf.feature_column.numeric_column("x", shape=[2])]
 estimator = tf.estimator.LinearClassifier(columns, "model")
 batch = {"x": [[0.5, 1.5]]}
 estimator.train(lambda: tf.data.Dataset.from_tensors((batch, [1])), steps=1)
-
-
-def serving_input_receiver_fn():
-    x = tf.compat.v1.placeholder(tf.float32, [None, 2])
-    return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
 """
 
 

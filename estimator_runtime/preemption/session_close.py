@@ -29,8 +29,8 @@ _EXIT_TIMEOUT_SECS = 70.0
 
 _WAITS = (
     "closing the session takes long: most likely it waits for TensorFlow's thread that "
-    "tunes the input pipeline, up to a minute; a tf.data.Options whose "
-    "autotune.enabled is False avoids that"
+    "tunes the input pipeline, up to a minute; to avoid that, give the dataset a "
+    "tf.data.Options with autotune.enabled = False, by dataset.with_options(options)"
 )
 
 _left: list[threading.Thread] = []  # closes that a stopped program has left behind
