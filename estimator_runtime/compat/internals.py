@@ -119,7 +119,7 @@ def seeds_drawn(graph: tf.Graph) -> int:
 
 
 def set_seeds_drawn(graph: tf.Graph, count: int) -> None:
-    """Let the next op that draws a seed from a graph continue a count."""
+    """Set how many ops of a graph have drawn a seed; the next one continues."""
     _seeds_drawn[graph] = count
 
 

@@ -1,4 +1,4 @@
-"""A patch that lets Estimators export with graphs that they keep.
+"""A patch that makes Estimators export with graphs that they keep.
 
 The frozen Estimator calls input_receiver_fn and model_fn in a new graph for each mode
 of each export. With the option `reuse_graphs`, input_receiver_fn is still called in a
@@ -33,7 +33,7 @@ _MEMBERS = (
 
 
 def patch_estimator(_module: ModuleType) -> None:
-    """Let Estimators with the option `reuse_graphs` export with it."""
+    """Patch Estimators, so that those with `reuse_graphs` export with kept graphs."""
     cls = frozen_estimator.Estimator
     cls._add_meta_graph_for_mode = _exporting(cls._add_meta_graph_for_mode)
 

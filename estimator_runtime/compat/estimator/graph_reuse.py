@@ -1,4 +1,4 @@
-"""A patch that lets Estimators evaluate and predict with graphs that they keep.
+"""A patch that makes Estimators evaluate and predict with graphs that they keep.
 
 The frozen Estimator calls input_fn and model_fn in one new graph at every call. With
 the option `reuse_graphs`, input_fn is still called in a new graph, which runs in a
@@ -65,7 +65,7 @@ _COLLECTIONS_OF_INPUTS = {
 
 
 def patch_estimator(_module: ModuleType) -> None:
-    """Let Estimators with the option `reuse_graphs` evaluate and predict with it."""
+    """Patch Estimators, so that those with `reuse_graphs` use the graphs they keep."""
     cls = frozen_estimator.Estimator
     cls._actual_eval = _evaluating(cls._actual_eval)
     cls._evaluate_run = _feeding(cls._evaluate_run)

@@ -27,7 +27,7 @@ def model_fn(features, labels, mode):
 
 
 class Steps(tf.estimator.SessionRunHook):
-    """Lets checkpoints be written from the step after `until` on."""
+    """Allows checkpoints to be written after the step `until`."""
 
     def __init__(self, until, may_write):
         self._until, self._may_write = until, may_write
