@@ -1,0 +1,428 @@
+"""The names of `tf.contrib` that exist here, and what became of those that don't.
+
+Plain data, read by the importer of TensorFlow 1 mode, by docs/contrib.md and by the
+tests. Names are written as in TensorFlow 1.15, without the leading `tf.contrib.`.
+"""
+
+_TF = "tensorflow.compat.v1"
+_PRIVATE = "estimator_runtime.compat.removed.contrib"
+_OURS = "estimator_runtime.contrib"
+
+
+def _table(module: str, source: str, names: str) -> dict[str, str]:
+    """Return the entries of one module whose names are the same in their source.
+
+    Args:
+        module: Name of the module under `tf.contrib`.
+        source: "module:" or "module:prefix." in which the names are found.
+        names: The names, separated by white space.
+    """
+    return {f"{module}.{name}": f"{source}{name}" for name in names.split()}
+
+
+def _absent(module: str, names: str, was: str, use: str) -> dict[str, str]:
+    """Return the entries of `MISSING` for names that share one explanation."""
+    return {f"{module}.{name}": f"it was {was}; use {use}" for name in names.split()}
+
+
+# Where each name is: "module:attribute", or "module" for a whole module. The module is
+# imported at the first use of the name.
+AVAILABLE: dict[str, str] = {
+    "batching.batch_function": f"{_TF}:nondifferentiable_batch_function",
+    # cluster_resolver
+    "cluster_resolver.GceClusterResolver": (
+        f"{_TF}:distribute.cluster_resolver.GCEClusterResolver"
+    ),
+    "cluster_resolver.UnionClusterResolver": (
+        f"{_TF}:distribute.cluster_resolver.UnionResolver"
+    ),
+    **_table(
+        "cluster_resolver",
+        f"{_TF}:distribute.cluster_resolver.",
+        "ClusterResolver GCEClusterResolver KubernetesClusterResolver "
+        "SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver "
+        "TPUClusterResolver",
+    ),
+    # data
+    **_table(
+        "data",
+        f"{_TF}:data.experimental.",
+        "AUTOTUNE CheckpointInputPipelineHook Counter CsvDataset Optional "
+        "OptionalStructure RandomDataset Reducer SparseTensorStructure SqlDataset "
+        "Structure TFRecordWriter TensorStructure bucket_by_sequence_length "
+        "choose_from_datasets copy_to_device dense_to_sparse_batch enumerate_dataset "
+        "get_next_as_optional get_single_element group_by_reducer group_by_window "
+        "ignore_errors make_batched_features_dataset make_csv_dataset "
+        "make_saveable_from_iterator map_and_batch parallel_interleave "
+        "parse_example_dataset prefetch_to_device rejection_resample "
+        "sample_from_datasets scan shuffle_and_repeat unbatch unique",
+    ),
+    # distribute
+    "distribute.ReductionToOneDeviceCrossDeviceOps": (
+        f"{_TF}:distribute.ReductionToOneDevice"
+    ),
+    "distribute.DistributeConfig": f"{_PRIVATE}:DistributeConfig",
+    "distribute.run_standard_tensorflow_server": (
+        f"{_PRIVATE}:run_standard_tensorflow_server"
+    ),
+    **_table(
+        "distribute",
+        f"{_TF}:distribute.",
+        "CrossDeviceOps HierarchicalCopyAllReduce NcclAllReduce ReductionToOneDevice "
+        "StrategyExtended get_loss_reduction get_replica_context get_strategy "
+        "has_strategy in_cross_replica_context",
+    ),
+    "distribute.DistributionStrategy": f"{_TF}:distribute.Strategy",
+    "distribute.get_cross_replica_context": f"{_TF}:distribute.get_strategy",
+    "distribute.get_distribution_strategy": f"{_TF}:distribute.get_strategy",
+    "distribute.has_distribution_strategy": f"{_TF}:distribute.has_strategy",
+    # eager
+    "eager.Checkpoint": f"{_TF}:train.Checkpoint",
+    "eager.GradientTape": f"{_TF}:GradientTape",
+    "eager.Variable": f"{_PRIVATE}:ResourceVariable",
+    "eager.gradients_function": f"{_PRIVATE}:gradients_function",
+    "eager.implicit_gradients": f"{_PRIVATE}:implicit_grad",
+    "eager.implicit_value_and_gradients": f"{_PRIVATE}:implicit_val_and_grad",
+    "eager.in_eager_mode": f"{_TF}:executing_eagerly",
+    "eager.num_gpus": f"{_PRIVATE}:num_gpus",
+    "eager.py_func": f"{_TF}:py_function",
+    "eager.value_and_gradients_function": f"{_PRIVATE}:val_and_grad_function",
+    **_table("eager", f"{_TF}:", "enable_eager_execution executing_eagerly"),
+    # estimator
+    **_table(
+        "estimator",
+        f"{_TF}:estimator.experimental.",
+        "InMemoryEvaluatorHook LinearSDCA "
+        "build_raw_supervised_input_receiver_fn call_logit_fn dnn_logit_fn_builder "
+        "linear_logit_fn_builder make_early_stopping_hook "
+        "stop_if_higher_hook stop_if_lower_hook "
+        "stop_if_no_decrease_hook stop_if_no_increase_hook",
+    ),
+    **_table(
+        "estimator",
+        f"{_PRIVATE}:",
+        "RNNClassifier RNNEstimator SavedModelEstimator "
+        "build_supervised_input_receiver_fn_from_input_fn "
+        "make_stop_at_checkpoint_step_hook",
+    ),
+    "estimator.add_metrics": f"{_TF}:estimator.add_metrics",
+    # framework
+    "framework.nest": f"{_PRIVATE}:nest",
+    **_table(
+        "framework",
+        f"{_TF}:",
+        "CriticalSection TensorSpec argsort is_tensor sort",
+    ),
+    "framework.BoundedTensorSpec": f"{_PRIVATE}:BoundedTensorSpec",
+    "framework.smart_cond": f"{_PRIVATE}:smart_cond",
+    "framework.smart_constant_value": f"{_PRIVATE}:smart_constant_value",
+    **_table(
+        "framework",
+        f"{_TF}:train.",
+        "assert_global_step create_global_step get_global_step "
+        "get_or_create_global_step init_from_checkpoint list_variables "
+        "load_checkpoint load_variable",
+    ),
+    **_table(
+        "framework",
+        "tf_slim:",
+        "add_arg_scope arg_scope arg_scope_func_key arg_scoped_arguments "
+        "current_arg_scope has_arg_scope",
+    ),
+    **_table(
+        "framework",
+        "tf_slim.ops.variables:",
+        "VariableDeviceChooser add_model_variable assert_or_get_global_step "
+        "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values "
+        "assign_from_values_fn filter_variables get_local_variables "
+        "get_model_variables get_trainable_variables get_unique_variable "
+        "get_variable_full_name get_variables get_variables_by_name "
+        "get_variables_by_suffix get_variables_to_restore global_variable "
+        "local_variable model_variable variable",
+    ),
+    **_table(
+        "framework",
+        "tf_slim.ops.framework_ops:",
+        "get_graph_from_inputs get_name_scope",
+    ),
+    **_table(
+        "framework",
+        f"{_PRIVATE}:",
+        "assert_same_float_dtype assert_scalar convert_to_tensor_or_sparse_tensor "
+        "deprecated deprecated_arg_values deprecated_args "
+        "remove_squeezable_dimensions",
+    ),
+    # layers
+    **_table(
+        "layers",
+        "tf_slim.layers:",
+        "GDN adaptive_clipping_fn apply_regularization avg_pool2d avg_pool3d "
+        "batch_norm bias_add conv1d conv2d conv2d_in_plane conv2d_transpose conv3d "
+        "conv3d_transpose convolution convolution1d convolution2d "
+        "convolution2d_in_plane convolution2d_transpose convolution3d "
+        "convolution3d_transpose dense_to_sparse dropout elu flatten "
+        "fully_connected gdn group_norm images_to_sequence instance_norm l1_l2_regularizer "
+        "l1_regularizer l2_regularizer layer_norm legacy_fully_connected "
+        "legacy_linear legacy_relu linear max_pool2d max_pool3d maxout "
+        "one_hot_encoding optimize_loss pool relu relu6 repeat scale_gradient "
+        "separable_conv2d separable_convolution2d sequence_to_images softmax "
+        "spatial_softmax stack sum_regularizer summarize_activation "
+        "summarize_activations summarize_collection summarize_tensor "
+        "summarize_tensors unit_norm variance_scaling_initializer "
+        "xavier_initializer xavier_initializer_conv2d",
+    ),
+    "layers.OPTIMIZER_CLS_NAMES": "tf_slim.layers.optimizers:OPTIMIZER_CLS_NAMES",
+    "layers.OPTIMIZER_SUMMARIES": "tf_slim.layers.optimizers:OPTIMIZER_SUMMARIES",
+    "layers.bucketize": "tf_slim.layers.bucketization_op:bucketize",
+    "layers.poincare_normalize": "tf_slim.layers.layers:poincare_normalize",
+    "layers.recompute_grad": "tf_slim.layers.rev_block_lib:recompute_grad",
+    "layers.rev_block": "tf_slim.layers.rev_block_lib:rev_block",
+    "layers.safe_embedding_lookup_sparse": f"{_TF}:nn.safe_embedding_lookup_sparse",
+    "layers.utils": "tf_slim.layers.utils",
+    # learn
+    **_table(
+        "learn", f"{_OURS}.learn:", "ClusterConfig Environment RunConfig TaskType"
+    ),
+    "learn.ModeKeys": f"{_TF}:estimator.ModeKeys",
+    # lookup
+    "lookup.HashTable": f"{_PRIVATE}:StaticHashTableV1",
+    "lookup.MutableDenseHashTable": f"{_PRIVATE}:DenseHashTable",
+    **_table(
+        "lookup",
+        f"{_PRIVATE}:",
+        "IdTableWithHashBuckets KeyValueTensorInitializer LookupInterface "
+        "MutableHashTable TextFileIdTableInitializer "
+        "TextFileIndex TextFileInitializer TextFileStringTableInitializer "
+        "index_table_from_file index_table_from_tensor "
+        "index_to_string_table_from_file index_to_string_table_from_tensor",
+    ),
+    # losses
+    **_table(
+        "losses",
+        "tf_slim.losses:",
+        "absolute_difference add_loss compute_weighted_loss cosine_distance "
+        "get_losses get_regularization_losses get_total_loss hinge_loss log_loss "
+        "mean_pairwise_squared_error mean_squared_error sigmoid_cross_entropy "
+        "softmax_cross_entropy sparse_softmax_cross_entropy",
+    ),
+    "losses.metric_learning": "tf_slim.losses.metric_learning",
+    # metrics
+    **_table(
+        "metrics",
+        "tf_slim.metrics:",
+        "accuracy aggregate_metric_map aggregate_metrics auc_using_histogram "
+        "auc_with_confidence_intervals cohen_kappa count f1_score "
+        "precision_at_recall precision_recall_at_equal_thresholds "
+        "recall_at_precision sparse_recall_at_top_k streaming_accuracy "
+        "streaming_auc streaming_concat streaming_covariance "
+        "streaming_curve_points streaming_dynamic_auc "
+        "streaming_false_negative_rate streaming_false_negative_rate_at_thresholds "
+        "streaming_false_negatives streaming_false_negatives_at_thresholds "
+        "streaming_false_positive_rate streaming_false_positive_rate_at_thresholds "
+        "streaming_false_positives streaming_false_positives_at_thresholds "
+        "streaming_mean streaming_mean_absolute_error "
+        "streaming_mean_cosine_distance streaming_mean_iou "
+        "streaming_mean_relative_error streaming_mean_squared_error "
+        "streaming_mean_tensor streaming_pearson_correlation "
+        "streaming_percentage_less streaming_precision "
+        "streaming_precision_at_thresholds streaming_recall streaming_recall_at_k "
+        "streaming_recall_at_thresholds streaming_root_mean_squared_error "
+        "streaming_sensitivity_at_specificity "
+        "streaming_sparse_average_precision_at_k "
+        "streaming_sparse_average_precision_at_top_k "
+        "streaming_sparse_precision_at_k streaming_sparse_precision_at_top_k "
+        "streaming_sparse_recall_at_k streaming_specificity_at_sensitivity "
+        "streaming_true_negatives streaming_true_negatives_at_thresholds "
+        "streaming_true_positives streaming_true_positives_at_thresholds",
+    ),
+    "metrics.confusion_matrix": f"{_TF}:confusion_matrix",
+    "metrics.set_difference": f"{_TF}:sets.set_difference",
+    "metrics.set_intersection": f"{_TF}:sets.set_intersection",
+    "metrics.set_size": f"{_TF}:sets.set_size",
+    "metrics.set_union": f"{_TF}:sets.set_union",
+    # predictor
+    **_table(
+        "predictor",
+        f"{_OURS}.predictor:",
+        "Predictor from_estimator from_saved_model",
+    ),
+    # rnn
+    **_table(
+        "rnn",
+        f"{_TF}:nn.rnn_cell.",
+        "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell "
+        "LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
+    ),
+    **_table(
+        "rnn",
+        f"{_TF}:nn.",
+        "static_bidirectional_rnn static_rnn static_state_saving_rnn",
+    ),
+    # slim: the package, and the modules of tf.contrib that it re-exported
+    "slim": "tf_slim",
+    "slim.nets": "tf_slim.nets",
+    # summary
+    "summary.all_summary_ops": f"{_TF}:summary.all_v2_summary_ops",
+    "summary.initialize": f"{_TF}:summary.initialize",
+    **_table(
+        "summary",
+        f"{_PRIVATE}:summary_ops_v2.",
+        "SummaryWriter always_record_summaries audio create_file_writer "
+        "create_summary_file_writer eval_dir flush generic graph histogram image "
+        "import_event never_record_summaries record_summaries_every_n_global_steps "
+        "scalar should_record_summaries summary_writer_initializer_op",
+    ),
+    # tensorboard
+    "tensorboard.plugins.projector": "tensorboard.plugins.projector",
+    # tfprof
+    "tfprof.model_analyzer": f"{_PRIVATE}:model_analyzer",
+    "tfprof.tfprof_logger": f"{_PRIVATE}:tfprof_logger",
+    # tpu
+    **_table(
+        "tpu",
+        f"{_TF}:estimator.tpu.",
+        "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec",
+    ),
+    **_table(
+        "tpu",
+        f"{_TF}:tpu.",
+        "CrossShardOptimizer batch_parallel bfloat16_scope core cross_replica_sum "
+        "initialize_system outside_compilation replicate rewrite shard "
+        "shutdown_system",
+    ),
+    "tpu.DeviceAssignment": f"{_TF}:tpu.experimental.DeviceAssignment",
+    "tpu.Topology": f"{_TF}:tpu.experimental.Topology",
+    **_table(
+        "tpu",
+        f"{_PRIVATE}:",
+        "AsyncCheckpointSaverHook BatchConfig TPUContext device_assignment "
+        "export_estimator_savedmodel repeat tpu_function while_loop",
+    ),
+    # training
+    "training.checkpoints_iterator": f"{_TF}:train.checkpoints_iterator",
+    **_table(
+        "training",
+        "tf_slim.training.training:",
+        "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn "
+        "create_train_op multiply_gradients train",
+    ),
+    **_table(
+        "training",
+        "tf_slim.training.evaluation:",
+        "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly "
+        "get_or_create_eval_step wait_for_new_checkpoint",
+    ),
+    # util
+    "util.constant_value": f"{_TF}:get_static_value",
+    **_table("util", f"{_TF}:", "make_ndarray make_tensor_proto"),
+}
+
+# Other spellings of modules: what stands there is that of the module named.
+ALIASES: dict[str, str] = {
+    "cluster_resolver.python.training": "cluster_resolver",
+    "cluster_resolver.python.training.cluster_resolver": "cluster_resolver",
+    "cluster_resolver.python.training.tpu_cluster_resolver": "cluster_resolver",
+    "data.python.ops.batching": "data",
+    "data.python.ops.grouping": "data",
+    "data.python.ops.interleave_ops": "data",
+    "data.python.ops.shuffle_ops": "data",
+    "data.python.ops.sliding": "data",
+    "data.python.ops.threadpool": "data",
+    "distribute.python.mirrored_strategy": "distribute",
+    "eager.python.datasets": "eager",
+    "eager.python.tfe": "eager",
+    "estimator.python.estimator.early_stopping": "estimator",
+    "estimator.python.estimator.extenders": "estimator",
+    "estimator.python.estimator.head": "estimator",
+    "estimator.python.estimator.hooks": "estimator",
+    "estimator.python.estimator.replicate_model_fn": "estimator",
+    "framework.python.framework": "framework",
+    "framework.python.framework.checkpoint_utils": "framework",
+    "framework.python.framework.tensor_util": "framework",
+    "framework.python.ops": "framework",
+    "framework.python.ops.arg_scope": "framework",
+    "framework.python.ops.variables": "framework",
+    "layers.python.layers": "layers",
+    "layers.python.layers.initializers": "layers",
+    "layers.python.layers.layers": "layers",
+    "layers.python.layers.normalization": "layers",
+    "layers.python.layers.optimizers": "layers",
+    "layers.python.layers.regularizers": "layers",
+    "layers.python.layers.rev_block_lib": "layers",
+    "layers.python.layers.summaries": "layers",
+    "layers.python.layers.utils": "layers.utils",
+    "learn.python.learn": "learn",
+    "learn.python.learn.estimators": "learn",
+    "learn.python.learn.estimators.model_fn": "learn",
+    "learn.python.learn.estimators.run_config": "learn",
+    "learn.estimators.run_config": "learn",
+    "learn.estimators": "learn",
+    "lookup.lookup_ops": "lookup",
+    "lookup.python.ops.lookup_ops": "lookup",
+    "losses.python.losses": "losses",
+    "losses.python.losses.loss_ops": "losses",
+    "losses.python.metric_learning": "losses.metric_learning",
+    "losses.python.metric_learning.metric_loss_ops": "losses.metric_learning",
+    "metrics.python.ops.metric_ops": "metrics",
+    "predictor.predictor": "predictor",
+    "predictor.predictor_factories": "predictor",
+    "rnn.python.ops.core_rnn": "rnn",
+    "rnn.python.ops.core_rnn_cell": "rnn",
+    "rnn.python.ops.lstm_ops": "rnn",
+    "rnn.python.ops.rnn": "rnn",
+    "rnn.python.ops.rnn_cell": "rnn",
+    "slim.python.slim": "slim",
+    "slim.python.slim.evaluation": "slim.evaluation",
+    "slim.python.slim.learning": "slim.learning",
+    "slim.python.slim.nets": "slim.nets",
+    **{
+        f"slim.python.slim.nets.{net}": f"slim.nets.{net}"
+        for net in (
+            "alexnet",
+            "inception",
+            "inception_v1",
+            "inception_v2",
+            "inception_v3",
+            "overfeat",
+            "resnet_utils",
+            "resnet_v1",
+            "resnet_v2",
+            "vgg",
+        )
+    },
+    "summary.summary": "summary",
+    "summary.summary_ops": "summary",
+    "tpu.python.ops.tpu_ops": "tpu",
+    "tpu.python.tpu": "tpu",
+    **{
+        f"tpu.python.tpu.{module}": "tpu"
+        for module in (
+            "async_checkpoint",
+            "bfloat16",
+            "device_assignment",
+            "topology",
+            "tpu",
+            "tpu_config",
+            "tpu_context",
+            "tpu_estimator",
+            "tpu_optimizer",
+            "training_loop",
+            "util",
+        )
+    },
+    "tpu.python.tpu.tpu_function": "tpu.tpu_function",
+    "training.python.training": "training",
+    "training.python.training.evaluation": "training",
+    "training.python.training.training": "training",
+}
+
+# What became of names and modules that programs used and that are not here.
+MISSING: dict[str, str] = {
+    "cloud": "it was access to BigQuery and Cloud Storage; use their client libraries",
+    **_absent(
+        "data",
+        "StatsAggregator latency_stats set_stats_aggregator",
+        "removed from TensorFlow",
+        "tf.profiler",
+    ),
+}
