@@ -1,0 +1,313 @@
+"""The module that the program gets as `tensorflow` in TensorFlow 1 mode.
+
+It has the names of `tensorflow.compat.v1`, `tf.contrib`, and the private packages, such
+as `tensorflow.python`, of the real TensorFlow. It copies nothing: each name is looked
+up when it is used.
+"""
+
+import importlib
+import importlib.util
+import types
+from collections.abc import Iterator
+from typing import Any
+
+_ROOT = "tensorflow"
+_V1 = "tensorflow.compat.v1"
+_CONTRIB = "contrib"
+# What the API of TensorFlow 1 does not have, and programs import all the same. `compat`
+# leads to the real module, whose v1 and v2 are those that libraries have.
+_REAL = frozenset({"_api", "compat", "compiler", "core", "lite", "python", "tools"})
+# By name, because tf.contrib is of a higher layer.
+_TABLES = "estimator_runtime.contrib.names"
+_NO_TABLE = (
+    "TensorFlow 2 has no tf.contrib, and TensorFlow 1 mode does not have this name; "
+    "docs/contrib.md lists those that it has"
+)
+_GONE = {
+    "examples": "the tutorials and their readers of MNIST went with TensorFlow 1; "
+    "tf.keras.datasets.mnist has the same images",
+    "models": "it never was a part of TensorFlow, but of github.com/tensorflow/models",
+}
+
+
+def import_statement(name: str, names: tuple[str, ...]) -> types.ModuleType:
+    """Return what `import name`, or `from name import names`, binds.
+
+    Args:
+        name: "tensorflow", or a module in it.
+        names: The names after `import` of a statement with `from`, else empty.
+
+    Raises:
+        ImportError: If there is no such module, or it lacks one of the names.
+    """
+    module = import_module(name)
+    for each in names:
+        if each != "*":
+            _find(module, name, each)
+    return module if names else TENSORFLOW
+
+
+def import_module(name: str) -> types.ModuleType:
+    """Return the module `name`, which is "tensorflow" or begins with "tensorflow.".
+
+    Raises:
+        ModuleNotFoundError: If there is none.
+    """
+    parts = name.split(".")[1:]
+    importlib.import_module(_V1)
+    if not parts:
+        return TENSORFLOW
+    if parts[0] in _REAL:
+        return importlib.import_module(name)
+    value: Any = TENSORFLOW
+    for index, part in enumerate(parts):
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            found = None if parts[0] == _CONTRIB else _import_real(parts)
+            if found is not None:
+                return found
+            so_far = ".".join([_ROOT, *parts[: index + 1]])
+            text = f"No module named {so_far!r}: {error}"
+            raise ModuleNotFoundError(text, name=so_far) from None
+    if not isinstance(value, types.ModuleType):
+        text = f"No module named {name!r}; it is a {type(value).__name__}"
+        raise ModuleNotFoundError(text, name=name)
+    return value
+
+
+def _import_real(parts: list[str]) -> types.ModuleType | None:
+    """Return a module that is no attribute of the API of TensorFlow 1, or None."""
+    for root in (_V1, _ROOT):
+        name = ".".join([root, *parts])
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module exists, and imports something that is missing
+    return None
+
+
+def _find(module: types.ModuleType, module_name: str, name: str) -> None:
+    """Make sure that a module has a name, which may be a module that is not imported.
+
+    Raises:
+        ImportError: If it does not.
+    """
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        try:
+            import_module(f"{module_name}.{name}")
+        except ModuleNotFoundError as second:
+            if not str(second).startswith(f"No module named '{module_name}.{name}'"):
+                raise
+            text = str(error)
+            if not isinstance(module, TensorFlow1 | Contrib):
+                text = f"cannot import name {name!r} from {module_name!r} ({error})"
+            raise ImportError(text, name=module_name) from None
+
+
+class TensorFlow1(types.ModuleType):
+    """The API of TensorFlow 1 as the module `tensorflow`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == _CONTRIB:
+            return CONTRIB
+        v1 = importlib.import_module(_V1)
+        if name == "__all__":
+            return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
+        if name in _REAL:
+            return importlib.import_module(f"{_ROOT}.{name}")
+        try:
+            return getattr(v1, name)
+        except AttributeError:
+            pass
+        why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")
+        raise AttributeError(
+            f"module {_ROOT!r} has no attribute {name!r}: {why}",
+            name=name,
+            obj=self,
+        )
+
+    def __dir__(self) -> list[str]:
+        names = dir(importlib.import_module(_V1))
+        return sorted({*super().__dir__(), *names, _CONTRIB, "python"})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By cloudpickle, for a function whose globals have it.
+        return import_module, (self.__name__,)
+
+
+class Contrib(types.ModuleType):
+    """`tf.contrib` or a module in it, made from the tables of `contrib.names`.
+
+    Args:
+        path: Name of the module below `tf.contrib`; empty for that itself.
+    """
+
+    def __init__(self, path: str) -> None:
+        name = ".".join(filter(None, [_ROOT, _CONTRIB, path]))
+        super().__init__(name, "A part of tf.contrib, in TensorFlow 1 mode.")
+        self.__package__ = name
+        vars(self)["_contrib_path"] = path
+
+    def __getattr__(self, name: str) -> Any:
+        path = vars(self)["_contrib_path"]
+        if name.startswith("__") and name.endswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name == "__all__":
+            return list(_children(path))
+        dotted = f"{path}.{name}" if path else name
+        value = _look_up(dotted)
+        # Nothing else sets it, and the next use need not look it up.
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_children(vars(self)["_contrib_path"])})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
+
+def _look_up(spelled: str) -> Any:
+    """Return the object with a dotted name below `tf.contrib`.
+
+    Raises:
+        AttributeError: If it does not exist; the text says what became of it.
+        ImportError: If its module is of a package that is not installed.
+    """
+    tables: Any = importlib.import_module(_TABLES)
+    dotted = _canonical(spelled, tables.ALIASES)
+    source = tables.AVAILABLE.get(dotted)
+    if _is_module(spelled, dotted, tables):
+        return Contrib(spelled)
+    if source is not None:
+        return _load(dotted, source)
+    found = (
+        [] if dotted in tables.MISSING else _in_whole_module(dotted, tables.AVAILABLE)
+    )
+    if found:
+        return found[0]
+    raise AttributeError(
+        f"tf.contrib.{spelled} is not available; {_why_missing(dotted, tables.MISSING)}",
+        name=spelled.rpartition(".")[2],
+    )
+
+
+def _canonical(spelled: str, aliases: dict[str, str]) -> str:
+    """Return the name that the tables have for one, by its longest alias."""
+    parts = spelled.split(".")
+    for count in range(len(parts), 0, -1):
+        target = aliases.get(".".join(parts[:count]))
+        if target is not None:
+            return ".".join([target, *parts[count:]])
+    return spelled
+
+
+def _is_module(spelled: str, dotted: str, tables: Any) -> bool:
+    """Return whether a name is that of a module of tf.contrib.
+
+    It is one if the tables have names below it, or if it stands for a whole module.
+    """
+    source = tables.AVAILABLE.get(dotted)
+    if source is not None and ":" not in source:
+        return True
+    if source is not None:
+        return False
+    if spelled in tables.ALIASES:
+        return True
+    return any(
+        _has_below(table, each) for table in _all(tables) for each in (spelled, dotted)
+    )
+
+
+def _all(tables: Any) -> Iterator[dict[str, str]]:
+    yield tables.AVAILABLE
+    yield tables.ALIASES
+    yield tables.MISSING
+
+
+def _has_below(table: dict[str, str], path: str) -> bool:
+    return any(name.startswith(f"{path}.") for name in table)
+
+
+def _children(path: str) -> Iterator[str]:
+    """Yield the names that the tables have directly below a module."""
+    tables: Any = importlib.import_module(_TABLES)
+    canonical = _canonical(path, tables.ALIASES) if path else ""
+    prefix = f"{canonical}." if canonical else ""
+    found = {
+        name.removeprefix(prefix).partition(".")[0]
+        for table in (tables.AVAILABLE, tables.ALIASES)
+        for name in table
+        if name.startswith(prefix)
+    }
+    yield from sorted(found)
+
+
+def _in_whole_module(dotted: str, available: dict[str, str]) -> list[Any]:
+    """Return [the object], if it is in a module that stands for one of tf.contrib."""
+    parts = dotted.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        path = ".".join(parts[:count])
+        source = available.get(path)
+        if source is None or ":" in source:
+            continue
+        value = _load(path, source)
+        for index, part in enumerate(parts[count:], start=count + 1):
+            if not hasattr(value, part):
+                name = ".".join([source, *parts[count:index]])
+                if importlib.util.find_spec(name) is None:
+                    return []
+                importlib.import_module(name)
+            value = getattr(value, part)
+        return [value]
+    return []
+
+
+def _load(dotted: str, source: str) -> Any:
+    """Return the object or module that a name stands for.
+
+    Raises:
+        ImportError: If its module cannot be imported.
+    """
+    module_name, _, attribute = source.partition(":")
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        package = module_name.partition(".")[0]
+        if error.name != package:
+            raise
+        raise ModuleNotFoundError(
+            f"tf.contrib.{dotted} is of the package {package}, which is not installed; "
+            f"pip install {package.replace('_', '-')}",
+            name=package,
+        ) from None
+    for part in filter(None, attribute.split(".")):
+        value = getattr(value, part)
+    return value
+
+
+def _why_missing(dotted: str, missing: dict[str, str]) -> str:
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        text = missing.get(".".join(parts[:count]))
+        if text is not None:
+            return text
+    return _NO_TABLE
+
+
+CONTRIB = Contrib("")
+
+
+def _make_tensorflow() -> TensorFlow1:
+    real = importlib.import_module(_ROOT)
+    made = TensorFlow1(_ROOT, "The API of TensorFlow 1, by estimator_runtime.")
+    made.__file__, made.__path__ = real.__file__, real.__path__
+    made.__package__, made.__spec__ = _ROOT, real.__spec__
+    return made
+
+
+TENSORFLOW = _make_tensorflow()
