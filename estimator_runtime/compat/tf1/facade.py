@@ -190,8 +190,9 @@ def _look_up(spelled: str) -> Any:
     )
     if found:
         return found[0]
+    why = _why_missing(dotted, tables.MISSING)
     raise AttributeError(
-        f"tf.contrib.{spelled} is not available; {_why_missing(dotted, tables.MISSING)}",
+        f"tf.contrib.{spelled} is not available; {why}",
         name=spelled.rpartition(".")[2],
     )
 

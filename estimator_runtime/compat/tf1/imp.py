@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 import types
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 
 __all__ = ["load_source", "new_module", "reload"]
 
@@ -29,7 +29,8 @@ def load_source(name: str, pathname: str, file: object = None) -> types.ModuleTy
     """
     loader = SourceFileLoader(name, pathname)
     spec = importlib.util.spec_from_file_location(name, pathname, loader=loader)
-    assert isinstance(spec, ModuleSpec)
+    if spec is None:
+        raise ImportError(f"{pathname} cannot be loaded as {name}", name=name)
     module = sys.modules.get(name)
     if module is None:
         module = importlib.util.module_from_spec(spec)

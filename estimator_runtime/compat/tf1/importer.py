@@ -2,9 +2,9 @@
 
 `sys.modules["tensorflow"]` stays the real package, so libraries, pickles and this
 package are as they are without the mode. Only the statements of the program itself
-are answered with the API of TensorFlow 1 (see `facade`). For that, `builtins.__import__`
-and `importlib.import_module` are wrapped. An import of anything but TensorFlow costs
-one comparison more.
+are answered with the API of TensorFlow 1 (see `facade`). For that,
+`builtins.__import__` and `importlib.import_module` are wrapped. An import of anything
+but TensorFlow costs one comparison more.
 
 The importing code is the program's unless its file is one of
 
@@ -65,11 +65,11 @@ def answer_program(packages: frozenset[str]) -> None:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        if name == _ROOT or (name.startswith(_PREFIX) and level == 0):
-            if level == 0 and is_program(globals, sys._getframe(1)):
-                from estimator_runtime.compat.tf1 import facade
+        is_ours = level == 0 and (name == _ROOT or name.startswith(_PREFIX))
+        if is_ours and is_program(globals, sys._getframe(1)):
+            from estimator_runtime.compat.tf1 import facade
 
-                return facade.import_statement(name, tuple(fromlist or ()))
+            return facade.import_statement(name, tuple(fromlist or ()))
         return original_import(name, globals, locals, fromlist or (), level)
 
     @functools.wraps(original_module)

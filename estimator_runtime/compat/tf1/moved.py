@@ -1,4 +1,4 @@
-"""What else has moved since the years of TensorFlow 1: names of TensorFlow, NumPy, Python.
+"""What else has moved since TensorFlow 1: names of TensorFlow, NumPy and Python.
 
 Only names that are absent are set, and only in TensorFlow 1 mode. They are set on the
 modules themselves, so libraries of this process see them too.
