@@ -17,6 +17,8 @@ _CONTRIB = "contrib"
 # What the API of TensorFlow 1 does not have, and programs import all the same. `compat`
 # leads to the real module, whose v1 and v2 are those that libraries have.
 _REAL = frozenset({"_api", "compat", "compiler", "core", "lite", "python", "tools"})
+# Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
+_CHECKPOINT_READER = "pywrap_tensorflow"
 # By name, because tf.contrib is of a higher layer.
 _TABLES = "estimator_runtime.contrib.names"
 _NO_TABLE = (
@@ -119,10 +121,10 @@ class TensorFlow1(types.ModuleType):
             return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
         if name in _REAL:
             return importlib.import_module(f"{_ROOT}.{name}")
-        try:
+        if hasattr(v1, name):
             return getattr(v1, name)
-        except AttributeError:
-            pass
+        if name == _CHECKPOINT_READER:
+            return importlib.import_module(f"{_ROOT}.python.{name}")
         why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")
         raise AttributeError(
             f"module {_ROOT!r} has no attribute {name!r}: {why}",

@@ -51,12 +51,15 @@ _RENAMED_IN_NUMPY = {
 }
 # Names of TensorFlow's private modules that programs import, and where they are now.
 _PRIVATE = {
+    "framework.graph_util": {
+        "convert_variables_to_constants": (
+            "framework.convert_to_constants:convert_variables_to_constants"
+        ),
+    },
     "framework.ops": {
-        "EagerTensor": "framework.ops:EagerTensor",
         "IndexedSlices": "framework.indexed_slices:IndexedSlices",
         "IndexedSlicesValue": "framework.indexed_slices:IndexedSlicesValue",
         "Tensor": "framework.tensor:Tensor",
-        "convert_n_to_tensor": "framework.ops:convert_n_to_tensor",
         "convert_n_to_tensor_or_indexed_slices": (
             "framework.indexed_slices:convert_n_to_tensor_or_indexed_slices"
         ),
@@ -72,12 +75,18 @@ _PRIVATE = {
             "framework.tensor_conversion_registry:register_tensor_conversion_function"
         ),
     },
+    "ops.array_ops": {
+        "stack": "ops.array_ops_stack:stack",
+        "unstack": "ops.array_ops_stack:unstack",
+    },
     "ops.control_flow_ops": {
         "Assert": "ops.control_flow_assert:Assert",
         "case": "ops.control_flow_case:case",
         "cond": "ops.cond:cond",
+        "switch_case": "ops.control_flow_switch_case:switch_case",
         "while_loop": "ops.while_loop:while_loop",
     },
+    "ops.functional_ops": {"map_fn": "ops.map_fn:map_fn"},
     "ops.variable_scope": {"variable": "ops.variable_v1:VariableV1"},
     "ops.variables": {
         "RefVariable": "ops.ref_variable:RefVariable",
@@ -87,10 +96,21 @@ _PRIVATE = {
     "pywrap_tensorflow": {
         "NewCheckpointReader": "training.py_checkpoint_reader:NewCheckpointReader",
     },
+    "util.nest": {"is_sequence": "util.nest:is_nested"},
 }
 _TENSORFLOW = "tensorflow.python"
-# Modules that TensorFlow's own modules of TensorFlow 1 look for by a former name.
-_FORMER_NAMES = {"tf_keras.legacy_tf_layers": "tf_keras.src.legacy_tf_layers"}
+# Former names of modules, and the modules that have their contents now. The first is
+# for TensorFlow's own tensorflow.python.layers.
+_FORMER_NAMES = {
+    "tf_keras.legacy_tf_layers": "tf_keras.src.legacy_tf_layers",
+    f"{_TENSORFLOW}.training.device_util": f"{_TENSORFLOW}.distribute.device_util",
+    f"{_TENSORFLOW}.training.distribute": f"{_TENSORFLOW}.distribute.distribute_lib",
+    f"{_TENSORFLOW}.training.distribution_strategy_context": (
+        f"{_TENSORFLOW}.distribute.distribute_lib"
+    ),
+    f"{_TENSORFLOW}.training.saver_pb2": "tensorflow.core.protobuf.saver_pb2",
+    f"{_TENSORFLOW}.training.training_ops": f"{_TENSORFLOW}.ops.gen_training_ops",
+}
 
 
 def use_version_1(_module: types.ModuleType) -> None:
