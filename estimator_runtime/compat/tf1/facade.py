@@ -5,11 +5,12 @@ as `tensorflow.python`, of the real TensorFlow. It copies nothing: each name is 
 up when it is used.
 """
 
+import contextlib
 import importlib
-import importlib.util
 import types
-from collections.abc import Iterator
 from typing import Any
+
+from estimator_runtime.compat.tf1 import contrib_names
 
 _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
@@ -19,12 +20,6 @@ _CONTRIB = "contrib"
 _REAL = frozenset({"_api", "compat", "compiler", "core", "lite", "python", "tools"})
 # Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
 _CHECKPOINT_READER = "pywrap_tensorflow"
-# By name, because tf.contrib is of a higher layer.
-_TABLES = "estimator_runtime.contrib.names"
-_NO_TABLE = (
-    "TensorFlow 2 has no tf.contrib, and TensorFlow 1 mode does not have this name; "
-    "docs/contrib.md lists those that it has"
-)
 _GONE = {
     "examples": "the tutorials and their readers of MNIST went with TensorFlow 1; "
     "tf.keras.datasets.mnist has the same images",
@@ -159,7 +154,7 @@ class Contrib(types.ModuleType):
         if name.startswith("__") and name.endswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name == "__all__":
-            return list(_children(path))
+            return list(contrib_names.children(path))
         dotted = f"{path}.{name}" if path else name
         value = _look_up(dotted)
         # Nothing else sets it, and the next use need not look it up.
@@ -167,7 +162,8 @@ class Contrib(types.ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_children(vars(self)["_contrib_path"])})
+        names = contrib_names.children(vars(self)["_contrib_path"])
+        return sorted({*super().__dir__(), *names})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return import_module, (self.__name__,)
@@ -180,103 +176,31 @@ def _look_up(spelled: str) -> Any:
         AttributeError: If it does not exist; the text says what became of it.
         ImportError: If its module is of a package that is not installed.
     """
-    tables: Any = importlib.import_module(_TABLES)
-    dotted = _canonical(spelled, tables.ALIASES)
-    source = tables.AVAILABLE.get(dotted)
-    if _is_module(spelled, dotted, tables):
+    if contrib_names.is_module(spelled):
         return Contrib(spelled)
+    source = contrib_names.source(spelled)
     if source is not None:
-        return _load(dotted, source)
-    found = (
-        [] if dotted in tables.MISSING else _in_whole_module(dotted, tables.AVAILABLE)
-    )
-    if found:
-        return found[0]
-    why = _why_missing(dotted, tables.MISSING)
+        module_name, _, attribute = source.partition(":")
+        return _in_module(spelled, module_name, attribute.split("."))
+    place = contrib_names.in_whole_module(spelled)
+    # The module may lack it, as tf-slim does not have all of tf.contrib.slim.
+    with contextlib.suppress(AttributeError):
+        if place is not None:
+            return _in_module(spelled, *place)
+    why = contrib_names.why_missing(spelled)
     raise AttributeError(
         f"tf.contrib.{spelled} is not available; {why}",
         name=spelled.rpartition(".")[2],
     )
 
 
-def _canonical(spelled: str, aliases: dict[str, str]) -> str:
-    """Return the name that the tables have for one, by its longest alias."""
-    parts = spelled.split(".")
-    for count in range(len(parts), 0, -1):
-        target = aliases.get(".".join(parts[:count]))
-        if target is not None:
-            return ".".join([target, *parts[count:]])
-    return spelled
-
-
-def _is_module(spelled: str, dotted: str, tables: Any) -> bool:
-    """Return whether a name is that of a module of tf.contrib.
-
-    It is one if the tables have names below it, or if it stands for a whole module.
-    """
-    source = tables.AVAILABLE.get(dotted)
-    if source is not None and ":" not in source:
-        return True
-    if source is not None:
-        return False
-    if spelled in tables.ALIASES:
-        return True
-    return any(
-        _has_below(table, each) for table in _all(tables) for each in (spelled, dotted)
-    )
-
-
-def _all(tables: Any) -> Iterator[dict[str, str]]:
-    yield tables.AVAILABLE
-    yield tables.ALIASES
-    yield tables.MISSING
-
-
-def _has_below(table: dict[str, str], path: str) -> bool:
-    return any(name.startswith(f"{path}.") for name in table)
-
-
-def _children(path: str) -> Iterator[str]:
-    """Yield the names that the tables have directly below a module."""
-    tables: Any = importlib.import_module(_TABLES)
-    canonical = _canonical(path, tables.ALIASES) if path else ""
-    prefix = f"{canonical}." if canonical else ""
-    found = {
-        name.removeprefix(prefix).partition(".")[0]
-        for table in (tables.AVAILABLE, tables.ALIASES)
-        for name in table
-        if name.startswith(prefix)
-    }
-    yield from sorted(found)
-
-
-def _in_whole_module(dotted: str, available: dict[str, str]) -> list[Any]:
-    """Return [the object], if it is in a module that stands for one of tf.contrib."""
-    parts = dotted.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        path = ".".join(parts[:count])
-        source = available.get(path)
-        if source is None or ":" in source:
-            continue
-        value = _load(path, source)
-        for index, part in enumerate(parts[count:], start=count + 1):
-            if not hasattr(value, part):
-                name = ".".join([source, *parts[count:index]])
-                if importlib.util.find_spec(name) is None:
-                    return []
-                importlib.import_module(name)
-            value = getattr(value, part)
-        return [value]
-    return []
-
-
-def _load(dotted: str, source: str) -> Any:
-    """Return the object or module that a name stands for.
+def _in_module(spelled: str, module_name: str, path: list[str]) -> Any:
+    """Return an attribute of a module that stands for a name of `tf.contrib`.
 
     Raises:
-        ImportError: If its module cannot be imported.
+        AttributeError: If there is none.
+        ImportError: If the module is of a package that is not installed.
     """
-    module_name, _, attribute = source.partition(":")
     try:
         value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -284,22 +208,18 @@ def _load(dotted: str, source: str) -> Any:
         if error.name != package:
             raise
         raise ModuleNotFoundError(
-            f"tf.contrib.{dotted} is of the package {package}, which is not installed; "
-            f"pip install {package.replace('_', '-')}",
+            f"tf.contrib.{spelled} is of the package {package}, which is not "
+            f"installed; pip install {package.replace('_', '-')}",
             name=package,
         ) from None
-    for part in filter(None, attribute.split(".")):
+    for index, part in enumerate(path):
+        name = ".".join([module_name, *path[:index], part])
+        if not hasattr(value, part) and hasattr(value, "__path__"):
+            # A module that nothing has imported yet.
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(name)
         value = getattr(value, part)
     return value
-
-
-def _why_missing(dotted: str, missing: dict[str, str]) -> str:
-    parts = dotted.split(".")
-    for count in range(len(parts), 0, -1):
-        text = missing.get(".".join(parts[:count]))
-        if text is not None:
-            return text
-    return _NO_TABLE
 
 
 CONTRIB = Contrib("")
