@@ -337,8 +337,9 @@ def report(failure: BaseException) -> int:
     hook_failure = None if is_told else _call_hook(failure)
     if _lacks_version_1(failure):
         _write(
-            "estimator-runtime: the program was written for TensorFlow 1: run it with "
-            "--tf1; 'estimator-runtime doctor SCRIPT' lists what it needs\n"
+            "estimator-runtime: that name is of TensorFlow 1; a program that was "
+            "written for it runs with 'estimator-runtime run --tf1', and "
+            "'estimator-runtime doctor' says what it needs\n"
         )
     if hook_failure is not None:
         _write("Error in sys.excepthook:\n")

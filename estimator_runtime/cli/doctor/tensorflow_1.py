@@ -69,7 +69,8 @@ def examine(
         yield Finding(NOTE, "script", f"{written}, and --tf1 is on", facts)
     else:
         yield Finding(PROBLEM, "script", f"{written}: run it with --tf1", facts)
-    reported, packages = set(), set()
+    reported: set[str] = set()
+    packages: set[str] = set()
     for file, line, name in found:
         member = _member(name)
         if member is None or _is_module(name):
@@ -79,8 +80,8 @@ def examine(
             continue
         reported.add(finding.facts["name"])
         yield finding
-        package = finding.facts.get("package")
-        if package in (None, *packages) or importlib.util.find_spec(package):
+        package = finding.facts.get("package", "tensorflow")
+        if package in packages or importlib.util.find_spec(package):
             continue
         packages.add(package)
         text = (
