@@ -75,10 +75,16 @@ def children(spelled: str) -> Iterator[str]:
 
 
 def canonical(spelled: str) -> str:
-    """Return the name that the tables have for one, by its longest alias."""
+    """Return the name that the tables have for one.
+
+    The longest part of it that the tables know decides, as an alias or as itself.
+    """
     parts = spelled.split(".")
     for count in range(len(parts), 0, -1):
-        target = _tables().ALIASES.get(".".join(parts[:count]))
+        known = ".".join(parts[:count])
+        if known in _tables().AVAILABLE:
+            return spelled
+        target = _tables().ALIASES.get(known)
         if target is not None:
             return ".".join([target, *parts[count:]])
     return spelled
