@@ -4,6 +4,8 @@ Plain data, read by the importer of TensorFlow 1 mode, by docs/contrib.md and by
 tests. Names are written as in TensorFlow 1.15, without the leading `tf.contrib.`.
 """
 
+from estimator_runtime.compat.removed.contrib_modules import CONTRIB_MODULES
+
 _TF = "tensorflow.compat.v1"
 _PRIVATE = "estimator_runtime.compat.removed.contrib"
 _OURS = "estimator_runtime.contrib"
@@ -28,6 +30,7 @@ def _absent(module: str, names: str, was: str, use: str) -> dict[str, str]:
 # Where each name is: "module:attribute", or "module" for a whole module. The module is
 # imported at the first use of the name.
 AVAILABLE: dict[str, str] = {
+    **CONTRIB_MODULES,
     "batching.batch_function": f"{_TF}:nondifferentiable_batch_function",
     # cluster_resolver
     "cluster_resolver.GceClusterResolver": (
@@ -105,9 +108,20 @@ AVAILABLE: dict[str, str] = {
         "build_supervised_input_receiver_fn_from_input_fn "
         "make_stop_at_checkpoint_step_hook",
     ),
+    **_table(
+        "estimator",
+        f"{_TF}:estimator.",
+        "DNNEstimator DNNLinearCombinedEstimator LinearEstimator",
+    ),
+    **_table(
+        "estimator",
+        f"{_OURS}.estimator:",
+        "binary_classification_head clip_gradients_by_norm forward_features "
+        "logistic_regression_head multi_class_head multi_head multi_label_head "
+        "poisson_regression_head regression_head",
+    ),
     "estimator.add_metrics": f"{_TF}:estimator.add_metrics",
     # framework
-    "framework.nest": f"{_PRIVATE}:nest",
     **_table(
         "framework",
         f"{_TF}:",
@@ -161,9 +175,10 @@ AVAILABLE: dict[str, str] = {
         "conv3d_transpose convolution convolution1d convolution2d "
         "convolution2d_in_plane convolution2d_transpose convolution3d "
         "convolution3d_transpose dense_to_sparse dropout elu flatten "
-        "fully_connected gdn group_norm images_to_sequence instance_norm l1_l2_regularizer "
-        "l1_regularizer l2_regularizer layer_norm legacy_fully_connected "
-        "legacy_linear legacy_relu linear max_pool2d max_pool3d maxout "
+        "fully_connected gdn group_norm images_to_sequence instance_norm "
+        "l1_l2_regularizer l1_regularizer l2_regularizer layer_norm "
+        "legacy_fully_connected legacy_linear legacy_relu linear "
+        "max_pool2d max_pool3d maxout "
         "one_hot_encoding optimize_loss pool relu relu6 repeat scale_gradient "
         "separable_conv2d separable_convolution2d sequence_to_images softmax "
         "spatial_softmax stack sum_regularizer summarize_activation "
@@ -263,20 +278,21 @@ AVAILABLE: dict[str, str] = {
     "slim.nets": "tf_slim.nets",
     # summary
     "summary.all_summary_ops": f"{_TF}:summary.all_v2_summary_ops",
+    "summary.flush": f"{_PRIVATE}:summary_ops_v2.legacy_raw_flush",
+    "summary.should_record_summaries": (
+        f"{_PRIVATE}:summary_ops_v2._legacy_contrib_should_record_summaries"
+    ),
     "summary.initialize": f"{_TF}:summary.initialize",
     **_table(
         "summary",
         f"{_PRIVATE}:summary_ops_v2.",
         "SummaryWriter always_record_summaries audio create_file_writer "
-        "create_summary_file_writer eval_dir flush generic graph histogram image "
+        "create_summary_file_writer eval_dir generic graph histogram image "
         "import_event never_record_summaries record_summaries_every_n_global_steps "
-        "scalar should_record_summaries summary_writer_initializer_op",
+        "scalar summary_writer_initializer_op",
     ),
     # tensorboard
     "tensorboard.plugins.projector": "tensorboard.plugins.projector",
-    # tfprof
-    "tfprof.model_analyzer": f"{_PRIVATE}:model_analyzer",
-    "tfprof.tfprof_logger": f"{_PRIVATE}:tfprof_logger",
     # tpu
     **_table(
         "tpu",
@@ -296,9 +312,10 @@ AVAILABLE: dict[str, str] = {
         "tpu",
         f"{_PRIVATE}:",
         "AsyncCheckpointSaverHook BatchConfig TPUContext device_assignment "
-        "export_estimator_savedmodel repeat tpu_function while_loop",
+        "export_estimator_savedmodel repeat while_loop",
     ),
     # training
+    **_table("training", f"{_OURS}.training:", "HParams parse_values"),
     "training.checkpoints_iterator": f"{_TF}:train.checkpoints_iterator",
     **_table(
         "training",
@@ -392,26 +409,10 @@ ALIASES: dict[str, str] = {
     },
     "summary.summary": "summary",
     "summary.summary_ops": "summary",
-    "tpu.python.ops.tpu_ops": "tpu",
     "tpu.python.tpu": "tpu",
-    **{
-        f"tpu.python.tpu.{module}": "tpu"
-        for module in (
-            "async_checkpoint",
-            "bfloat16",
-            "device_assignment",
-            "topology",
-            "tpu",
-            "tpu_config",
-            "tpu_context",
-            "tpu_estimator",
-            "tpu_optimizer",
-            "training_loop",
-            "util",
-        )
-    },
-    "tpu.python.tpu.tpu_function": "tpu.tpu_function",
+    "tpu.tpu_function": "tpu.python.tpu.tpu_function",
     "training.python.training": "training",
+    "training.python.training.hparam": "training",
     "training.python.training.evaluation": "training",
     "training.python.training.training": "training",
 }
