@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.compat.frozen import MultiLabelHead
 from estimator_runtime.compat.removed import contrib as private
 from estimator_runtime.errors import ConfigError
 
@@ -103,7 +104,7 @@ def logistic_regression_head(
     return regression_head(weight_column, 1, loss_reduction, loss, tf.sigmoid, name)
 
 
-class _MultiLabelHead(tf.estimator.MultiLabelHead):
+class _MultiLabelHead(MultiLabelHead):
     """TensorFlow's head, for optimizers and train_op_fns of TensorFlow 1."""
 
     def create_estimator_spec(

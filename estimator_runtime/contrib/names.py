@@ -198,7 +198,40 @@ AVAILABLE: dict[str, str] = {
     **_table(
         "learn", f"{_OURS}.learn:", "ClusterConfig Environment RunConfig TaskType"
     ),
-    "learn.ModeKeys": f"{_TF}:estimator.ModeKeys",
+    "learn.Estimator": f"{_OURS}.learning.estimator:LearnEstimator",
+    "learn.ModeKeys": f"{_OURS}.learning.estimator:LearnModeKeys",
+    **_table(
+        "learn",
+        f"{_OURS}.learning.estimator:",
+        "MetricSpec ModelFnOps ProblemType",
+    ),
+    "learn.estimators.RunConfig": f"{_OURS}.learn:RunConfig",
+    "learn.estimators.constants.ProblemType": (
+        f"{_OURS}.learning.estimator:ProblemType"
+    ),
+    "learn.monitors.replace_monitors_with_hooks": (
+        f"{_OURS}.learning.estimator:replace_monitors_with_hooks"
+    ),
+    **_table(
+        "learn",
+        f"{_OURS}.learning.experiment:",
+        "Experiment ExportStrategy InputFnOps build_parsing_serving_input_fn "
+        "make_export_strategy",
+    ),
+    "learn.export_strategy.ExportStrategy": (
+        f"{_OURS}.learning.experiment:ExportStrategy"
+    ),
+    "learn.learn_runner.run": f"{_OURS}.learning.experiment:run",
+    **_table(
+        "learn.utils",
+        f"{_OURS}.learning.experiment:",
+        "InputFnOps build_parsing_serving_input_fn make_export_strategy",
+    ),
+    **_table(
+        "learn.io",
+        f"{_TF}:estimator.inputs.",
+        "numpy_input_fn pandas_input_fn",
+    ),
     # lookup
     "lookup.HashTable": f"{_PRIVATE}:StaticHashTableV1",
     "lookup.MutableDenseHashTable": f"{_PRIVATE}:DenseHashTable",
@@ -368,12 +401,24 @@ ALIASES: dict[str, str] = {
     "layers.python.layers.rev_block_lib": "layers",
     "layers.python.layers.summaries": "layers",
     "layers.python.layers.utils": "layers.utils",
+    "learn.estimators.model_fn": "learn",
+    "learn.estimators.run_config": "learn",
+    "learn.experiment": "learn",
+    "learn.metric_spec": "learn",
     "learn.python.learn": "learn",
-    "learn.python.learn.estimators": "learn",
+    "learn.python.learn.estimators": "learn.estimators",
+    "learn.python.learn.estimators.constants": "learn.estimators.constants",
+    "learn.python.learn.estimators.estimator": "learn",
     "learn.python.learn.estimators.model_fn": "learn",
     "learn.python.learn.estimators.run_config": "learn",
-    "learn.estimators.run_config": "learn",
-    "learn.estimators": "learn",
+    "learn.python.learn.experiment": "learn",
+    "learn.python.learn.learn_io.numpy_io": "learn.io",
+    "learn.python.learn.learn_io.pandas_io": "learn.io",
+    "learn.python.learn.metric_spec": "learn",
+    "learn.python.learn.utils.input_fn_utils": "learn.utils",
+    "learn.python.learn.utils.saved_model_export_utils": "learn.utils",
+    "learn.utils.input_fn_utils": "learn.utils",
+    "learn.utils.saved_model_export_utils": "learn.utils",
     "lookup.lookup_ops": "lookup",
     "lookup.python.ops.lookup_ops": "lookup",
     "losses.python.losses": "losses",
