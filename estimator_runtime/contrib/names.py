@@ -46,6 +46,14 @@ AVAILABLE: dict[str, str] = {
         "SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver "
         "TPUClusterResolver",
     ),
+    # crf
+    **_table(
+        "crf",
+        f"{_OURS}.sequence.crf:",
+        "crf_binary_score crf_decode crf_log_likelihood crf_log_norm "
+        "crf_multitag_sequence_score crf_sequence_score crf_unary_score "
+        "viterbi_decode",
+    ),
     # data
     **_table(
         "data",
@@ -306,6 +314,13 @@ AVAILABLE: dict[str, str] = {
         f"{_TF}:nn.",
         "static_bidirectional_rnn static_rnn static_state_saving_rnn",
     ),
+    **_table(
+        "rnn",
+        f"{_OURS}.sequence.rnn:",
+        "FusedRNNCellAdaptor LSTMBlockCell LSTMBlockFusedCell LayerNormBasicLSTMCell "
+        "OutputProjectionWrapper TimeReversedFusedRNN stack_bidirectional_dynamic_rnn "
+        "stack_bidirectional_rnn transpose_batch_time",
+    ),
     # slim: the package, and the modules of tf.contrib that it re-exported
     "slim": "tf_slim",
     "slim.nets": "tf_slim.nets",
@@ -372,6 +387,7 @@ ALIASES: dict[str, str] = {
     "cluster_resolver.python.training": "cluster_resolver",
     "cluster_resolver.python.training.cluster_resolver": "cluster_resolver",
     "cluster_resolver.python.training.tpu_cluster_resolver": "cluster_resolver",
+    "crf.python.ops.crf": "crf",
     "data.python.ops.batching": "data",
     "data.python.ops.grouping": "data",
     "data.python.ops.interleave_ops": "data",
@@ -430,6 +446,7 @@ ALIASES: dict[str, str] = {
     "predictor.predictor_factories": "predictor",
     "rnn.python.ops.core_rnn": "rnn",
     "rnn.python.ops.core_rnn_cell": "rnn",
+    "rnn.python.ops.fused_rnn_cell": "rnn",
     "rnn.python.ops.lstm_ops": "rnn",
     "rnn.python.ops.rnn": "rnn",
     "rnn.python.ops.rnn_cell": "rnn",

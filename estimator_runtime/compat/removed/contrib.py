@@ -20,7 +20,7 @@ from tensorflow.python.framework.sparse_tensor import (
     convert_to_tensor_or_sparse_tensor,
 )
 from tensorflow.python.framework.tensor_spec import BoundedTensorSpec
-from tensorflow.python.ops import gen_rnn_ops, summary_ops_v2
+from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.ops.check_ops import assert_same_float_dtype, assert_scalar
 from tensorflow.python.ops.confusion_matrix import remove_squeezable_dimensions
 from tensorflow.python.ops.lookup_ops import (
@@ -106,7 +106,6 @@ __all__ = [
     "deprecated_args",
     "device_assignment",
     "export_estimator_savedmodel",
-    "gen_rnn_ops",
     "gradients_function",
     "implicit_grad",
     "implicit_val_and_grad",
