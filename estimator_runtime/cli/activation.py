@@ -15,9 +15,9 @@ _WHERE_ENABLED = (
 )
 
 
-def _enable(_options: argparse.Namespace) -> tuple[str, int]:
+def _enable(options: argparse.Namespace) -> tuple[str, int]:
     versions.check_installed()
-    Activation().enable()
+    Activation().enable(tf1=options.tf1)
     return Activation().describe(), 0
 
 

@@ -26,6 +26,7 @@ from estimator_runtime.cli.parser import (
     unknown_argument,
 )
 from estimator_runtime.cli.script import name_after_task
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, tensorboard
@@ -131,6 +132,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         check, run = script.check_script, script.run_script
     check(program)
     run_flags.carry(options, os.environ)
+    if options.is_module and mode.is_wanted():
+        mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
     if options.tensorboard is not None:
         tensorboard.check(options.tensorboard)
@@ -229,6 +232,13 @@ def _add_activation(commands: argparse._SubParsersAction[Parser]) -> None:
     for name, (describe, help, description) in activation.COMMANDS.items():
         parser = commands.add_parser(name, help=help, description=description)
         parser.set_defaults(command=_print, describe=describe)
+        if name == "enable":
+            parser.add_argument(
+                "--tf1",
+                action="store_true",
+                help="with the API of TensorFlow 1 as `tensorflow`, for programs that "
+                f"were written for it; {mode.VARIABLE}=0 switches that off for one run",
+            )
 
 
 def _print(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from estimator_runtime.cli.parser import number
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
 from estimator_runtime.errors import ConfigError, UsageError
@@ -39,6 +40,7 @@ VARIABLES = {
     **{option.name: option.variable for option in OPTIONS.values()},
     "verbose": log_filter.VARIABLE,
     "grace": waits.STOP_GRACE_VARIABLE,
+    "tf1": mode.VARIABLE,
 }
 _FLAG = "--tensorboard"
 _LAST_PORT = 65535
@@ -229,6 +231,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "Estimators, and what its C++ code logs at the start",
     )
     group.add_argument(
+        "--tf1",
+        action="store_true",
+        default=None,  # not given: the variable decides
+        help="give the program the API of TensorFlow 1 as `tensorflow`, with "
+        "tf.contrib, for programs that were written for it",
+    )
+    group.add_argument(
         "--grace",
         metavar="SECS",
         type=_parsed_by(waits.seconds),
@@ -263,6 +272,7 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
 def check(environ: Mapping[str, str]) -> None:
     """Raise a ConfigError if a variable that configures training is invalid."""
     log_filter.is_verbose(environ)
+    mode.is_wanted(environ)
     waits.check(environ)
     # Each is checked on its own. The program may set the others itself, so their
     # combination is checked where it creates a RunConfig or a session.

@@ -246,3 +246,32 @@ PATCHES = (
         apply=_late("seam:connect"),
     ),
 )
+
+
+# Those of TensorFlow 1 mode, after the others of the same module.
+TF1_PATCHES = (
+    Patch(
+        name="names of older Pythons",
+        reason="TensorFlow 1's programs use names that Python 3.8 to 3.12 removed",
+        after="sys",
+        apply=_late("tf1.moved:restore_python_names"),
+    ),
+    Patch(
+        name="names of older NumPys",
+        reason="TensorFlow 1's programs use names that NumPy 1.24 and 2.0 removed",
+        after="numpy",
+        apply=_late("tf1.moved:restore_numpy_names"),
+    ),
+    Patch(
+        name="TensorFlow 1 behaviour",
+        reason="TensorFlow 1's programs build graphs, with its datasets and shapes",
+        after="tensorflow",
+        apply=_late("tf1.moved:use_version_1"),
+    ),
+    Patch(
+        name="TensorFlow 1's private names",
+        reason="programs use names of private modules that TensorFlow 2 has moved",
+        after="tensorflow",
+        apply=_late("tf1.moved:restore_private_names"),
+    ),
+)

@@ -5,7 +5,8 @@ import importlib.metadata
 import platform
 
 from estimator_runtime.compat import patch, versions
-from estimator_runtime.compat.registry import PATCHES
+from estimator_runtime.compat.registry import PATCHES, TF1_PATCHES
+from estimator_runtime.compat.tf1 import mode
 
 _PACKAGES = ("tensorflow-estimator", "tf-keras", "numpy", "protobuf")
 
@@ -47,10 +48,11 @@ def report() -> Report:
     tensorflow = versions.tensorflow_version()
     version = versions.parse(tensorflow)
     found = {"python": platform.python_version(), "tensorflow": tensorflow}
+    patches = PATCHES + (TF1_PATCHES if mode.is_on() else ())
     return Report(
         versions={**found, **{name: _version(name) for name in _PACKAGES}},
-        patches={each.name: patch.state(each, version) for each in PATCHES},
-        reasons={each.name: each.reason for each in PATCHES},
+        patches={each.name: patch.state(each, version) for each in patches},
+        reasons={each.name: each.reason for each in patches},
     )
 
 

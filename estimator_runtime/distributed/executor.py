@@ -20,7 +20,8 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.store import locks
-from estimator_runtime.compat import frozen, seam
+from estimator_runtime.compat import seam
+from estimator_runtime.compat.estimator import frozen
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import TrainingOptions, best_mode_of
 from estimator_runtime.config.role import TaskType

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat import frozen, seam
-from estimator_runtime.compat.estimator import strategies
-from estimator_runtime.compat.frozen import StockRunConfig
+from estimator_runtime.compat import seam
+from estimator_runtime.compat.estimator import frozen, strategies
+from estimator_runtime.compat.estimator.frozen import StockRunConfig
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.session import run_config_values

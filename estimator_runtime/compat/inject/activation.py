@@ -24,6 +24,7 @@ _LINE = (
     "import sys; exec("
     f"'try: import {_MODULE} as s; s.watch()\\nexcept Exception: pass')\n"
 )
+_TF1_LINE = _LINE.replace("watch()", "watch(tf1=True)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,15 @@ class Activation:
         """Return whether both files exist."""
         return self.line_file.exists() and self.module_file.exists()
 
-    def enable(self) -> None:
+    def is_tf1(self) -> bool:
+        """Return whether it is enabled with TensorFlow 1 mode."""
+        return self.is_enabled() and self.line_file.read_text() == _TF1_LINE
+
+    def enable(self, *, tf1: bool = False) -> None:
         """Write the files, or replace those of another version.
+
+        Args:
+            tf1: Whether every Python of the environment is in TensorFlow 1 mode.
 
         Raises:
             EstimatorRuntimeError: If the folder is not writable.
@@ -62,7 +70,7 @@ class Activation:
             # In this order the line never runs without its module.
             self.module_file.write_text(_SOURCE.read_text())
             py_compile.compile(str(self.module_file))  # else each start would
-            self.line_file.write_text(_LINE)
+            self.line_file.write_text(_TF1_LINE if tf1 else _LINE)
         except OSError as error:
             raise self._refused(error) from error
 
@@ -88,12 +96,13 @@ class Activation:
         """
         if not self.is_enabled():
             return f"automatic activation is off in {self.folder}"
+        mode = ", with TensorFlow 1 mode" if self.is_tf1() else ""
         if environ.get(VARIABLE) == "0":
             return (
-                f"automatic activation is on in {self.folder}, "
+                f"automatic activation is on in {self.folder}{mode}, "
                 f"but {VARIABLE} is 0 in this environment, which switches it off"
             )
-        return f"automatic activation is on in {self.folder}"
+        return f"automatic activation is on in {self.folder}{mode}"
 
     def _refused(self, error: OSError) -> EstimatorRuntimeError:
         return EstimatorRuntimeError(

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from estimator_runtime.compat.tf1 import mode
+
 _STARTUP = str(pathlib.Path(__file__).parent / "startup")
 VARIABLE = "ESTIMATOR_RUNTIME_CHILDREN"
 
@@ -29,7 +31,7 @@ try:
 except ImportError:
     pass
 else:
-    install()
+    install(tf1=tf1)
 """
 
 
@@ -74,7 +76,7 @@ class _InstallWhenUnpickled:
     def __init__(self, path: list[str]) -> None:
         self._path = path
 
-    def __reduce__(
-        self,
-    ) -> tuple[Callable[..., None], tuple[str, dict[str, list[str]]]]:
-        return exec, (_INSTALL, {"path": self._path})
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str, dict[str, Any]]]:
+        # None for a process without the mode, which a child may turn on for itself.
+        tf1 = mode.is_on() or None
+        return exec, (_INSTALL, {"path": self._path, "tf1": tf1})

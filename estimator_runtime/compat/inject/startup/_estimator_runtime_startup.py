@@ -11,6 +11,9 @@ import os
 import sys
 
 _WATCHED = ("tensorflow", "tensorflow_estimator")
+# What TensorFlow 1 mode changes, so it has to be on before the program imports them.
+_CHANGED_BY_TF1 = (*_WATCHED, "imp", "numpy", "tf_slim")
+_TF1 = "ESTIMATOR_RUNTIME_TF1"
 _lock = _thread.RLock()
 
 
@@ -83,13 +86,61 @@ def _install():
             sys.stderr.write("estimator-runtime: not activated: %s\n" % (error,))  # noqa: UP031
 
 
-def watch():
-    """Watch for the import of TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0."""
+def watch(tf1=False):
+    """Watch for the import of TensorFlow, unless ESTIMATOR_RUNTIME_AUTO is 0.
+
+    Args:
+        tf1: Whether TensorFlow 1 mode is on, unless ESTIMATOR_RUNTIME_TF1 says.
+    """
     if os.environ.get("ESTIMATOR_RUNTIME_AUTO") != "0":
+        if tf1:
+            os.environ.setdefault(_TF1, "1")
         watch_as_parent_does()
 
 
 def watch_as_parent_does():
     """Watch for the import of TensorFlow in a child of a process with the runtime."""
-    if not any(type(each).__name__ == "_Watcher" for each in sys.meta_path):
-        sys.meta_path.insert(0, _Watcher())
+    if any(type(each).__name__ == "_Watcher" for each in sys.meta_path):
+        return
+    watcher = _Watcher()
+    sys.meta_path.insert(0, watcher)
+    if os.environ.get(_TF1) == "1":
+        _watch_statements(watcher)
+
+
+def _watch_statements(watcher):
+    """Install the runtime before the statement that imports TensorFlow first.
+
+    A finder would be too late: what such a statement gives in TensorFlow 1 mode depends
+    on who executes it.
+    """
+    import builtins
+    import importlib
+
+    original_import, original_module = builtins.__import__, importlib.import_module
+    state = {"is_done": False}
+
+    def is_first(name):
+        if state["is_done"] or name.partition(".")[0] not in _CHANGED_BY_TF1:
+            return False
+        state["is_done"] = True  # what follows imports too
+        watcher.install()
+        return True
+
+    def import_(name, globals=None, locals=None, fromlist=(), level=0):
+        if level == 0 and is_first(name) and builtins.__import__ is not import_:
+            if globals is None:
+                globals = sys._getframe(1).f_globals
+            return builtins.__import__(name, globals, locals, fromlist, level)
+        return original_import(name, globals, locals, fromlist, level)
+
+    def import_module(name, package=None):
+        if is_first(name) and importlib.import_module is not import_module:
+            # Not our own call of the new one, which goes by the file of its caller. The
+            # last module of the name is returned if something is imported from it.
+            globals = sys._getframe(1).f_globals
+            return builtins.__import__(name, globals, None, ("__name__",), 0)
+        return original_module(name, package)
+
+    builtins.__import__ = import_
+    importlib.import_module = import_module

@@ -1,0 +1,100 @@
+"""What the tables of `contrib.names` say about a name of `tf.contrib`.
+
+Nothing is imported but the tables, so this needs no TensorFlow. Names have no leading
+`tf.contrib.`. Programs spell some in several ways: tpu.python.tpu.tpu_config.TPUConfig
+is tpu.TPUConfig.
+"""
+
+import functools
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+# By name, because tf.contrib is of a higher layer.
+_TABLES = "estimator_runtime.contrib.names"
+_UNKNOWN = (
+    "TensorFlow 2 has no tf.contrib, and TensorFlow 1 mode does not have this name; "
+    "docs/contrib.md lists those that it has"
+)
+
+
+def source(spelled: str) -> str | None:
+    """Return where a name is now, as "module:attribute" or "module", or None."""
+    return _tables().AVAILABLE.get(canonical(spelled))
+
+
+def is_module(spelled: str) -> bool:
+    """Return whether a name is that of a module of `tf.contrib`.
+
+    It is one if the tables have names below it, or if it stands for a whole module.
+    """
+    dotted, found = canonical(spelled), source(spelled)
+    if found is not None:
+        return ":" not in found
+    return spelled in _tables().ALIASES or spelled in _parents() or dotted in _parents()
+
+
+def in_whole_module(spelled: str) -> tuple[str, list[str]] | None:
+    """Return a whole module and the path in it that a name leads to, if it exists.
+
+    None is returned if no module stands for one that has the name, or if the name is
+    known to be missing.
+    """
+    dotted = canonical(spelled)
+    if dotted in _tables().MISSING:
+        return None
+    parts = dotted.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        found = _tables().AVAILABLE.get(".".join(parts[:count]))
+        if found is not None and ":" not in found:
+            return found, parts[count:]
+    return None
+
+
+def why_missing(spelled: str) -> str:
+    """Return what became of a name that is not available, and what to use."""
+    parts = canonical(spelled).split(".")
+    for count in range(len(parts), 0, -1):
+        text = _tables().MISSING.get(".".join(parts[:count]))
+        if text is not None:
+            return text
+    return _UNKNOWN
+
+
+def children(spelled: str) -> Iterator[str]:
+    """Yield the names directly below a module, in order; "" is `tf.contrib` itself."""
+    prefix = f"{canonical(spelled)}." if spelled else ""
+    yield from sorted(
+        {
+            name.removeprefix(prefix).partition(".")[0]
+            for table in (_tables().AVAILABLE, _tables().ALIASES)
+            for name in table
+            if name.startswith(prefix)
+        }
+    )
+
+
+def canonical(spelled: str) -> str:
+    """Return the name that the tables have for one, by its longest alias."""
+    parts = spelled.split(".")
+    for count in range(len(parts), 0, -1):
+        target = _tables().ALIASES.get(".".join(parts[:count]))
+        if target is not None:
+            return ".".join([target, *parts[count:]])
+    return spelled
+
+
+def _tables() -> Any:
+    return importlib.import_module(_TABLES)
+
+
+@functools.cache
+def _parents() -> frozenset[str]:
+    """Return the names that have other names of the tables below them."""
+    tables = _tables()
+    return frozenset(
+        name.rsplit(".", count)[0]
+        for table in (tables.AVAILABLE, tables.ALIASES, tables.MISSING)
+        for name in table
+        for count in range(1, name.count(".") + 1)
+    )

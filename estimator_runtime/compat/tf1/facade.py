@@ -1,0 +1,236 @@
+"""The module that the program gets as `tensorflow` in TensorFlow 1 mode.
+
+It has the names of `tensorflow.compat.v1`, `tf.contrib`, and the private packages, such
+as `tensorflow.python`, of the real TensorFlow. It copies nothing: each name is looked
+up when it is used.
+"""
+
+import contextlib
+import importlib
+import types
+from typing import Any
+
+from estimator_runtime.compat.tf1 import contrib_names
+
+_ROOT = "tensorflow"
+_V1 = "tensorflow.compat.v1"
+_CONTRIB = "contrib"
+# What the API of TensorFlow 1 does not have, and programs import all the same. `compat`
+# leads to the real module, whose v1 and v2 are those that libraries have.
+_REAL = frozenset({"_api", "compat", "compiler", "core", "lite", "python", "tools"})
+# Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
+_CHECKPOINT_READER = "pywrap_tensorflow"
+_GONE = {
+    "examples": "the tutorials and their readers of MNIST went with TensorFlow 1; "
+    "tf.keras.datasets.mnist has the same images",
+    "models": "it never was a part of TensorFlow, but of github.com/tensorflow/models",
+}
+
+
+def import_statement(name: str, names: tuple[str, ...]) -> types.ModuleType:
+    """Return what `import name`, or `from name import names`, binds.
+
+    Args:
+        name: "tensorflow", or a module in it.
+        names: The names after `import` of a statement with `from`, else empty.
+
+    Raises:
+        ImportError: If there is no such module, or it lacks one of the names.
+    """
+    module = import_module(name)
+    for each in names:
+        if each != "*":
+            _find(module, name, each)
+    return module if names else TENSORFLOW
+
+
+def import_module(name: str) -> types.ModuleType:
+    """Return the module `name`, which is "tensorflow" or begins with "tensorflow.".
+
+    Raises:
+        ModuleNotFoundError: If there is none.
+    """
+    parts = name.split(".")[1:]
+    importlib.import_module(_V1)
+    if not parts:
+        return TENSORFLOW
+    if parts[0] in _REAL:
+        return importlib.import_module(name)
+    value: Any = TENSORFLOW
+    for index, part in enumerate(parts):
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            found = None if parts[0] == _CONTRIB else _import_real(parts)
+            if found is not None:
+                return found
+            so_far = ".".join([_ROOT, *parts[: index + 1]])
+            text = f"No module named {so_far!r}: {error}"
+            raise ModuleNotFoundError(text, name=so_far) from None
+    if not isinstance(value, types.ModuleType):
+        text = f"No module named {name!r}; it is a {type(value).__name__}"
+        raise ModuleNotFoundError(text, name=name)
+    return value
+
+
+def _import_real(parts: list[str]) -> types.ModuleType | None:
+    """Return a module that is no attribute of the API of TensorFlow 1, or None."""
+    for root in (_V1, _ROOT):
+        name = ".".join([root, *parts])
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module exists, and imports something that is missing
+    return None
+
+
+def _find(module: types.ModuleType, module_name: str, name: str) -> None:
+    """Make sure that a module has a name, which may be a module that is not imported.
+
+    Raises:
+        ImportError: If it does not.
+    """
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        try:
+            import_module(f"{module_name}.{name}")
+        except ModuleNotFoundError as second:
+            if not str(second).startswith(f"No module named '{module_name}.{name}'"):
+                raise
+            text = str(error)
+            if not isinstance(module, TensorFlow1 | Contrib):
+                text = f"cannot import name {name!r} from {module_name!r} ({error})"
+            raise ImportError(text, name=module_name) from None
+
+
+class TensorFlow1(types.ModuleType):
+    """The API of TensorFlow 1 as the module `tensorflow`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == _CONTRIB:
+            return CONTRIB
+        v1 = importlib.import_module(_V1)
+        if name == "__all__":
+            return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
+        if name in _REAL:
+            return importlib.import_module(f"{_ROOT}.{name}")
+        if hasattr(v1, name):
+            return getattr(v1, name)
+        if name == _CHECKPOINT_READER:
+            return importlib.import_module(f"{_ROOT}.python.{name}")
+        why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")
+        raise AttributeError(
+            f"module {_ROOT!r} has no attribute {name!r}: {why}",
+            name=name,
+            obj=self,
+        )
+
+    def __dir__(self) -> list[str]:
+        names = dir(importlib.import_module(_V1))
+        return sorted({*super().__dir__(), *names, _CONTRIB, "python"})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By cloudpickle, for a function whose globals have it.
+        return import_module, (self.__name__,)
+
+
+class Contrib(types.ModuleType):
+    """`tf.contrib` or a module in it, made from the tables of `contrib.names`.
+
+    Args:
+        path: Name of the module below `tf.contrib`; empty for that itself.
+    """
+
+    def __init__(self, path: str) -> None:
+        name = ".".join(filter(None, [_ROOT, _CONTRIB, path]))
+        super().__init__(name, "A part of tf.contrib, in TensorFlow 1 mode.")
+        self.__package__ = name
+        vars(self)["_contrib_path"] = path
+
+    def __getattr__(self, name: str) -> Any:
+        path = vars(self)["_contrib_path"]
+        if name.startswith("__") and name.endswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name == "__all__":
+            return list(contrib_names.children(path))
+        dotted = f"{path}.{name}" if path else name
+        value = _look_up(dotted)
+        # Nothing else sets it, and the next use need not look it up.
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        names = contrib_names.children(vars(self)["_contrib_path"])
+        return sorted({*super().__dir__(), *names})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
+
+def _look_up(spelled: str) -> Any:
+    """Return the object with a dotted name below `tf.contrib`.
+
+    Raises:
+        AttributeError: If it does not exist; the text says what became of it.
+        ImportError: If its module is of a package that is not installed.
+    """
+    if contrib_names.is_module(spelled):
+        return Contrib(spelled)
+    source = contrib_names.source(spelled)
+    if source is not None:
+        module_name, _, attribute = source.partition(":")
+        return _in_module(spelled, module_name, attribute.split("."))
+    place = contrib_names.in_whole_module(spelled)
+    # The module may lack it, as tf-slim does not have all of tf.contrib.slim.
+    with contextlib.suppress(AttributeError):
+        if place is not None:
+            return _in_module(spelled, *place)
+    why = contrib_names.why_missing(spelled)
+    raise AttributeError(
+        f"tf.contrib.{spelled} is not available; {why}",
+        name=spelled.rpartition(".")[2],
+    )
+
+
+def _in_module(spelled: str, module_name: str, path: list[str]) -> Any:
+    """Return an attribute of a module that stands for a name of `tf.contrib`.
+
+    Raises:
+        AttributeError: If there is none.
+        ImportError: If the module is of a package that is not installed.
+    """
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        package = module_name.partition(".")[0]
+        if error.name != package:
+            raise
+        raise ModuleNotFoundError(
+            f"tf.contrib.{spelled} is of the package {package}, which is not "
+            f"installed; pip install {package.replace('_', '-')}",
+            name=package,
+        ) from None
+    for index, part in enumerate(path):
+        name = ".".join([module_name, *path[:index], part])
+        if not hasattr(value, part) and hasattr(value, "__path__"):
+            # A module that nothing has imported yet.
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(name)
+        value = getattr(value, part)
+    return value
+
+
+CONTRIB = Contrib("")
+
+
+def _make_tensorflow() -> TensorFlow1:
+    real = importlib.import_module(_ROOT)
+    made = TensorFlow1(_ROOT, "The API of TensorFlow 1, by estimator_runtime.")
+    made.__file__, made.__path__ = real.__file__, real.__path__
+    made.__package__, made.__spec__ = _ROOT, real.__spec__
+    return made
+
+
+TENSORFLOW = _make_tensorflow()

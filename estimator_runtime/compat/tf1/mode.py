@@ -1,0 +1,79 @@
+"""Whether TensorFlow 1 mode is wanted and on, and how it is turned on.
+
+The mode belongs to a process and to all processes that it starts, which find it in
+their environment. It cannot be turned off again: the program has the API by then.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, MutableMapping
+
+from estimator_runtime.compat import patch
+from estimator_runtime.compat.registry import TF1_PATCHES
+from estimator_runtime.compat.tf1 import importer
+from estimator_runtime.config.options import parse_switch
+from estimator_runtime.errors import CompatibilityError
+
+VARIABLE = "ESTIMATOR_RUNTIME_TF1"
+# Installed packages, separated by commas, that count as the program's own.
+PACKAGES_VARIABLE = "ESTIMATOR_RUNTIME_TF1_PACKAGES"
+
+_lock = threading.Lock()
+_is_on = False
+
+
+def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether an environment asks for TensorFlow 1 mode.
+
+    Raises:
+        ConfigError: If the variable is neither 0 nor 1.
+    """
+    text = environ.get(VARIABLE, "0")
+    return parse_switch(text, VARIABLE, "for the API of TensorFlow 1")
+
+
+def is_on() -> bool:
+    """Return whether this process is in TensorFlow 1 mode."""
+    return _is_on
+
+
+def add_package(name: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Make an installed package count as the program's own, here and in children.
+
+    Args:
+        name: The package, or any module in it.
+        environ: The environment that carries it.
+    """
+    package = name.partition(".")[0]
+    known = [each for each in environ.get(PACKAGES_VARIABLE, "").split(",") if each]
+    if package not in known:
+        environ[PACKAGES_VARIABLE] = ",".join([*known, package])
+
+
+def turn_on() -> None:
+    """Turn TensorFlow 1 mode on, in this process and those that it will start.
+
+    Calling it again does nothing.
+
+    Raises:
+        CompatibilityError: If TensorFlow has executed an op in this process already,
+            which TensorFlow 1 would have put into a graph.
+    """
+    global _is_on
+    with _lock:
+        if _is_on:
+            return
+        context = sys.modules.get("tensorflow.python.eager.context")
+        used = context and context.context_safe()
+        if used is not None and used._initialized:
+            raise CompatibilityError(
+                "TensorFlow 1 mode was asked for after TensorFlow has executed an op; "
+                "call estimator_runtime.install(tf1=True) before `import tensorflow`, "
+                "or use: estimator-runtime run --tf1"
+            )
+        os.environ[VARIABLE] = "1"
+        packages = os.environ.get(PACKAGES_VARIABLE, "").split(",")
+        importer.answer_program(frozenset(packages) - {""})
+        _is_on = True
+    patch.schedule(TF1_PATCHES)

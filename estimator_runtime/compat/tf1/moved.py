@@ -1,0 +1,221 @@
+"""What else has moved since TensorFlow 1: names of TensorFlow, NumPy and Python.
+
+Only names that are absent are set, and only in TensorFlow 1 mode. They are set on the
+modules themselves, so libraries of this process see them too.
+"""
+
+import collections
+import collections.abc
+import functools
+import importlib
+import importlib.util
+import inspect
+import sys
+import time
+import types
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+# NumPy's own names for Python's types, which it removed in 1.24 and 2.0.
+_TYPES = {
+    "bool": bool,
+    "complex": complex,
+    "float": float,
+    "int": int,
+    "long": int,
+    "object": object,
+    "str": str,
+    "unicode": str,
+}
+# Removed names, and those that NumPy has for the same.
+_RENAMED_IN_NUMPY = {
+    "Inf": "inf",
+    "Infinity": "inf",
+    "NaN": "nan",
+    "NAN": "nan",
+    "PINF": "inf",
+    "alltrue": "all",
+    "complex_": "complex128",
+    "cumproduct": "cumprod",
+    "float_": "float64",
+    "infty": "inf",
+    "product": "prod",
+    "round_": "round",
+    "row_stack": "vstack",
+    "sometrue": "any",
+    "string_": "bytes_",
+    "trapz": "trapezoid",
+    "unicode_": "str_",
+}
+# Names of TensorFlow's private modules that programs import, and where they are now.
+_PRIVATE = {
+    "framework.graph_util": {
+        "convert_variables_to_constants": (
+            "framework.convert_to_constants:convert_variables_to_constants"
+        ),
+    },
+    "framework.ops": {
+        "IndexedSlices": "framework.indexed_slices:IndexedSlices",
+        "IndexedSlicesValue": "framework.indexed_slices:IndexedSlicesValue",
+        "Tensor": "framework.tensor:Tensor",
+        "convert_n_to_tensor_or_indexed_slices": (
+            "framework.indexed_slices:convert_n_to_tensor_or_indexed_slices"
+        ),
+        "convert_to_tensor": "framework.tensor_conversion:convert_to_tensor_v2",
+        "convert_to_tensor_or_indexed_slices": (
+            "framework.indexed_slices:convert_to_tensor_or_indexed_slices"
+        ),
+        "internal_convert_to_tensor": "framework.tensor_conversion_registry:convert",
+        "internal_convert_to_tensor_or_indexed_slices": (
+            "framework.indexed_slices:internal_convert_to_tensor_or_indexed_slices"
+        ),
+        "register_tensor_conversion_function": (
+            "framework.tensor_conversion_registry:register_tensor_conversion_function"
+        ),
+    },
+    "ops.array_ops": {
+        "stack": "ops.array_ops_stack:stack",
+        "unstack": "ops.array_ops_stack:unstack",
+    },
+    "ops.control_flow_ops": {
+        "Assert": "ops.control_flow_assert:Assert",
+        "case": "ops.control_flow_case:case",
+        "cond": "ops.cond:cond",
+        "switch_case": "ops.control_flow_switch_case:switch_case",
+        "while_loop": "ops.while_loop:while_loop",
+    },
+    "ops.functional_ops": {"map_fn": "ops.map_fn:map_fn"},
+    "ops.variable_scope": {"variable": "ops.variable_v1:VariableV1"},
+    "ops.variables": {
+        "RefVariable": "ops.ref_variable:RefVariable",
+        "VariableV1": "ops.variable_v1:VariableV1",
+        "is_variable_initialized": "ops.variable_v1:is_variable_initialized",
+    },
+    "pywrap_tensorflow": {
+        "NewCheckpointReader": "training.py_checkpoint_reader:NewCheckpointReader",
+    },
+    "util.nest": {"is_sequence": "util.nest:is_nested"},
+}
+_TENSORFLOW = "tensorflow.python"
+# Former names of modules, and the modules that have their contents now. The first is
+# for TensorFlow's own tensorflow.python.layers.
+_FORMER_NAMES = {
+    "tf_keras.legacy_tf_layers": "tf_keras.src.legacy_tf_layers",
+    f"{_TENSORFLOW}.training.device_util": f"{_TENSORFLOW}.distribute.device_util",
+    f"{_TENSORFLOW}.training.distribute": f"{_TENSORFLOW}.distribute.distribute_lib",
+    f"{_TENSORFLOW}.training.distribution_strategy_context": (
+        f"{_TENSORFLOW}.distribute.distribute_lib"
+    ),
+    f"{_TENSORFLOW}.training.saver_pb2": "tensorflow.core.protobuf.saver_pb2",
+    f"{_TENSORFLOW}.training.training_ops": f"{_TENSORFLOW}.ops.gen_training_ops",
+}
+
+
+def use_version_1(_module: types.ModuleType) -> None:
+    """Give TensorFlow the behaviour of version 1, but for its variables.
+
+    Variables are resource variables, as everywhere in TensorFlow 2: they have the same
+    names, checkpoints and values, and a defined order of reads and writes. A program
+    gets reference variables by `tf.disable_resource_variables()`.
+    """
+    import tensorflow.compat.v1 as tf1
+    from tensorflow.python.util import deprecation
+
+    with deprecation.silence():  # of disable_resource_variables, undone below
+        tf1.disable_v2_behavior()
+    tf1.enable_resource_variables()
+
+
+def restore_private_names(_module: types.ModuleType) -> None:
+    """Set former names of TensorFlow's private modules, where their objects exist."""
+    for owner_name, names in _PRIVATE.items():
+        owner = importlib.import_module(f"{_TENSORFLOW}.{owner_name}")
+        for name, source in names.items():
+            if hasattr(owner, name):
+                continue
+            module_name, _, attribute = source.partition(":")
+            module = importlib.import_module(f"{_TENSORFLOW}.{module_name}")
+            setattr(owner, name, getattr(module, attribute))
+
+
+def restore_numpy_names(numpy: types.ModuleType) -> None:
+    """Set the names that NumPy 1.24 and 2.0 removed, and what `fromstring` did."""
+    # Not hasattr, as NumPy's __getattr__ warns.
+    names = vars(numpy)
+    for name, value in _TYPES.items():
+        names.setdefault(name, value)
+    for name, current in _RENAMED_IN_NUMPY.items():
+        if current in names:
+            names.setdefault(name, names[current])
+    names.setdefault("NINF", -names["inf"])
+    names.setdefault("asscalar", lambda a: a.item())
+    names["fromstring"] = _with_binary_mode(numpy)
+
+
+def _with_binary_mode(numpy: Any) -> Any:
+    original = numpy.fromstring
+
+    @functools.wraps(original)
+    def fromstring(
+        string: Any, dtype: Any = float, count: int = -1, *, sep: str = "", **like: Any
+    ) -> Any:
+        if sep == "" and not isinstance(string, str):
+            # A copy, as before: what frombuffer returns cannot be written.
+            return numpy.frombuffer(string, dtype, count).copy()
+        return original(string, dtype, count, sep=sep, **like)
+
+    return fromstring
+
+
+def restore_python_names(_module: types.ModuleType) -> None:
+    """Set names that Python 3.8 to 3.12 removed, and find the module `imp`."""
+    for name in collections.abc.__all__:
+        if not hasattr(collections, name):
+            setattr(collections, name, getattr(collections.abc, name))
+    if not hasattr(inspect, "getargspec"):
+        vars(inspect)["getargspec"] = _getargspec
+    if not hasattr(time, "clock"):
+        vars(time)["clock"] = time.process_time
+    sys.meta_path.append(_FormerModules())
+
+
+_ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
+
+
+def _getargspec(function: Any) -> Any:
+    found = inspect.getfullargspec(function)
+    if found.kwonlyargs:
+        raise ValueError(
+            "Function has keyword-only parameters; use inspect.signature() instead"
+        )
+    return _ArgSpec(*found[:4])
+
+
+class _FormerModules(MetaPathFinder):
+    """Finds modules by former names, if nothing else has found them."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: types.ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of the module that has the name now, or None."""
+        if fullname == "imp":
+            return ModuleSpec(fullname, _ByName("estimator_runtime.compat.tf1.imp"))
+        if fullname in _FORMER_NAMES:
+            return ModuleSpec(fullname, _ByName(_FORMER_NAMES[fullname]))
+        return None
+
+
+class _ByName(Loader):
+    """Loads a module by importing one of another name in its place."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Replace `module` in `sys.modules` with the other one."""
+        sys.modules[module.__name__] = importlib.import_module(self._name)
