@@ -13,7 +13,12 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import distribute_coordinator_context, values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import composite_tensor, op_def_registry, random_seed
-from tensorflow.python.ops import resource_variable_ops, resources, while_v2
+from tensorflow.python.ops import (
+    gen_rnn_ops,
+    resource_variable_ops,
+    resources,
+    while_v2,
+)
 from tensorflow.python.training import (
     basic_session_run_hooks,
     monitored_session,
@@ -48,6 +53,8 @@ DistributedVariable: Any = values.DistributedVariable
 GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
 op_definition = op_def_registry.get
 while_loop = while_v2.while_loop
+# A layer of an LSTM in one op, with its gradient.
+block_lstm = gen_rnn_ops.block_lstm
 # The collection of the iterators of datasets.
 ITERATORS: str = iterator_ops.GLOBAL_ITERATORS
 local_resources = resources.local_resources

@@ -140,6 +140,12 @@ PATCHES = (
         apply=_late("estimator.strategies:refuse_parameter_servers"),
     ),
     Patch(
+        name="tf-slim",
+        reason="its functions use private names that TensorFlow has moved since",
+        after="tf_slim",
+        apply=_late("removed.slim:provide_moved_names"),
+    ),
+    Patch(
         name="Keras loaders",
         reason="TensorFlow's Keras loaders recurse and hang when threads race to them",
         after="tensorflow_estimator",

@@ -4,6 +4,8 @@ Plain data, read by the importer of TensorFlow 1 mode, by docs/contrib.md and by
 tests. Names are written as in TensorFlow 1.15, without the leading `tf.contrib.`.
 """
 
+from estimator_runtime.compat.removed.contrib_modules import CONTRIB_MODULES
+
 _TF = "tensorflow.compat.v1"
 _PRIVATE = "estimator_runtime.compat.removed.contrib"
 _OURS = "estimator_runtime.contrib"
@@ -28,6 +30,7 @@ def _absent(module: str, names: str, was: str, use: str) -> dict[str, str]:
 # Where each name is: "module:attribute", or "module" for a whole module. The module is
 # imported at the first use of the name.
 AVAILABLE: dict[str, str] = {
+    **CONTRIB_MODULES,
     "batching.batch_function": f"{_TF}:nondifferentiable_batch_function",
     # cluster_resolver
     "cluster_resolver.GceClusterResolver": (
@@ -42,6 +45,14 @@ AVAILABLE: dict[str, str] = {
         "ClusterResolver GCEClusterResolver KubernetesClusterResolver "
         "SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver "
         "TPUClusterResolver",
+    ),
+    # crf
+    **_table(
+        "crf",
+        f"{_OURS}.sequence.crf:",
+        "crf_binary_score crf_decode crf_log_likelihood crf_log_norm "
+        "crf_multitag_sequence_score crf_sequence_score crf_unary_score "
+        "viterbi_decode",
     ),
     # data
     **_table(
@@ -105,9 +116,20 @@ AVAILABLE: dict[str, str] = {
         "build_supervised_input_receiver_fn_from_input_fn "
         "make_stop_at_checkpoint_step_hook",
     ),
+    **_table(
+        "estimator",
+        f"{_TF}:estimator.",
+        "DNNEstimator DNNLinearCombinedEstimator LinearEstimator",
+    ),
+    **_table(
+        "estimator",
+        f"{_OURS}.estimator:",
+        "binary_classification_head clip_gradients_by_norm forward_features "
+        "logistic_regression_head multi_class_head multi_head multi_label_head "
+        "poisson_regression_head regression_head",
+    ),
     "estimator.add_metrics": f"{_TF}:estimator.add_metrics",
     # framework
-    "framework.nest": f"{_PRIVATE}:nest",
     **_table(
         "framework",
         f"{_TF}:",
@@ -161,9 +183,10 @@ AVAILABLE: dict[str, str] = {
         "conv3d_transpose convolution convolution1d convolution2d "
         "convolution2d_in_plane convolution2d_transpose convolution3d "
         "convolution3d_transpose dense_to_sparse dropout elu flatten "
-        "fully_connected gdn group_norm images_to_sequence instance_norm l1_l2_regularizer "
-        "l1_regularizer l2_regularizer layer_norm legacy_fully_connected "
-        "legacy_linear legacy_relu linear max_pool2d max_pool3d maxout "
+        "fully_connected gdn group_norm images_to_sequence instance_norm "
+        "l1_l2_regularizer l1_regularizer l2_regularizer layer_norm "
+        "legacy_fully_connected legacy_linear legacy_relu linear "
+        "max_pool2d max_pool3d maxout "
         "one_hot_encoding optimize_loss pool relu relu6 repeat scale_gradient "
         "separable_conv2d separable_convolution2d sequence_to_images softmax "
         "spatial_softmax stack sum_regularizer summarize_activation "
@@ -183,7 +206,40 @@ AVAILABLE: dict[str, str] = {
     **_table(
         "learn", f"{_OURS}.learn:", "ClusterConfig Environment RunConfig TaskType"
     ),
-    "learn.ModeKeys": f"{_TF}:estimator.ModeKeys",
+    "learn.Estimator": f"{_OURS}.learning.estimator:LearnEstimator",
+    "learn.ModeKeys": f"{_OURS}.learning.estimator:LearnModeKeys",
+    **_table(
+        "learn",
+        f"{_OURS}.learning.estimator:",
+        "MetricSpec ModelFnOps ProblemType",
+    ),
+    "learn.estimators.RunConfig": f"{_OURS}.learn:RunConfig",
+    "learn.estimators.constants.ProblemType": (
+        f"{_OURS}.learning.estimator:ProblemType"
+    ),
+    "learn.monitors.replace_monitors_with_hooks": (
+        f"{_OURS}.learning.estimator:replace_monitors_with_hooks"
+    ),
+    **_table(
+        "learn",
+        f"{_OURS}.learning.experiment:",
+        "Experiment ExportStrategy InputFnOps build_parsing_serving_input_fn "
+        "make_export_strategy",
+    ),
+    "learn.export_strategy.ExportStrategy": (
+        f"{_OURS}.learning.experiment:ExportStrategy"
+    ),
+    "learn.learn_runner.run": f"{_OURS}.learning.experiment:run",
+    **_table(
+        "learn.utils",
+        f"{_OURS}.learning.experiment:",
+        "InputFnOps build_parsing_serving_input_fn make_export_strategy",
+    ),
+    **_table(
+        "learn.io",
+        f"{_TF}:estimator.inputs.",
+        "numpy_input_fn pandas_input_fn",
+    ),
     # lookup
     "lookup.HashTable": f"{_PRIVATE}:StaticHashTableV1",
     "lookup.MutableDenseHashTable": f"{_PRIVATE}:DenseHashTable",
@@ -258,25 +314,33 @@ AVAILABLE: dict[str, str] = {
         f"{_TF}:nn.",
         "static_bidirectional_rnn static_rnn static_state_saving_rnn",
     ),
+    **_table(
+        "rnn",
+        f"{_OURS}.sequence.rnn:",
+        "FusedRNNCellAdaptor LSTMBlockCell LSTMBlockFusedCell LayerNormBasicLSTMCell "
+        "OutputProjectionWrapper TimeReversedFusedRNN stack_bidirectional_dynamic_rnn "
+        "stack_bidirectional_rnn transpose_batch_time",
+    ),
     # slim: the package, and the modules of tf.contrib that it re-exported
     "slim": "tf_slim",
     "slim.nets": "tf_slim.nets",
     # summary
     "summary.all_summary_ops": f"{_TF}:summary.all_v2_summary_ops",
+    "summary.flush": f"{_PRIVATE}:summary_ops_v2.legacy_raw_flush",
+    "summary.should_record_summaries": (
+        f"{_PRIVATE}:summary_ops_v2._legacy_contrib_should_record_summaries"
+    ),
     "summary.initialize": f"{_TF}:summary.initialize",
     **_table(
         "summary",
         f"{_PRIVATE}:summary_ops_v2.",
         "SummaryWriter always_record_summaries audio create_file_writer "
-        "create_summary_file_writer eval_dir flush generic graph histogram image "
+        "create_summary_file_writer eval_dir generic graph histogram image "
         "import_event never_record_summaries record_summaries_every_n_global_steps "
-        "scalar should_record_summaries summary_writer_initializer_op",
+        "scalar summary_writer_initializer_op",
     ),
     # tensorboard
     "tensorboard.plugins.projector": "tensorboard.plugins.projector",
-    # tfprof
-    "tfprof.model_analyzer": f"{_PRIVATE}:model_analyzer",
-    "tfprof.tfprof_logger": f"{_PRIVATE}:tfprof_logger",
     # tpu
     **_table(
         "tpu",
@@ -296,9 +360,10 @@ AVAILABLE: dict[str, str] = {
         "tpu",
         f"{_PRIVATE}:",
         "AsyncCheckpointSaverHook BatchConfig TPUContext device_assignment "
-        "export_estimator_savedmodel repeat tpu_function while_loop",
+        "export_estimator_savedmodel repeat while_loop",
     ),
     # training
+    **_table("training", f"{_OURS}.training:", "HParams parse_values"),
     "training.checkpoints_iterator": f"{_TF}:train.checkpoints_iterator",
     **_table(
         "training",
@@ -322,6 +387,7 @@ ALIASES: dict[str, str] = {
     "cluster_resolver.python.training": "cluster_resolver",
     "cluster_resolver.python.training.cluster_resolver": "cluster_resolver",
     "cluster_resolver.python.training.tpu_cluster_resolver": "cluster_resolver",
+    "crf.python.ops.crf": "crf",
     "data.python.ops.batching": "data",
     "data.python.ops.grouping": "data",
     "data.python.ops.interleave_ops": "data",
@@ -351,12 +417,24 @@ ALIASES: dict[str, str] = {
     "layers.python.layers.rev_block_lib": "layers",
     "layers.python.layers.summaries": "layers",
     "layers.python.layers.utils": "layers.utils",
+    "learn.estimators.model_fn": "learn",
+    "learn.estimators.run_config": "learn",
+    "learn.experiment": "learn",
+    "learn.metric_spec": "learn",
     "learn.python.learn": "learn",
-    "learn.python.learn.estimators": "learn",
+    "learn.python.learn.estimators": "learn.estimators",
+    "learn.python.learn.estimators.constants": "learn.estimators.constants",
+    "learn.python.learn.estimators.estimator": "learn",
     "learn.python.learn.estimators.model_fn": "learn",
     "learn.python.learn.estimators.run_config": "learn",
-    "learn.estimators.run_config": "learn",
-    "learn.estimators": "learn",
+    "learn.python.learn.experiment": "learn",
+    "learn.python.learn.learn_io.numpy_io": "learn.io",
+    "learn.python.learn.learn_io.pandas_io": "learn.io",
+    "learn.python.learn.metric_spec": "learn",
+    "learn.python.learn.utils.input_fn_utils": "learn.utils",
+    "learn.python.learn.utils.saved_model_export_utils": "learn.utils",
+    "learn.utils.input_fn_utils": "learn.utils",
+    "learn.utils.saved_model_export_utils": "learn.utils",
     "lookup.lookup_ops": "lookup",
     "lookup.python.ops.lookup_ops": "lookup",
     "losses.python.losses": "losses",
@@ -368,6 +446,7 @@ ALIASES: dict[str, str] = {
     "predictor.predictor_factories": "predictor",
     "rnn.python.ops.core_rnn": "rnn",
     "rnn.python.ops.core_rnn_cell": "rnn",
+    "rnn.python.ops.fused_rnn_cell": "rnn",
     "rnn.python.ops.lstm_ops": "rnn",
     "rnn.python.ops.rnn": "rnn",
     "rnn.python.ops.rnn_cell": "rnn",
@@ -392,26 +471,10 @@ ALIASES: dict[str, str] = {
     },
     "summary.summary": "summary",
     "summary.summary_ops": "summary",
-    "tpu.python.ops.tpu_ops": "tpu",
     "tpu.python.tpu": "tpu",
-    **{
-        f"tpu.python.tpu.{module}": "tpu"
-        for module in (
-            "async_checkpoint",
-            "bfloat16",
-            "device_assignment",
-            "topology",
-            "tpu",
-            "tpu_config",
-            "tpu_context",
-            "tpu_estimator",
-            "tpu_optimizer",
-            "training_loop",
-            "util",
-        )
-    },
-    "tpu.python.tpu.tpu_function": "tpu.tpu_function",
+    "tpu.tpu_function": "tpu.python.tpu.tpu_function",
     "training.python.training": "training",
+    "training.python.training.hparam": "training",
     "training.python.training.evaluation": "training",
     "training.python.training.training": "training",
 }

@@ -12,6 +12,10 @@ from estimator_runtime import compat
 
 _PACKAGE = "tensorflow_estimator.python.estimator"
 _OBJECTS = {
+    "Exporter": ("exporter", "Exporter"),
+    "ModeKeys": ("mode_keys", "ModeKeys"),
+    "MultiLabelHead": ("head.multi_label_head", "MultiLabelHead"),
+    "StockEstimator": ("estimator", "Estimator"),
     "StockRunConfig": ("run_config", "RunConfig"),
     "default_session_config": ("run_config", "get_default_session_config"),
     "StockTrainingExecutor": ("training", "_TrainingExecutor"),

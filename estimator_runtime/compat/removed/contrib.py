@@ -20,7 +20,7 @@ from tensorflow.python.framework.sparse_tensor import (
     convert_to_tensor_or_sparse_tensor,
 )
 from tensorflow.python.framework.tensor_spec import BoundedTensorSpec
-from tensorflow.python.ops import gen_audio_ops, gen_rnn_ops, summary_ops_v2
+from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.ops.check_ops import assert_same_float_dtype, assert_scalar
 from tensorflow.python.ops.confusion_matrix import remove_squeezable_dimensions
 from tensorflow.python.ops.lookup_ops import (
@@ -40,16 +40,22 @@ from tensorflow.python.ops.lookup_ops import (
     index_to_string_table_from_tensor,
 )
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
-from tensorflow.python.profiler import model_analyzer, tfprof_logger
-from tensorflow.python.tpu import tpu_function
 from tensorflow.python.tpu.async_checkpoint import AsyncCheckpointSaverHook
 from tensorflow.python.tpu.device_assignment import device_assignment
 from tensorflow.python.tpu.training_loop import repeat, while_loop
-from tensorflow.python.util import nest
 from tensorflow.python.util.deprecation import (
     deprecated,
     deprecated_arg_values,
     deprecated_args,
+)
+from tensorflow_estimator.python.estimator.canned.head import (
+    _binary_logistic_head_with_sigmoid_cross_entropy_loss as binary_head,
+)
+from tensorflow_estimator.python.estimator.canned.head import (
+    _multi_class_head_with_softmax_cross_entropy_loss as multi_class_head,
+)
+from tensorflow_estimator.python.estimator.canned.head import (
+    _regression_head as regression_head,
 )
 from tensorflow_estimator.python.estimator.canned.rnn import (
     RNNClassifier,
@@ -92,6 +98,7 @@ __all__ = [
     "TextFileStringTableInitializer",
     "assert_same_float_dtype",
     "assert_scalar",
+    "binary_head",
     "build_supervised_input_receiver_fn_from_input_fn",
     "convert_to_tensor_or_sparse_tensor",
     "deprecated",
@@ -99,8 +106,6 @@ __all__ = [
     "deprecated_args",
     "device_assignment",
     "export_estimator_savedmodel",
-    "gen_audio_ops",
-    "gen_rnn_ops",
     "gradients_function",
     "implicit_grad",
     "implicit_val_and_grad",
@@ -109,17 +114,15 @@ __all__ = [
     "index_to_string_table_from_file",
     "index_to_string_table_from_tensor",
     "make_stop_at_checkpoint_step_hook",
-    "model_analyzer",
-    "nest",
+    "multi_class_head",
     "num_gpus",
+    "regression_head",
     "remove_squeezable_dimensions",
     "repeat",
     "run_standard_tensorflow_server",
     "smart_cond",
     "smart_constant_value",
     "summary_ops_v2",
-    "tfprof_logger",
-    "tpu_function",
     "val_and_grad_function",
     "while_loop",
 ]

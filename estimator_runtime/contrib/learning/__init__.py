@@ -1,0 +1,1 @@
+"""The training interfaces of `tf.contrib.learn`, on top of `tf.estimator`."""
