@@ -25,6 +25,8 @@ __all__ = [
     "multi_label_head",
     "poisson_regression_head",
     "regression_head",
+    "replicate_model_fn",
+    "tower_optimizer",
 ]
 
 tf1 = tf.compat.v1
@@ -328,6 +330,44 @@ class _ClippingOptimizer(tf.compat.v1.train.Optimizer):
 
     def variables(self) -> Any:
         return self._optimizer.variables()
+
+
+def replicate_model_fn(
+    model_fn: Callable[..., Any],
+    loss_reduction: str = tf.compat.v1.losses.Reduction.SUM_BY_NONZERO_WEIGHTS,
+    devices: Sequence[str] | None = None,
+) -> Callable[..., Any]:
+    """Return model_fn itself, where there is one device.
+
+    In TensorFlow 1 it ran a copy on each GPU.
+
+    Args:
+        model_fn: The model_fn of an Estimator.
+        loss_reduction: Has no effect with one device.
+        devices: Devices; None for all GPUs.
+
+    Raises:
+        ConfigError: (a ValueError) If there are several devices.
+    """
+    gpus = devices or tf.config.list_physical_devices("GPU")
+    if len(gpus) > 1:
+        raise ConfigError(
+            f"replicate_model_fn: there are {len(gpus)} devices, and it is no longer "
+            "supported; give the RunConfig "
+            "train_distribute=tf.contrib.distribute.MirroredStrategy(), and take "
+            "TowerOptimizer away"
+        )
+    return model_fn
+
+
+def tower_optimizer(optimizer_or_optimizer_fn: Any) -> Any:
+    """Return an optimizer itself: `TowerOptimizer`, where there is one device.
+
+    Args:
+        optimizer_or_optimizer_fn: A `tf.train.Optimizer`, or a function that makes one.
+    """
+    given = optimizer_or_optimizer_fn
+    return given if isinstance(given, tf1.train.Optimizer) else given()
 
 
 def forward_features(
