@@ -26,12 +26,19 @@ def source(spelled: str) -> str | None:
 def is_module(spelled: str) -> bool:
     """Return whether a name is that of a module of `tf.contrib`.
 
-    It is one if the tables have names below it, or if it stands for a whole module.
+    It is one if the tables have names below it, or if it stands for a whole module. All
+    that TensorFlow 1 had directly below `tf.contrib` is one, also if it is missing: a
+    program may import it and never use it.
     """
     dotted, found = canonical(spelled), source(spelled)
     if found is not None:
         return ":" not in found
-    return spelled in _tables().ALIASES or spelled in _parents() or dotted in _parents()
+    tables = _tables()
+    return (
+        spelled in tables.ALIASES
+        or not _parents().isdisjoint({spelled, dotted})
+        or (dotted in tables.MISSING and "." not in dotted)
+    )
 
 
 def in_whole_module(spelled: str) -> tuple[str, list[str]] | None:

@@ -273,7 +273,7 @@ def model_fn(features, labels, mode, params):
         return tf.estimator.EstimatorSpec(mode, predictions={"y": y})
     loss = tf.losses.mean_squared_error(labels, y)
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
-        train_op = tf.train.AdamOptimizer(params["rate"]).minimize(
+        train_op = tf.train.AdamOptimizer(params.rate).minimize(
             loss, tf.train.get_global_step()
         )
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -287,10 +287,8 @@ def input_fn():
 
 def main(_):
     config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=20)
-    estimator = tf.estimator.Estimator(
-        model_fn, sys.argv[1], config, params=tf.contrib.training.HParams(rate=0.1)
-        if hasattr(tf.contrib.training, "HParams") else {"rate": 0.1},
-    )
+    params = tf.contrib.training.HParams(rate=0.1)
+    estimator = tf.estimator.Estimator(model_fn, sys.argv[1], config, params)
     estimator.train(input_fn, max_steps=40)
     names = [n for n in estimator.get_variable_names() if "Adam" not in n]
     values = {n: estimator.get_variable_value(n).sum().item() for n in names}
