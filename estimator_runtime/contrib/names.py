@@ -608,7 +608,8 @@ MISSING: dict[str, str] = {
         "bucketized_column check_feature_columns create_feature_spec_for_parsing "
         "crossed_column embedding_column input_from_feature_columns "
         "joint_weighted_sum_from_feature_columns "
-        "make_place_holder_tensors_for_base_features multi_class_target one_hot_column parse_feature_columns_from_examples "
+        "make_place_holder_tensors_for_base_features multi_class_target "
+        "one_hot_column parse_feature_columns_from_examples "
         "real_valued_column regression_target scattered_embedding_column "
         "sequence_input_from_feature_columns shared_embedding_columns "
         "sparse_column_with_hash_bucket sparse_column_with_integerized_feature "
@@ -653,7 +654,8 @@ MISSING: dict[str, str] = {
         "learn",
         "extract_dask_data extract_dask_labels extract_pandas_data "
         "extract_pandas_labels extract_pandas_matrix "
-        "infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn read_batch_examples "
+        "infer_real_valued_columns_from_input "
+        "infer_real_valued_columns_from_input_fn read_batch_examples "
         "read_batch_features read_batch_record_features read_keyed_batch_examples "
         "read_keyed_batch_features",
         "input for arrays and queues",

@@ -4,6 +4,7 @@ import importlib
 import re
 
 import pytest
+import tensorflow as tf
 
 import estimator_runtime
 from estimator_runtime.contrib import names
@@ -93,3 +94,16 @@ def _resolved(target):
 @pytest.mark.parametrize("name", names.AVAILABLE)
 def test_each_name_leads_to_an_object(name):
     assert _resolved(names.AVAILABLE[name]) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data.map_and_batch", tf.compat.v1.data.experimental.map_and_batch),
+        ("rnn.MultiRNNCell", tf.compat.v1.nn.rnn_cell.MultiRNNCell),
+        ("summary.all_summary_ops", tf.compat.v1.summary.all_v2_summary_ops),
+        ("tpu.TPUEstimator", tf.compat.v1.estimator.tpu.TPUEstimator),
+    ],
+)
+def test_a_name_is_what_tensorflow_has_for_it(name, value):
+    assert _resolved(names.AVAILABLE[name]) is value
