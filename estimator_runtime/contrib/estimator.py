@@ -31,6 +31,11 @@ __all__ = [
 
 tf1 = tf.compat.v1
 _MEAN = tf1.losses.Reduction.SUM_OVER_BATCH_SIZE
+# What the newer heads call the reductions of TensorFlow 1.
+_REDUCTIONS = {
+    tf1.losses.Reduction.SUM: tf.losses.Reduction.SUM,
+    tf1.losses.Reduction.SUM_OVER_BATCH_SIZE: tf.losses.Reduction.SUM_OVER_BATCH_SIZE,
+}
 _SERVING = tf1.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
@@ -150,13 +155,22 @@ def multi_label_head(
 
     It is `tf.estimator.MultiLabelHead`, made to take optimizers of TensorFlow 1. Its
     metrics come from Keras; their names are those of TensorFlow 1.
+
+    Raises:
+        ConfigError: (a ValueError) If the reduction is neither SUM nor
+            SUM_OVER_BATCH_SIZE.
     """
+    if loss_reduction not in _REDUCTIONS:
+        raise ConfigError(
+            f"multi_label_head: loss_reduction is {loss_reduction!r}; use "
+            f"{' or '.join(map(repr, _REDUCTIONS))}"
+        )
     return _MultiLabelHead(
         n_classes=n_classes,
         weight_column=weight_column,
         thresholds=thresholds,
         label_vocabulary=label_vocabulary,
-        loss_reduction=loss_reduction,
+        loss_reduction=_REDUCTIONS[loss_reduction],
         loss_fn=loss_fn,
         classes_for_class_based_metrics=classes_for_class_based_metrics,
         name=name,
