@@ -103,7 +103,6 @@ AVAILABLE: dict[str, str] = {
         "has_strategy in_cross_replica_context",
     ),
     "distribute.DistributionStrategy": f"{_TF}:distribute.Strategy",
-    "distribute.get_cross_replica_context": f"{_TF}:distribute.get_strategy",
     "distribute.get_distribution_strategy": f"{_TF}:distribute.get_strategy",
     "distribute.has_distribution_strategy": f"{_TF}:distribute.has_strategy",
     # eager
@@ -366,6 +365,7 @@ AVAILABLE: dict[str, str] = {
     "stateless.stateless_random_uniform": f"{_TF}:random.stateless_uniform",
     "stateless.stateless_truncated_normal": f"{_TF}:random.stateless_truncated_normal",
     "summary.all_summary_ops": f"{_TF}:summary.all_v2_summary_ops",
+    "summary.graph": f"{_PRIVATE}:summary_ops_v2.graph_v1",
     "summary.flush": f"{_PRIVATE}:summary_ops_v2.legacy_raw_flush",
     "summary.should_record_summaries": (
         f"{_PRIVATE}:summary_ops_v2._legacy_contrib_should_record_summaries"
@@ -375,7 +375,7 @@ AVAILABLE: dict[str, str] = {
         "summary",
         f"{_PRIVATE}:summary_ops_v2.",
         "SummaryWriter always_record_summaries audio create_file_writer "
-        "create_summary_file_writer eval_dir generic graph histogram image "
+        "create_summary_file_writer eval_dir generic histogram image "
         "import_event never_record_summaries record_summaries_every_n_global_steps "
         "scalar summary_writer_initializer_op",
     ),
@@ -579,6 +579,9 @@ MISSING: dict[str, str] = {
         "boosted_trees_regressor_train_in_memory",
         "boosted trees trained without an input_fn",
         "tf.estimator.BoostedTreesClassifier on TensorFlow 2.15",
+    ),
+    "distribute.get_cross_replica_context": (
+        "it was the strategy outside of its replicas; use tf.distribute.get_strategy"
     ),
     **_absent(
         "ffmpeg",
