@@ -242,6 +242,32 @@ def test_the_report_lists_what_the_mode_changes(tmp_path):
     assert (on.stdout, off.stdout) == ("True\n", "False\n")
 
 
+HINT = (
+    "estimator-runtime: that name is of TensorFlow 1; a program that was written for it "
+    "runs with 'estimator-runtime run --tf1', and 'estimator-runtime doctor' says what "
+    "it needs"
+)
+
+
+@pytest.mark.parametrize(
+    "program, is_told",
+    [
+        ("from tensorflow.contrib import slim", True),
+        ("import tensorflow as tf\ntf.train.AdamOptimizer", True),
+        ("from tensorflow import flags", True),
+        ("import tensorflow as tf\ntf.compat.v1.Oracle", False),
+    ],
+)
+def test_without_the_mode_an_error_at_a_name_of_version_1_leads_to_it(
+    tmp_path, program, is_told
+):
+    (tmp_path / "train.py").write_text(program)
+    done = run("-m", "estimator_runtime", "run", "train.py", cwd=tmp_path)
+    lines = done.stderr.splitlines()
+    assert "Traceback (most recent call last):" in lines
+    assert (done.returncode, lines.count(HINT)) == (1, int(is_told)), done.stderr
+
+
 def test_another_value_of_the_variable_is_an_error():
     assert not mode.is_wanted({})
     assert not mode.is_wanted({mode.VARIABLE: "0"})
