@@ -51,6 +51,7 @@ class Supervisor:
         tasks: The back end's means to start and signal the tasks.
         screen: Displays the tasks' lines and the progress of the job.
         clock: Returns the time in seconds.
+        tick_secs: How long to wait for an event before the passing of time is handled.
 
     Attributes:
         state: "starting", "running", "stopping", "succeeded" or "failed".
@@ -62,8 +63,10 @@ class Supervisor:
         tasks: Tasks,
         screen: Screen,
         clock: Callable[[], float] = time.monotonic,
+        tick_secs: float = _TICK_SECS,
     ) -> None:
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
+        self._tick_secs = tick_secs
         self._console = screen.console
         self._events = Events(self._console.is_behind)
         self._states: dict[Task, TaskState] = {
@@ -147,7 +150,7 @@ class Supervisor:
     def _step(self) -> None:
         """Handle the next event, or only the passing of time if there is none."""
         try:
-            event = self._events.get(_TICK_SECS)
+            event = self._events.get(self._tick_secs)
         except queue.Empty:
             self._tick(self._clock())
             return
@@ -177,7 +180,7 @@ class Supervisor:
             state.work(self._clock())
         elif isinstance(event, Ended):
             self._handle_end(state, event)
-        if self._clock() - self._last_tick > _TICK_SECS:
+        if self._clock() - self._last_tick > self._tick_secs:
             self._tick(self._clock())
 
     def _tick(self, now: float) -> None:

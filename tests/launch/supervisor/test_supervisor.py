@@ -98,7 +98,7 @@ def run(tmp_path):
         said = io.StringIO()
         tasks = Tasks(script, job.tasks)
         screen = Screen(Console(said, said), Presentation(progress="none"))
-        tasks.supervisor = Supervisor(job, tasks, screen, clock)
+        tasks.supervisor = Supervisor(job, tasks, screen, clock, tick_secs=0)
         outcome = tasks.supervisor.run()
         return outcome, tasks, said.getvalue()
 
