@@ -284,8 +284,8 @@ class Supervisor:
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{state.task} {state.how_it_ended()}: restarting {whom} {when} "
-            f"({state.budget.used} of {self._job.max_restarts}); the count resets "
-            f"after {self._job.refill_restarts_secs:g} s of progress"
+            f"({state.budget.used} of {self._job.max_restarts}); all restarts are "
+            f"available again after {self._job.refill_restarts_secs:g} s of new steps"
         )
         self._shutdown.end_gang(state, gang, now)
 
