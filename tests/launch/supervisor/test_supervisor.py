@@ -213,7 +213,8 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
         "worker 0 cannot get its address again: its node is gone: restarting all, with "
-        "new addresses, now (1 of 1); the count resets after 3600 s of progress\n"
+        "new addresses, now (1 of 1); all restarts are available again after 3600 s of "
+        "new steps\n"
     ) in said
 
 
@@ -325,9 +326,12 @@ def test_restarts_come_back_with_progress(run, task, reports, is_progress):
         max_restarts=1,
         refill_restarts_secs=8.0,
     )
-    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); the count "
+    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); all "
     times = 3 if is_progress else 1
-    assert said.count(f"{restarting}resets after 8 s of progress\n") == times
+    assert (
+        said.count(f"{restarting}restarts are available again after 8 s of new steps\n")
+        == times
+    )
     used_up = f"{task} was killed by SIGKILL: 1 restart used up"
     assert outcome.reason == ("the job is done" if is_progress else used_up)
 
