@@ -8,6 +8,7 @@ Attributes:
     MonitoredTrainingSession: The session in which every Estimator trains.
     train_and_evaluate: `tf.estimator.train_and_evaluate`, which checks the cluster
         before it starts.
+    shard: Gives each task of a parameter-server job its own part of a dataset.
     TFConfig: TF_CONFIG, parsed and checked; needs no TensorFlow.
 """
 
@@ -29,12 +30,14 @@ __all__ = [
     "TFConfig",
     "__version__",
     "install",
+    "shard",
     "train_and_evaluate",
 ]
 
 _TRAINING_HALF = {
     "MonitoredTrainingSession": "estimator_runtime.session.monitored_training_session",
     "RunConfig": "estimator_runtime.session.run_config",
+    "shard": "estimator_runtime.distributed.input_sharding",
     "train_and_evaluate": "estimator_runtime.distributed.train_and_evaluate",
 }
 

@@ -183,18 +183,18 @@ def tell() -> None:
             sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
 
 
-def summary(warnings: int, start_lines: int = 0) -> str:
+def summary(warnings: int, native_lines: int = 0) -> str:
     """Return one line that says what was left out, and how to show it.
 
     Args:
         warnings: The number of deprecation warnings.
-        start_lines: The number of TensorFlow's startup lines.
+        native_lines: The number of TensorFlow's C++ codeup lines.
     """
     parts = []
     if warnings:
         noun = "warning" if warnings == 1 else "warnings"
         parts.append(f"{warnings} deprecation {noun} about what Estimators are made of")
-    if start_lines:
-        noun = "line" if start_lines == 1 else "lines"
-        parts.append(f"{start_lines} {noun} of TensorFlow's start")
+    if native_lines:
+        noun = "line" if native_lines == 1 else "lines"
+        parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")
     return f"left out {' and '.join(parts)}; --verbose shows them"
