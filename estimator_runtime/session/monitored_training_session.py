@@ -13,7 +13,7 @@ from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import internals, seam
 from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import coordination, peers
+from estimator_runtime.distributed import coordination, input_sharding, peers
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -137,6 +137,10 @@ def MonitoredTrainingSession(
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
+        )
+    if reporting.is_on():
+        reporting.send(
+            input=input_sharding.fingerprint(tf.compat.v1.get_default_graph())
         )
     creator = session_creator(settings, config)
     all_hooks = default_hooks(

@@ -111,6 +111,7 @@ class Supervisor:
         # The evaluator that is given up, and the reason.
         self._unevaluated: tuple[TaskState, str] | None = None
         self._last_tick = clock()
+        self._has_told_of_input = False
         self.state = "starting"
 
     @property
@@ -185,6 +186,7 @@ class Supervisor:
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.tell_of_stall(state.task, event.report)
+                self._tell_of_equal_input(state, event.report)
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -236,6 +238,21 @@ class Supervisor:
             return
         if self.state == "starting" and self._starts.has_begun:
             self.state = "running"
+
+    def _tell_of_equal_input(self, state: TaskState, report: dict[str, Any]) -> None:
+        """Log, once in a job, that two tasks train on the same batches."""
+        read = report.get("input")
+        if read is None or self._has_told_of_input:
+            return
+        for other in map(self._states.__getitem__, self._job.trainers):
+            if other is not state and other.report.get("input") == read:
+                self._has_told_of_input = True
+                self._console.say(
+                    f"{other.task} and {state.task} read the same batches in the same "
+                    "order; give each its own part in input_fn: dataset = "
+                    "estimator_runtime.shard(dataset, config)"
+                )
+                return
 
     # Failures.
 

@@ -531,3 +531,26 @@ def test_who_asks_twice_at_once_waits_for_nobody(run):
         ("chief", _KILL),
         ("worker 0", _KILL),
     ]
+
+
+@pytest.mark.parametrize(
+    "reads, told",
+    [
+        ({"chief": "a", "worker 0": "a", "worker 1": "a"}, ["chief and worker 0"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "b"}, ["worker 0 and worker 1"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "c"}, []),
+        ({"chief": None, "worker 0": None, "worker 1": None}, []),
+    ],
+)
+def test_tasks_that_read_the_same_batches_are_named_once(run, reads, told):
+    def script(tasks, attempt):
+        for task, read in reads.items():
+            tasks.report(task, input=read)
+        for task in reads:
+            tasks.end(task, 0)
+
+    outcome, _, said = run(script, replicas={"chief": 1, "worker": 2, "ps": 1})
+    assert outcome.exit_status == 0, said
+    assert (
+        re.findall(r"(\S+(?: \d)? and worker \d) read the same batches", said) == told
+    )
