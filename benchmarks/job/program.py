@@ -5,6 +5,9 @@ know nothing of the runtime. The model has a number column and 20 embedding colu
 """
 
 import argparse
+import functools
+import os
+import pathlib
 import statistics
 import time
 
@@ -35,6 +38,10 @@ def main(arguments=None):
     command.add_argument("model_dir")
     command.add_argument("--calls", type=int, required=True)
     command.add_argument("--through", choices=_WAYS, required=True)
+    command = _add(commands, "memory", _call_often)
+    command.add_argument("model_dir")
+    command.add_argument("--call", choices=("evaluate", "predict"), required=True)
+    command.add_argument("--calls", type=int, nargs="+", required=True)
     args = vars(parser.parse_args(arguments))
     args.pop("run")(**args)
 
@@ -115,6 +122,26 @@ _WAYS = {
     "predictor": _through_predictor,
     "session": _through_session,
 }
+
+
+def _call_often(model_dir, call, calls):
+    """Call again and again, and print the memory after some numbers of calls."""
+    estimator = _estimator(model_dir)
+    for number in range(1, max(calls) + 1):
+        if call == "evaluate":
+            estimator.evaluate(lambda: _dataset(_EVALUATED_ROWS).batch(100))
+        else:
+            rows = _columns(_BATCH_ROWS, seed=number)
+            input_fn = functools.partial(tf.data.Dataset.from_tensors, rows)
+            list(estimator.predict(input_fn))
+        if number in calls:
+            print("memory_mb", number, _memory_mb())
+
+
+def _memory_mb():
+    """Return the memory of this process that is in use now, in MB."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _time(call, calls, rows=1):
