@@ -13,7 +13,7 @@ from benchmarks.job import benchmark
 
 _WAY = "reuse graphs"
 _COUNTS, _QUICK_COUNTS = (10, 100, 500, 1000), (1, 3)
-_LINE = re.compile(r"^memory_mb (\d+) (\S+)$", re.MULTILINE)
+_LINE = re.compile(r"^memory_mb (\d+) (\S+) (\S+)$", re.MULTILINE)
 
 
 def measure(quick, announce):
@@ -34,8 +34,11 @@ def measure(quick, announce):
             announce(f"{counts[-1]} calls of {call}")
             words = ("memory", trained, "--call", call, "--calls", *map(str, counts))
             output = benchmark.run(_WAY, (benchmark.PROGRAM, *words)).output
-            found = {number: float(mb) for number, mb in _LINE.findall(output)}
-            report["calls"][call] = {"memory_mb": found}
+            found = _LINE.findall(output)
+            report["calls"][call] = {
+                "memory_mb": {number: float(mb) for number, mb, _ in found},
+                "in_use_mb": {number: float(mb) for number, _, mb in found},
+            }
     return report
 
 
@@ -44,12 +47,14 @@ def render(report):
     counts = list(next(iter(report["calls"].values()))["memory_mb"])
     lines = [
         *(headline(report), "", *machine_lines(report["machine"]), ""),
-        "Memory in MB after so many calls in one process, with reuse_graphs.",
+        "Memory in MB after so many calls in one process, with reuse_graphs: as it is, "
+        "and without garbage and freed memory.",
         "",
         f"| | {' | '.join(counts)} |",
         "|---" * (len(counts) + 1) + "|",
     ]
     for call, own in report["calls"].items():
-        cells = [f"{own['memory_mb'][count]:.0f}" for count in counts]
-        lines.append(f"| {call} | {' | '.join(cells)} |")
+        for title, key in (("", "memory_mb"), (", in use", "in_use_mb")):
+            cells = [f"{own[key][count]:.0f}" for count in counts]
+            lines.append(f"| {call}{title} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -183,15 +183,17 @@ def test_the_table_can_be_printed_from_the_file(tmp_path, capsys):
     assert capsys.readouterr().out == job_report.render(_report())
 
 
+@pytest.mark.long("four processes that import TensorFlow, one after the other")
 def test_the_memory_after_many_calls_is_measured(tmp_path, run_benchmark):
     printed = run_benchmark("memory", "--quick", "--output", "out", cwd=tmp_path)
     report = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert list(report["calls"]) == ["evaluate", "predict"]
     for own in report["calls"].values():
-        assert list(own["memory_mb"]) == ["1", "3"]
-        assert all(100 < mb < 10_000 for mb in own["memory_mb"].values())
+        for found in (own["memory_mb"], own["in_use_mb"]):
+            assert list(found) == ["1", "3"]
+            assert all(100 < mb < 10_000 for mb in found.values())
     assert printed == memory.render(report)
-    assert printed.splitlines()[-4] == "| | 1 | 3 |"
+    assert "| | 1 | 3 |" in printed.splitlines()
 
 
 def test_a_report_is_drawn(tmp_path):
