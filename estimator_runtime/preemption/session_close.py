@@ -45,7 +45,7 @@ _WAITS = (
 
 _BACKGROUND = (
     "TensorFlow goes on closing the session in the background: most likely it waits "
-    "for its thread that tunes the input pipeline, up to a minute, and so does the end "
+    "for its thread that tunes the input pipeline, up to a minute, and so may the end "
     "of this process; to avoid that, give the dataset a tf.data.Options with "
     "autotune.enabled = False, by dataset.with_options(options)"
 )
@@ -55,9 +55,9 @@ _ITERATORS = frozenset({"IteratorV2", "Iterator", "OneShotIterator"})
 # Kernels whose end the program could observe: its own functions, and files.
 _OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer")
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
-_MAX_ITEM_BYTES = 8  # of all types but complex128
-# Memory that may stay in use for as long as a close goes on in the background.
-_MAX_BACKGROUND_BYTES = 256 * 2**20
+# Variables stay in memory for as long as a close goes on in the background: 256 MiB, if
+# a value has eight bytes.
+_MAX_BACKGROUND_VALUES = 32 * 2**20
 
 _left: list[threading.Thread] = []  # closes that go on in the background
 
@@ -111,17 +111,17 @@ def is_end_observable(graph: Any) -> bool:
         nodes.extend(function.node_def)
     if any(_OBSERVABLE.search(node.op) for node in nodes):
         return True
-    return sum(_num_bytes(node) for node in nodes) > _MAX_BACKGROUND_BYTES
+    return sum(_num_values(node) for node in nodes) > _MAX_BACKGROUND_VALUES
 
 
-def _num_bytes(node: Any) -> float:
-    """Return the size of a variable in bytes: 0 for other nodes, inf if unknown."""
+def _num_values(node: Any) -> float:
+    """Return the number of values of a variable: 0 for other nodes, inf if unknown."""
     if node.op not in _VARIABLES:
         return 0
     shape = node.attr["shape"].shape
     if shape.unknown_rank or any(each.size < 0 for each in shape.dim):
         return math.inf
-    return _MAX_ITEM_BYTES * math.prod(each.size for each in shape.dim)
+    return math.prod(each.size for each in shape.dim)
 
 
 @contextlib.contextmanager
