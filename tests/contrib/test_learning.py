@@ -80,6 +80,13 @@ def _mean_error(predictions, targets):
     return tf1.metrics.mean(tf.abs(predictions - targets))
 
 
+def test_a_metric_with_other_names_takes_predictions_first(tmp_path):
+    trained = _estimator(tmp_path).fit(input_fn=_input, steps=1)
+    metrics = {"bias": learn_estimator.MetricSpec(lambda p, t: tf1.metrics.mean(p - t))}
+    found = trained.evaluate(input_fn=_input, steps=1, metrics=metrics)
+    assert found["bias"] == pytest.approx(np.mean(_slopes(1) * _X - _Y))
+
+
 def test_metrics_of_one_evaluation_are_not_those_of_the_next(tmp_path):
     trained = _estimator(tmp_path).fit(input_fn=_input, steps=1)
     metrics = {"error": learn_estimator.MetricSpec(_mean_error)}

@@ -22,6 +22,16 @@ __all__ = [
 ]
 
 tf1 = tf.compat.v1
+# What the parameters of a metric are called, and what each takes.
+_ROLES = {
+    name: role
+    for role, names in (
+        ("predictions", ("prediction", "predictions")),
+        ("labels", ("label", "labels", "target", "targets")),
+        ("weights", ("weight", "weights")),
+    )
+    for name in names
+}
 _SERVING = tf1.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
@@ -114,7 +124,8 @@ class MetricSpec:
     Args:
         metric_fn: A function of predictions and labels, and weights if `weight_key` is
             given, such as those of `tf.contrib.metrics`. It returns a pair of a value
-            and an update op. Its parameters are found by name.
+            and an update op. Its parameters are found by name, as "labels" or
+            "targets"; else they are given in that order.
         prediction_key: The prediction to take, if they are a dict of several.
         label_key: The label to take, if they are a dict of several.
         weight_key: The feature that holds the weights, or None.
@@ -140,10 +151,11 @@ class MetricSpec:
         }
         if self.weight_key is not None:
             given["weights"] = inputs[self.weight_key]
-        names = list(inspect.signature(self.metric_fn).parameters)
-        if "labels" not in names and "targets" in names:
-            given["targets"] = given.pop("labels")
-        return self.metric_fn(**given)
+        parameters = list(inspect.signature(self.metric_fn).parameters)
+        named = {_ROLES[each]: each for each in parameters if each in _ROLES}
+        if set(given) <= set(named):
+            return self.metric_fn(**{named[role]: x for role, x in given.items()})
+        return self.metric_fn(*given.values())
 
 
 class LearnEstimator(StockEstimator):
