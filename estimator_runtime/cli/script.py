@@ -29,6 +29,7 @@ from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.save import writer
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
@@ -334,6 +335,12 @@ def report(failure: BaseException) -> int:
             return 1
     is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
     hook_failure = None if is_told else _call_hook(failure)
+    if _lacks_version_1(failure):
+        _write(
+            "estimator-runtime: that name is of TensorFlow 1; a program that was "
+            "written for it runs with 'estimator-runtime run --tf1', and "
+            "'estimator-runtime doctor' says what it needs\n"
+        )
     if hook_failure is not None:
         _write("Error in sys.excepthook:\n")
         _print(hook_failure)
@@ -353,6 +360,39 @@ def report(failure: BaseException) -> int:
         sys.excepthook = lambda *_: None
         raise failure
     return 1
+
+
+def _lacks_version_1(failure: BaseException) -> bool:
+    """Return whether a program failed at a name that only TensorFlow 1 has."""
+    tensorflow: Any = sys.modules.get("tensorflow")
+    if tensorflow is None or mode.is_on():
+        return False
+    if isinstance(failure, AttributeError):
+        owner, name = getattr(failure.obj, "__name__", None), failure.name
+    elif isinstance(failure, ImportError):
+        # from tensorflow import contrib; import tensorflow.contrib
+        match = re.match(r"cannot import name '(\w+)'", str(failure))
+        owner, _, name = str(failure.name).rpartition(".")
+        owner, name = (failure.name, match[1]) if match else (owner, name)
+    else:
+        return False
+    if (
+        not isinstance(owner, str)
+        or owner.partition(".")[0] != "tensorflow"
+        or not name
+    ):
+        return False
+    if "compat" in owner.split("."):
+        return False  # the program names the API itself
+    path = [*owner.removeprefix("tensorflow").split("."), name]
+    value = tensorflow.compat.v1
+    for part in path:
+        if part in ("", "_api", "v2"):
+            continue
+        if part == "contrib":
+            return True
+        value = getattr(value, part, None)
+    return value is not None
 
 
 def _write(text: str) -> None:

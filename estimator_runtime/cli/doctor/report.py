@@ -4,9 +4,18 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from estimator_runtime.cli import run_flags
-from estimator_runtime.cli.doctor import folder, packages, probe, script, task
+from estimator_runtime.cli.doctor import (
+    folder,
+    own_modules,
+    packages,
+    probe,
+    script,
+    task,
+    tensorflow_1,
+)
 from estimator_runtime.cli.doctor.finding import (
     NOTE,
     PROBLEM,
@@ -15,6 +24,7 @@ from estimator_runtime.cli.doctor.finding import (
     as_text,
 )
 from estimator_runtime.cli.script import check_script
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
 
 
@@ -61,6 +71,7 @@ def _examine(
     installed = packages.examine()
     yield installed
     uses, unparsable = script.load(options.script)
+    modules = own_modules.find(options.script) if uses else []
     answer = None
     if installed.state == PROBLEM:
         text = "TensorFlow was not asked: mend the packages first"
@@ -68,9 +79,10 @@ def _examine(
     else:
         try:
             first_path = os.path.dirname(os.path.realpath(options.script or ""))
-            answer = probe.ask(
-                uses.names if uses else (), first_path if options.script else None
+            names = {*(uses.names if uses else ())}.union(
+                *(m.names for _, m in modules)
             )
+            answer = probe.ask(sorted(names), first_path if options.script else None)
             yield probe.examine_devices(answer, environ)
         except EstimatorRuntimeError as error:
             yield Finding(PROBLEM, "TensorFlow", str(error))
@@ -88,4 +100,27 @@ def _examine(
     if unparsable:
         yield unparsable
     elif uses:
-        yield from script.examine(options.script, uses, answer)
+        yield from _examine_program(options.script, uses, modules, answer, environ)
+
+
+def _examine_program(
+    path: str,
+    uses: script.Uses,
+    modules: list[tuple[str, script.Uses]],
+    answer: Mapping[str, Any] | None,
+    environ: Mapping[str, str],
+) -> Iterator[Finding]:
+    """Check a script and its own modules; `answer` is that of `probe.ask`, or None."""
+    yield script.introduce(path, uses, modules)
+    files = [(os.path.basename(path), uses), *modules]
+    old: set[str] = set()
+    if answer is not None:
+        old = {n for _, its in files for n in tensorflow_1.of_version_1(its, answer)}
+        is_on = environ.get(mode.VARIABLE) == "1"
+        if old and (is_on or tensorflow_1.is_written_for_it(old)):
+            yield from tensorflow_1.examine(files, answer, is_on)
+        else:
+            old = set()
+    for name, its in files:
+        yield from script.examine_names(name, its, answer, old)
+    yield from script.examine(path, uses, answer)

@@ -1,16 +1,16 @@
 """The script: which names of TensorFlow it uses, by static analysis. Nothing is run.
 
-Names are resolved from the imports of TensorFlow, by their full path. Imports of the
-script's own modules are not followed. The analysis finds names that TensorFlow 2 lacks,
-and some names that TensorFlow 2 has with another meaning: a script that uses those
-starts, and then trains differently than before or fails on the way.
+Names are resolved from the imports of TensorFlow, by their full path. The same is read
+from the program's own modules (see `own_modules`). The analysis finds names that
+TensorFlow 2 lacks, and some names that TensorFlow 2 has with another meaning: a script
+that uses those starts, and then trains differently than before or fails on the way.
 """
 
 import ast
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
@@ -30,6 +30,11 @@ _DROPOUT = "tensorflow.nn.dropout"
 # Methods that only datasets of TensorFlow 1 have.
 _METHODS = ("make_initializable_iterator", "make_one_shot_iterator")
 _SHOWN = 5  # names in the line of a script
+_TRAIN = "tensorflow.train."
+# Estimators whose optimizer is an argument, each another one in TensorFlow 1.
+_CANNED = tuple(
+    f"tensorflow.estimator.{each}" for each in ("DNN", "Linear", "BoostedTrees")
+)
 # The parts of Keras that models consist of. Others, such as keras.utils, do no harm.
 _MODELS_OF_KERAS = (
     *("keras.Input", "keras.Model", "keras.Sequential", "keras.Variable"),
@@ -277,7 +282,7 @@ def load(path: str | None) -> tuple[Uses | None, Finding | None]:
 def examine(
     path: str, uses: Uses, answer: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    """Check whether a script can train here.
+    """Check whether a script can train here, but for the names that it lacks.
 
     Args:
         path: The script.
@@ -285,23 +290,6 @@ def examine(
         answer: The answer of `probe.ask` about its names, or None if there is none.
     """
     name = pathlib.Path(path).name
-    shown = [_shown(each) for each in uses.estimator_names]
-    facts = {"names": dict(uses.names)}
-    if not shown:
-        text = (
-            f"{name} can be parsed, and names no Estimator itself; modules that it "
-            "imports may"
-        )
-        yield Finding(NOTE, "script", text, facts)
-    else:
-        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-        text = f"{name} can be parsed, and uses {', '.join(shown[:_SHOWN])}{more}"
-        yield Finding(OK, "script", text, facts)
-    if answer is not None:
-        yield from _missing(name, uses, answer)
-    for line, used, difference, remedy in find(uses):
-        text = f"{name}:{line}: {_shown(used)} {difference}; write {_shown(remedy)}"
-        yield Finding(NOTE, "script", text)
     if answer is None or versions.parse(versions.tensorflow_version()) < (2, 16):
         return
     for line in uses.tpu_lines:
@@ -310,8 +298,55 @@ def examine(
             "with use_tpu=False it trains here"
         )
         yield Finding(PROBLEM, "script", text)
-    if uses.keras_names and shown:
+    if uses.keras_names and uses.estimator_names:
         yield _keras_3(name, uses.keras_names)
+
+
+def introduce(path: str, uses: Uses, modules: Sequence[tuple[str, Uses]]) -> Finding:
+    """Return the finding about which Estimators a program uses.
+
+    Args:
+        path: The script.
+        uses: What it uses.
+        modules: The name of each of its own modules, and what that uses.
+    """
+    name = pathlib.Path(path).name
+    facts = {"names": dict(uses.names), "modules": [each for each, _ in modules]}
+    for file, its in [(name, uses), *modules]:
+        if not its.estimator_names:
+            continue
+        names = [shown(each) for each in its.estimator_names]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        who = "uses" if file == name else f"{file}, which it imports, uses"
+        text = f"{name} can be parsed, and {who} {', '.join(names[:_SHOWN])}{more}"
+        return Finding(OK, "script", text, facts)
+    text = (
+        f"{name} can be parsed, and names no Estimator itself; modules that it "
+        "imports may"
+    )
+    return Finding(NOTE, "script", text, facts)
+
+
+def examine_names(
+    name: str,
+    uses: Uses,
+    answer: Mapping[str, Any] | None,
+    of_version_1: Collection[str],
+) -> Iterator[Finding]:
+    """Check the names that a file of the program uses.
+
+    Args:
+        name: The file.
+        uses: What it uses.
+        answer: The answer of `probe.ask` about its names, or None if there is none.
+        of_version_1: Names to leave out, as the program runs in TensorFlow 1 mode. If
+            there are any, names that mean something else in it are left out too.
+    """
+    if answer is not None:
+        yield from _missing(name, uses, answer, of_version_1)
+    for line, used, difference, remedy in () if of_version_1 else find(uses):
+        text = f"{name}:{line}: {shown(used)} {difference}; write {shown(remedy)}"
+        yield Finding(NOTE, "script", text)
 
 
 def _keras_3(name: str, used: Mapping[str, int]) -> Finding:
@@ -332,36 +367,43 @@ def _keras_3(name: str, used: Mapping[str, int]) -> Finding:
     return Finding(NOTE, "script", text)
 
 
-def _missing(name: str, uses: Uses, answer: Mapping[str, Any]) -> Iterator[Finding]:
+def _missing(
+    name: str, uses: Uses, answer: Mapping[str, Any], of_version_1: Collection[str]
+) -> Iterator[Finding]:
     """Yield a problem for each name that the installed TensorFlow does not have."""
     reported = set()
-    for dotted, part in answer["missing"].items():
-        if part in reported:
+    for dotted, line in uses.names.items():
+        part = answer["missing"].get(dotted)
+        if part is None or part in reported or dotted in of_version_1:
             continue
         reported.add(part)
         if answer["v1"].get(dotted):
-            remedy = (
-                f"write {_shown(_in_v1(dotted))}, or import tensorflow.compat.v1 as tf"
-            )
-        elif part == "tensorflow.contrib":
-            remedy = (
-                "it went with TensorFlow 1; estimator_runtime.contrib.learn has the "
-                "RunConfig of tf.contrib.learn"
-            )
+            remedy = f"{_remedy(dotted, uses)}, or run it with --tf1"
         else:
             remedy = "look for its new name, or take it out"
-        text = (
-            f"{name}:{uses.names[dotted]}: there is no {_shown(part)} in this "
-            f"TensorFlow; {remedy}"
-        )
+        text = f"{name}:{line}: there is no {shown(part)} in this TensorFlow; {remedy}"
         yield Finding(PROBLEM, "script", text, {"name": dotted})
+
+
+def _remedy(dotted: str, uses: Uses) -> str:
+    """Return what to write instead of a name that only TensorFlow 1 has."""
+    is_optimizer = dotted.startswith(_TRAIN) and dotted.endswith("Optimizer")
+    canned = next((each for each in uses.names if each.startswith(_CANNED)), None)
+    if is_optimizer and canned is not None:
+        # One without the other fails: each takes only optimizers of its own version.
+        return (
+            f"write {shown(_in_v1(dotted))} together with {shown(_in_v1(canned))}, as "
+            f"{shown(canned)} takes optimizers of tf.keras only; or import "
+            "tensorflow.compat.v1 as tf"
+        )
+    return f"write {shown(_in_v1(dotted))}, or import tensorflow.compat.v1 as tf"
 
 
 def _in_v1(dotted: str) -> str:
     return "tensorflow.compat.v1." + dotted.removeprefix("tensorflow.")
 
 
-def _shown(dotted: str) -> str:
+def shown(dotted: str) -> str:
     """Return a name as scripts write it, with "tf" for "tensorflow"."""
     first, dot, rest = dotted.partition(".")
     is_public = first == "tensorflow" and not f"{rest}.".startswith("python.")

@@ -112,6 +112,16 @@ _FORMER_NAMES = {
     f"{_TENSORFLOW}.training.training_ops": f"{_TENSORFLOW}.ops.gen_training_ops",
 }
 
+# The full names that programs find again in TensorFlow 1 mode.
+RESTORED = (
+    *(
+        f"{_TENSORFLOW}.{owner}.{name}"
+        for owner in _PRIVATE
+        for name in _PRIVATE[owner]
+    ),
+    *_FORMER_NAMES,
+)
+
 
 def use_version_1(_module: types.ModuleType) -> None:
     """Give TensorFlow the behaviour of version 1, but for its variables.
