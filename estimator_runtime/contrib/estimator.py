@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat.frozen import MultiLabelHead
+from estimator_runtime.compat.estimator.frozen import MultiLabelHead
 from estimator_runtime.compat.removed import contrib as private
 from estimator_runtime.errors import ConfigError
 

@@ -2,5 +2,5 @@
 
 from estimator_runtime.compat import install
 
-# Their cells derive from RNNCell, which TensorFlow finds in the Keras that this chooses.
+# Their cells derive from RNNCell, which is found in the Keras that this chooses.
 install()
