@@ -376,22 +376,16 @@ def _lacks_version_1(failure: BaseException) -> bool:
         owner, name = (failure.name, match[1]) if match else (owner, name)
     else:
         return False
-    if (
-        not isinstance(owner, str)
-        or owner.partition(".")[0] != "tensorflow"
-        or not name
-    ):
+    root, *path = str(owner).split(".")
+    # A program that names compat.v1 itself does not need the mode.
+    if root != "tensorflow" or not name or "compat" in path:
         return False
-    if "compat" in owner.split("."):
-        return False  # the program names the API itself
-    path = [*owner.removeprefix("tensorflow").split("."), name]
     value = tensorflow.compat.v1
-    for part in path:
-        if part in ("", "_api", "v2"):
-            continue
+    for part in [*path, name]:
         if part == "contrib":
             return True
-        value = getattr(value, part, None)
+        if part not in ("_api", "v2"):  # of the modules of the API of TensorFlow 2
+            value = getattr(value, part, None)
     return value is not None
 
 

@@ -26,12 +26,19 @@ def source(spelled: str) -> str | None:
 def is_module(spelled: str) -> bool:
     """Return whether a name is that of a module of `tf.contrib`.
 
-    It is one if the tables have names below it, or if it stands for a whole module.
+    It is one if the tables have names below it, or if it stands for a whole module. All
+    that TensorFlow 1 had directly below `tf.contrib` is one, also if it is missing: a
+    program may import it and never use it.
     """
     dotted, found = canonical(spelled), source(spelled)
     if found is not None:
         return ":" not in found
-    return spelled in _tables().ALIASES or spelled in _parents() or dotted in _parents()
+    tables = _tables()
+    return (
+        spelled in tables.ALIASES
+        or not _parents().isdisjoint({spelled, dotted})
+        or (dotted in tables.MISSING and "." not in dotted)
+    )
 
 
 def in_whole_module(spelled: str) -> tuple[str, list[str]] | None:
@@ -75,10 +82,16 @@ def children(spelled: str) -> Iterator[str]:
 
 
 def canonical(spelled: str) -> str:
-    """Return the name that the tables have for one, by its longest alias."""
+    """Return the name that the tables have for one.
+
+    The longest part of it that the tables know decides, as an alias or as itself.
+    """
     parts = spelled.split(".")
     for count in range(len(parts), 0, -1):
-        target = _tables().ALIASES.get(".".join(parts[:count]))
+        known = ".".join(parts[:count])
+        if known in _tables().AVAILABLE:
+            return spelled
+        target = _tables().ALIASES.get(known)
         if target is not None:
             return ".".join([target, *parts[count:]])
     return spelled
