@@ -6,7 +6,7 @@
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
-    nox -s docs         write docs/run_config.md from the docstrings
+    nox -s docs         write docs/run_config.md and docs/contrib.md
 
 What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
 `nox -R -s ...` keeps the environment of the last time, as it was installed then.
@@ -169,7 +169,8 @@ def lint(session):
 
 @nox.session
 def docs(session):
-    """Write the pages of docs/ that are made from docstrings."""
+    """Write the pages of docs/ that are made from docstrings and tables."""
     check_python(session)
     install_package(session, NEWEST_TENSORFLOW, ".")
     session.run("python", "docs/run_config.py")
+    session.run("python", "docs/contrib.py")

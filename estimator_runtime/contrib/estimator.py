@@ -25,10 +25,17 @@ __all__ = [
     "multi_label_head",
     "poisson_regression_head",
     "regression_head",
+    "replicate_model_fn",
+    "tower_optimizer",
 ]
 
 tf1 = tf.compat.v1
 _MEAN = tf1.losses.Reduction.SUM_OVER_BATCH_SIZE
+# What the newer heads call the reductions of TensorFlow 1.
+_REDUCTIONS = {
+    tf1.losses.Reduction.SUM: tf.losses.Reduction.SUM,
+    tf1.losses.Reduction.SUM_OVER_BATCH_SIZE: tf.losses.Reduction.SUM_OVER_BATCH_SIZE,
+}
 _SERVING = tf1.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
@@ -148,13 +155,22 @@ def multi_label_head(
 
     It is `tf.estimator.MultiLabelHead`, made to take optimizers of TensorFlow 1. Its
     metrics come from Keras; their names are those of TensorFlow 1.
+
+    Raises:
+        ConfigError: (a ValueError) If the reduction is neither SUM nor
+            SUM_OVER_BATCH_SIZE.
     """
+    if loss_reduction not in _REDUCTIONS:
+        raise ConfigError(
+            f"multi_label_head: loss_reduction is {loss_reduction!r}; use "
+            f"{' or '.join(map(repr, _REDUCTIONS))}"
+        )
     return _MultiLabelHead(
         n_classes=n_classes,
         weight_column=weight_column,
         thresholds=thresholds,
         label_vocabulary=label_vocabulary,
-        loss_reduction=loss_reduction,
+        loss_reduction=_REDUCTIONS[loss_reduction],
         loss_fn=loss_fn,
         classes_for_class_based_metrics=classes_for_class_based_metrics,
         name=name,
@@ -328,6 +344,44 @@ class _ClippingOptimizer(tf.compat.v1.train.Optimizer):
 
     def variables(self) -> Any:
         return self._optimizer.variables()
+
+
+def replicate_model_fn(
+    model_fn: Callable[..., Any],
+    loss_reduction: str = tf.compat.v1.losses.Reduction.SUM_BY_NONZERO_WEIGHTS,
+    devices: Sequence[str] | None = None,
+) -> Callable[..., Any]:
+    """Return model_fn itself, where there is one device.
+
+    In TensorFlow 1 it ran a copy on each GPU.
+
+    Args:
+        model_fn: The model_fn of an Estimator.
+        loss_reduction: Has no effect with one device.
+        devices: Devices; None for all GPUs.
+
+    Raises:
+        ConfigError: (a ValueError) If there are several devices.
+    """
+    gpus = devices or tf.config.list_physical_devices("GPU")
+    if len(gpus) > 1:
+        raise ConfigError(
+            f"replicate_model_fn: there are {len(gpus)} devices, and it is no longer "
+            "supported; give the RunConfig "
+            "train_distribute=tf.contrib.distribute.MirroredStrategy(), and take "
+            "TowerOptimizer away"
+        )
+    return model_fn
+
+
+def tower_optimizer(optimizer_or_optimizer_fn: Any) -> Any:
+    """Return an optimizer itself: `TowerOptimizer`, where there is one device.
+
+    Args:
+        optimizer_or_optimizer_fn: A `tf.train.Optimizer`, or a function that makes one.
+    """
+    given = optimizer_or_optimizer_fn
+    return given if isinstance(given, tf1.train.Optimizer) else given()
 
 
 def forward_features(

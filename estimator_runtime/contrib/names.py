@@ -68,7 +68,26 @@ AVAILABLE: dict[str, str] = {
         "parse_example_dataset prefetch_to_device rejection_resample "
         "sample_from_datasets scan shuffle_and_repeat unbatch unique",
     ),
+    **_table(
+        "data",
+        f"{_TF}:data.",
+        "Dataset FixedLengthRecordDataset Iterator TFRecordDataset TextLineDataset",
+    ),
+    **_table(
+        "data",
+        f"{_OURS}.data:",
+        "assert_element_shape batch_and_drop_remainder "
+        "padded_batch_and_drop_remainder sloppy_interleave",
+    ),
     # distribute
+    "distribute.CollectiveAllReduceStrategy": (
+        f"{_OURS}.distribute:MultiWorkerAllReduceStrategy"
+    ),
+    "distribute.MirroredStrategy": f"{_OURS}.distribute:ContribMirroredStrategy",
+    "distribute.OneDeviceStrategy": f"{_TF}:distribute.OneDeviceStrategy",
+    "distribute.ParameterServerStrategy": (
+        f"{_OURS}.distribute:ContribParameterServerStrategy"
+    ),
     "distribute.ReductionToOneDeviceCrossDeviceOps": (
         f"{_TF}:distribute.ReductionToOneDevice"
     ),
@@ -84,7 +103,6 @@ AVAILABLE: dict[str, str] = {
         "has_strategy in_cross_replica_context",
     ),
     "distribute.DistributionStrategy": f"{_TF}:distribute.Strategy",
-    "distribute.get_cross_replica_context": f"{_TF}:distribute.get_strategy",
     "distribute.get_distribution_strategy": f"{_TF}:distribute.get_strategy",
     "distribute.has_distribution_strategy": f"{_TF}:distribute.has_strategy",
     # eager
@@ -126,8 +144,9 @@ AVAILABLE: dict[str, str] = {
         f"{_OURS}.estimator:",
         "binary_classification_head clip_gradients_by_norm forward_features "
         "logistic_regression_head multi_class_head multi_head multi_label_head "
-        "poisson_regression_head regression_head",
+        "poisson_regression_head regression_head replicate_model_fn",
     ),
+    "estimator.TowerOptimizer": f"{_OURS}.estimator:tower_optimizer",
     "estimator.add_metrics": f"{_TF}:estimator.add_metrics",
     # framework
     **_table(
@@ -174,6 +193,8 @@ AVAILABLE: dict[str, str] = {
         "deprecated deprecated_arg_values deprecated_args "
         "remove_squeezable_dimensions",
     ),
+    # keras
+    "keras": f"{_TF}.keras",
     # layers
     **_table(
         "layers",
@@ -201,6 +222,11 @@ AVAILABLE: dict[str, str] = {
     "layers.recompute_grad": "tf_slim.layers.rev_block_lib:recompute_grad",
     "layers.rev_block": "tf_slim.layers.rev_block_lib:rev_block",
     "layers.safe_embedding_lookup_sparse": f"{_TF}:nn.safe_embedding_lookup_sparse",
+    **_table(
+        "layers",
+        f"{_OURS}.sequence.embedding:",
+        "embed_sequence embedding_lookup_unique",
+    ),
     "layers.utils": "tf_slim.layers.utils",
     # learn
     **_table(
@@ -296,6 +322,13 @@ AVAILABLE: dict[str, str] = {
     "metrics.set_intersection": f"{_TF}:sets.set_intersection",
     "metrics.set_size": f"{_TF}:sets.set_size",
     "metrics.set_union": f"{_TF}:sets.set_union",
+    # opt
+    **_table(
+        "opt",
+        f"{_OURS}.opt:",
+        "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer "
+        "MomentumWOptimizer MovingAverageOptimizer extend_with_decoupled_weight_decay",
+    ),
     # predictor
     **_table(
         "predictor",
@@ -321,11 +354,18 @@ AVAILABLE: dict[str, str] = {
         "OutputProjectionWrapper TimeReversedFusedRNN stack_bidirectional_dynamic_rnn "
         "stack_bidirectional_rnn transpose_batch_time",
     ),
+    # seq2seq
+    "seq2seq.sequence_loss": f"{_OURS}.sequence.seq2seq:sequence_loss",
     # slim: the package, and the modules of tf.contrib that it re-exported
     "slim": "tf_slim",
     "slim.nets": "tf_slim.nets",
     # summary
+    "stateless.stateless_multinomial": f"{_TF}:random.stateless_multinomial",
+    "stateless.stateless_random_normal": f"{_TF}:random.stateless_normal",
+    "stateless.stateless_random_uniform": f"{_TF}:random.stateless_uniform",
+    "stateless.stateless_truncated_normal": f"{_TF}:random.stateless_truncated_normal",
     "summary.all_summary_ops": f"{_TF}:summary.all_v2_summary_ops",
+    "summary.graph": f"{_PRIVATE}:summary_ops_v2.graph_v1",
     "summary.flush": f"{_PRIVATE}:summary_ops_v2.legacy_raw_flush",
     "summary.should_record_summaries": (
         f"{_PRIVATE}:summary_ops_v2._legacy_contrib_should_record_summaries"
@@ -335,7 +375,7 @@ AVAILABLE: dict[str, str] = {
         "summary",
         f"{_PRIVATE}:summary_ops_v2.",
         "SummaryWriter always_record_summaries audio create_file_writer "
-        "create_summary_file_writer eval_dir generic graph histogram image "
+        "create_summary_file_writer eval_dir generic histogram image "
         "import_event never_record_summaries record_summaries_every_n_global_steps "
         "scalar summary_writer_initializer_op",
     ),
@@ -408,7 +448,10 @@ ALIASES: dict[str, str] = {
     "framework.python.ops": "framework",
     "framework.python.ops.arg_scope": "framework",
     "framework.python.ops.variables": "framework",
+    "keras.python.keras": "keras",
     "layers.python.layers": "layers",
+    "layers.python.layers.embedding_ops": "layers",
+    "layers.python.layers.encoders": "layers",
     "layers.python.layers.initializers": "layers",
     "layers.python.layers.layers": "layers",
     "layers.python.layers.normalization": "layers",
@@ -442,6 +485,9 @@ ALIASES: dict[str, str] = {
     "losses.python.metric_learning": "losses.metric_learning",
     "losses.python.metric_learning.metric_loss_ops": "losses.metric_learning",
     "metrics.python.ops.metric_ops": "metrics",
+    "opt.python.training.lazy_adam_optimizer": "opt",
+    "opt.python.training.moving_average_optimizer": "opt",
+    "opt.python.training.weight_decay_optimizers": "opt",
     "predictor.predictor": "predictor",
     "predictor.predictor_factories": "predictor",
     "rnn.python.ops.core_rnn": "rnn",
@@ -450,6 +496,7 @@ ALIASES: dict[str, str] = {
     "rnn.python.ops.lstm_ops": "rnn",
     "rnn.python.ops.rnn": "rnn",
     "rnn.python.ops.rnn_cell": "rnn",
+    "seq2seq.python.ops.loss": "seq2seq",
     "slim.python.slim": "slim",
     "slim.python.slim.evaluation": "slim.evaluation",
     "slim.python.slim.learning": "slim.learning",
@@ -471,7 +518,6 @@ ALIASES: dict[str, str] = {
     },
     "summary.summary": "summary",
     "summary.summary_ops": "summary",
-    "tpu.python.tpu": "tpu",
     "tpu.tpu_function": "tpu.python.tpu.tpu_function",
     "training.python.training": "training",
     "training.python.training.hparam": "training",
@@ -481,11 +527,251 @@ ALIASES: dict[str, str] = {
 
 # What became of names and modules that programs used and that are not here.
 MISSING: dict[str, str] = {
-    "cloud": "it was access to BigQuery and Cloud Storage; use their client libraries",
+    **_absent(
+        "boosted_trees.estimator_batch.estimator",
+        "GradientBoostedDecisionTreeClassifier GradientBoostedDecisionTreeRegressor",
+        "gradient boosted trees",
+        "tf.estimator.BoostedTreesClassifier on TensorFlow 2.15, or TensorFlow "
+        "Decision Forests",
+    ),
+    **_absent(
+        "cloud",
+        "BigQueryReader BlockCacheParams ConfigureColabSession ConfigureGcsHook "
+        "configure_colab_session configure_gcs",
+        "access to BigQuery and Cloud Storage",
+        "their client libraries, or tensorflow-io for gs:// paths",
+    ),
+    "compiler.jit.experimental_jit_scope": (
+        "it was a scope of operations for XLA; use tf.xla.experimental.jit_scope"
+    ),
+    **_absent(
+        "cudnn_rnn",
+        "CudnnCompatibleGRUCell CudnnGRU CudnnGRUSaveable CudnnLSTM "
+        "CudnnLSTMSaveable CudnnRNNRelu CudnnRNNTanh",
+        "recurrent layers for GPUs only, with variables in the layout of cuDNN",
+        "tf.keras.layers.LSTM or GRU, which use cuDNN on a GPU; or "
+        "tf.contrib.rnn.LSTMBlockFusedCell",
+    ),
+    "cudnn_rnn.CudnnCompatibleLSTMCell": (
+        "it was an LSTM for the variables of CudnnLSTM; use "
+        "tf.contrib.rnn.LSTMBlockCell(units, forget_bias=0)"
+    ),
     **_absent(
         "data",
-        "StatsAggregator latency_stats set_stats_aggregator",
+        "LMDBDataset StatsAggregator latency_stats set_stats_aggregator "
+        "bytes_produced_stats map_and_batch_with_legacy_function",
         "removed from TensorFlow",
-        "tf.profiler",
+        "tf.data, and the TensorFlow profiler for statistics",
+    ),
+    **_absent(
+        "data",
+        "read_batch_features",
+        "an older make_batched_features_dataset",
+        "tf.data.experimental.make_batched_features_dataset",
+    ),
+    "eager.Iterator": "it was an iterator over a dataset; use iter(dataset)",
+    "eager.defun": "it compiled a function; use tf.function",
+    "eager.metrics": "it was eager metrics; use tf.keras.metrics",
+    "eager.Network": "it was a model class; use tf.keras.Model",
+    **_absent(
+        "estimator",
+        "boosted_trees_classifier_train_in_memory "
+        "boosted_trees_regressor_train_in_memory",
+        "boosted trees trained without an input_fn",
+        "tf.estimator.BoostedTreesClassifier on TensorFlow 2.15",
+    ),
+    "distribute.get_cross_replica_context": (
+        "it was the strategy outside of its replicas; use tf.distribute.get_strategy"
+    ),
+    **_absent(
+        "ffmpeg",
+        "decode_audio decode_video encode_audio",
+        "ops that called ffmpeg",
+        "tensorflow-io",
+    ),
+    **_absent(
+        "framework",
+        "fuse_op strip_name_scope prepend_name_scope get_placeholders py_func "
+        "load_and_remap_matrix_initializer reduce_sum_n with_shape with_same_shape",
+        "a helper of contrib",
+        "the ops of tf itself",
+    ),
+    **_absent(
+        "image",
+        "angles_to_projective_transforms compose_transforms rotate transform "
+        "translate dense_image_warp sparse_image_warp adjust_hsv_in_yiq "
+        "random_hsv_in_yiq matrices_to_flat_transforms connected_components "
+        "bipartite_match interpolate_spline single_image_random_dot_stereograms",
+        "ops of contrib",
+        "tf.image, tf.raw_ops.ImageProjectiveTransformV3, or "
+        "tfm.vision in tf-models-official",
+    ),
+    **_absent(
+        "layers",
+        "bucketized_column check_feature_columns create_feature_spec_for_parsing "
+        "crossed_column embedding_column input_from_feature_columns "
+        "joint_weighted_sum_from_feature_columns "
+        "make_place_holder_tensors_for_base_features multi_class_target "
+        "one_hot_column parse_feature_columns_from_examples "
+        "real_valued_column regression_target scattered_embedding_column "
+        "sequence_input_from_feature_columns shared_embedding_columns "
+        "sparse_column_with_hash_bucket sparse_column_with_integerized_feature "
+        "sparse_column_with_keys sparse_column_with_vocabulary_file "
+        "weighted_sparse_column weighted_sum_from_feature_columns",
+        "the older feature columns, for contrib.learn's Estimators",
+        "tf.feature_column, with tf.feature_column.input_layer, linear_model and "
+        "make_parse_example_spec",
+    ),
+    **_absent(
+        "layers",
+        "bow_encoder rnn_encoder feature_column target_column",
+        "a module or encoder of contrib",
+        "tf.contrib.layers.embed_sequence and tf.nn",
+    ),
+    **_absent(
+        "learn.datasets",
+        "base load_csv_with_header load_csv_without_header load_dataset load_iris "
+        "load_boston mnist text_datasets DATASETS",
+        "data that was downloaded, by a reader that is gone",
+        "files of your own, tf.keras.datasets or tensorflow-datasets",
+    ),
+    **_absent(
+        "learn",
+        "DNNClassifier DNNEstimator DNNLinearCombinedClassifier "
+        "DNNLinearCombinedEstimator DNNLinearCombinedRegressor DNNRegressor "
+        "LinearClassifier LinearEstimator LinearRegressor",
+        "an older canned Estimator, with other columns, variables and predictions",
+        "the tf.estimator of the same name",
+    ),
+    **_absent(
+        "learn",
+        "DynamicRnnEstimator KMeansClustering LogisticRegressor SVM Trainable "
+        "Evaluable BaseEstimator GraphActions Head PredictionKey",
+        "an older Estimator or a part of one",
+        "tf.estimator.Estimator with a model_fn",
+    ),
+    "learn.SKCompat": (
+        "it trained on arrays; use tf.estimator.inputs.numpy_input_fn with an Estimator"
+    ),
+    **_absent(
+        "learn",
+        "extract_dask_data extract_dask_labels extract_pandas_data "
+        "extract_pandas_labels extract_pandas_matrix "
+        "infer_real_valued_columns_from_input "
+        "infer_real_valued_columns_from_input_fn read_batch_examples "
+        "read_batch_features read_batch_record_features read_keyed_batch_examples "
+        "read_keyed_batch_features",
+        "input for arrays and queues",
+        "tf.data, tf.estimator.inputs and tf.feature_column.numeric_column",
+    ),
+    **_absent(
+        "learn.io",
+        "generator_input_fn read_batch_examples read_batch_features "
+        "read_batch_record_features read_keyed_batch_examples "
+        "read_keyed_batch_features queue_parsed_features",
+        "input by queues",
+        "tf.data.experimental.make_batched_features_dataset",
+    ),
+    **_absent(
+        "learn.monitors",
+        "BaseMonitor CaptureVariable CheckpointSaver EveryN ExportMonitor "
+        "GraphDump LoggingTrainable NanLoss PrintTensor RunHookAdapterForMonitors "
+        "StepCounter StopAtStep SummarySaver ValidationMonitor get_default_monitors",
+        "a monitor, which hooks replaced",
+        "tf.train.SessionRunHook; tf.estimator.train_and_evaluate for a "
+        "ValidationMonitor",
+    ),
+    **_absent(
+        "learn.preprocessing",
+        "ByteProcessor CategoricalProcessor CategoricalVocabulary VocabularyProcessor",
+        "a preprocessor of arrays",
+        "tf.keras.preprocessing.text.Tokenizer, or one of your own",
+    ),
+    **_absent(
+        "learn.utils",
+        "gc make_best_model_export_strategy "
+        "make_parsing_export_strategy export_estimator",
+        "an export of contrib.learn",
+        "tf.estimator.BestExporter and LatestExporter",
+    ),
+    **_absent(
+        "metrics",
+        "auc_using_placement streaming_sparse_average_precision_at_threshold",
+        "a metric of contrib",
+        "tf.metrics",
+    ),
+    **_absent(
+        "opt",
+        "AdaMaxOptimizer AddSignOptimizer AGNOptimizer DropStaleGradientOptimizer "
+        "ElasticAverageOptimizer GGTOptimizer LARSOptimizer LazyAdamGSOptimizer "
+        "ModelAverageOptimizer MultitaskOptimizerWrapper NadamOptimizer "
+        "PowerSignOptimizer RegAdagradOptimizer ScipyOptimizerInterface "
+        "ShampooOptimizer VariableClippingOptimizer",
+        "an optimizer of contrib",
+        "those of tf.train and tf.keras.optimizers, or scipy.optimize",
+    ),
+    "predictor.from_contrib_estimator": (
+        "it took an Estimator of tf.contrib.learn; use from_estimator"
+    ),
+    **_absent(
+        "quantize",
+        "create_eval_graph create_training_graph experimental_create_eval_graph "
+        "experimental_create_training_graph",
+        "a rewriter of graphs for training with quantization",
+        "tensorflow-model-optimization, or quantization after training with "
+        "tf.lite.TFLiteConverter",
+    ),
+    **_absent(
+        "rnn",
+        "AttentionCellWrapper BidirectionalGridLSTMCell Conv1DLSTMCell "
+        "Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell CoupledInputForgetGateLSTMCell "
+        "EmbeddingWrapper GLSTMCell GRUBlockCell GRUBlockCellV2 GridLSTMCell "
+        "HighwayWrapper IndRNNCell IndyGRUCell IndyLSTMCell InputProjectionWrapper "
+        "IntersectionRNNCell NASCell PhasedLSTMCell SRUCell TimeFreqLSTMCell "
+        "UGRNNCell WeightNormLSTMCell CompiledWrapper",
+        "a cell of contrib",
+        "tf.nn.rnn_cell.LSTMCell or GRUCell",
+    ),
+    **_absent(
+        "seq2seq",
+        "AttentionMechanism AttentionWrapper AttentionWrapperState "
+        "BahdanauAttention BahdanauMonotonicAttention BasicDecoder "
+        "BasicDecoderOutput BeamSearchDecoder BeamSearchDecoderOutput "
+        "BeamSearchDecoderState CustomHelper Decoder FinalBeamSearchDecoderOutput "
+        "GreedyEmbeddingHelper Helper InferenceHelper LuongAttention "
+        "LuongMonotonicAttention SampleEmbeddingHelper "
+        "ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper "
+        "TrainingHelper dynamic_decode gather_tree hardmax monotonic_attention "
+        "safe_cumprod tile_batch",
+        "attention and decoding",
+        "tf.keras.layers.AdditiveAttention or Attention, and tf.while_loop",
+    ),
+    **_absent(
+        "tensorrt",
+        "calib_graph_to_infer_graph create_inference_graph",
+        "a conversion for TensorRT on GPUs",
+        "tf.experimental.tensorrt.Converter",
+    ),
+    **_absent(
+        "tpu",
+        "TPUDistributionStrategy keras_to_tpu_model",
+        "a way for Keras to use TPUs",
+        "tf.distribute.TPUStrategy",
+    ),
+    **_absent(
+        "training",
+        "FeedingQueueRunner GreedyLoadBalancingStrategy NextQueuedSequenceBatch "
+        "RandomStrategy SequenceQueueingStateSaver batch_sequences_with_states "
+        "bucket bucket_by_sequence_length parse_example_weights "
+        "rejection_sample resample_at_rate stratified_sample weighted_resample",
+        "input by queues, or a placement strategy",
+        "tf.data, such as tf.data.experimental.bucket_by_sequence_length and "
+        "rejection_resample",
+    ),
+    **_absent(
+        "util",
+        "create_example ops_used_by_graph_def stripped_op_list_for_graph loader",
+        "a helper of contrib",
+        "tf.train.Example, and tf.load_op_library",
     ),
 }
