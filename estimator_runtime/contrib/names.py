@@ -46,6 +46,7 @@ AVAILABLE: dict[str, str] = {
         "SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver "
         "TPUClusterResolver",
     ),
+    "compiler.jit.experimental_jit_scope": f"{_TF}:xla.experimental.jit_scope",
     # crf
     **_table(
         "crf",
@@ -192,6 +193,13 @@ AVAILABLE: dict[str, str] = {
         "assert_same_float_dtype assert_scalar convert_to_tensor_or_sparse_tensor "
         "deprecated deprecated_arg_values deprecated_args "
         "remove_squeezable_dimensions",
+    ),
+    # image
+    **_table(
+        "image",
+        f"{_OURS}.image:",
+        "angles_to_projective_transforms compose_transforms rotate transform translate "
+        "translations_to_projective_transforms",
     ),
     # keras
     "keras": f"{_TF}.keras",
@@ -403,7 +411,7 @@ AVAILABLE: dict[str, str] = {
         "export_estimator_savedmodel repeat while_loop",
     ),
     # training
-    **_table("training", f"{_OURS}.training:", "HParams parse_values"),
+    **_table("training", f"{_OURS}.learning.hparams:", "HParams parse_values"),
     "training.checkpoints_iterator": f"{_TF}:train.checkpoints_iterator",
     **_table(
         "training",
@@ -448,6 +456,7 @@ ALIASES: dict[str, str] = {
     "framework.python.ops": "framework",
     "framework.python.ops.arg_scope": "framework",
     "framework.python.ops.variables": "framework",
+    "image.python.ops.image_ops": "image",
     "keras.python.keras": "keras",
     "layers.python.layers": "layers",
     "layers.python.layers.embedding_ops": "layers",
@@ -541,9 +550,6 @@ MISSING: dict[str, str] = {
         "access to BigQuery and Cloud Storage",
         "their client libraries, or tensorflow-io for gs:// paths",
     ),
-    "compiler.jit.experimental_jit_scope": (
-        "it was a scope of operations for XLA; use tf.xla.experimental.jit_scope"
-    ),
     **_absent(
         "cudnn_rnn",
         "CudnnCompatibleGRUCell CudnnGRU CudnnGRUSaveable CudnnLSTM "
@@ -598,13 +604,11 @@ MISSING: dict[str, str] = {
     ),
     **_absent(
         "image",
-        "angles_to_projective_transforms compose_transforms rotate transform "
-        "translate dense_image_warp sparse_image_warp adjust_hsv_in_yiq "
-        "random_hsv_in_yiq matrices_to_flat_transforms connected_components "
-        "bipartite_match interpolate_spline single_image_random_dot_stereograms",
-        "ops of contrib",
-        "tf.image, tf.raw_ops.ImageProjectiveTransformV3, or "
-        "tfm.vision in tf-models-official",
+        "adjust_hsv_in_yiq bipartite_match connected_components dense_image_warp "
+        "flat_transforms_to_matrices interpolate_spline matrices_to_flat_transforms "
+        "random_hsv_in_yiq single_image_random_dot_stereograms sparse_image_warp",
+        "an op of contrib",
+        "tf.image, or tf.contrib.image.transform",
     ),
     **_absent(
         "layers",
@@ -652,6 +656,12 @@ MISSING: dict[str, str] = {
     ),
     "learn.SKCompat": (
         "it trained on arrays; use tf.estimator.inputs.numpy_input_fn with an Estimator"
+    ),
+    **_absent(
+        "learn.estimators",
+        "dynamic_rnn_estimator rnn_common tensor_signature",
+        "a part of an older Estimator",
+        "tf.nn.dynamic_rnn in a model_fn",
     ),
     **_absent(
         "learn",

@@ -9,12 +9,17 @@ CONTRIB_MODULES: dict[str, str] = {
     "framework.python.ops.audio_ops": "tensorflow.python.ops.gen_audio_ops",
     "tfprof.model_analyzer": "tensorflow.python.profiler.model_analyzer",
     "tfprof.tfprof_logger": "tensorflow.python.profiler.tfprof_logger",
+    "tpu.proto.compilation_result_pb2": (
+        "tensorflow.core.protobuf.tpu.compilation_result_pb2"
+    ),
     "tpu.python.ops.tpu_ops": f"{_TPU}.ops.tpu_ops",
     "tpu.python.tpu.async_checkpoint": f"{_TPU}.async_checkpoint",
     "tpu.python.tpu.bfloat16": f"{_TPU}.bfloat16",
     "tpu.python.tpu.device_assignment": f"{_TPU}.device_assignment",
     "tpu.python.tpu.error_handling": f"{_TPU_ESTIMATOR}.error_handling",
     "tpu.python.tpu.functional": f"{_TPU}.functional",
+    "tpu.python.tpu.session_support": f"{_TPU}.session_support",
+    "tpu.python.tpu.tensor_tracer": f"{_TPU}.tensor_tracer",
     "tpu.python.tpu.topology": f"{_TPU}.topology",
     "tpu.python.tpu.tpu": f"{_TPU}.tpu",
     "tpu.python.tpu.tpu_config": f"{_TPU_ESTIMATOR}.tpu_config",

@@ -154,7 +154,7 @@ class Contrib(types.ModuleType):
         if name.startswith("__") and name.endswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name == "__all__":
-            return list(contrib_names.children(path))
+            return self._names()
         dotted = f"{path}.{name}" if path else name
         value = _look_up(dotted)
         # Nothing else sets it, and the next use need not look it up.
@@ -162,8 +162,17 @@ class Contrib(types.ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        names = contrib_names.children(vars(self)["_contrib_path"])
-        return sorted({*super().__dir__(), *names})
+        return sorted({*super().__dir__(), *self._names()})
+
+    def _names(self) -> list[str]:
+        """Return the names that the tables have, and those of a whole module."""
+        path = vars(self)["_contrib_path"]
+        found = set(contrib_names.children(path))
+        source = contrib_names.source(path) if path else None
+        if source is not None:
+            module = _in_module(path, source, [])
+            found.update(each for each in dir(module) if not each.startswith("_"))
+        return sorted(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return import_module, (self.__name__,)

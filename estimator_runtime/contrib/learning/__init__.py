@@ -1,1 +1,1 @@
-"""The training interfaces of `tf.contrib.learn`, on top of `tf.estimator`."""
+"""`tf.contrib.learn` on top of `tf.estimator`, and the HParams it is used with."""

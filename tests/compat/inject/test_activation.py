@@ -64,6 +64,23 @@ def test_plain_python_has_estimators_where_it_is_enabled_until_it_is_disabled(
     assert environment.command("disable").strip() == off
 
 
+def test_plain_python_is_in_tensorflow_1_mode_where_that_is_enabled(environment):
+    done = environment.run("-m", "estimator_runtime", "enable", "--tf1")
+    where = environment.packages
+    on = f"automatic activation is on in {where}, with TensorFlow 1 mode"
+    assert done.stdout.strip() == on, done.stderr
+    script = (
+        "import importlib; first = importlib.import_module('tensorflow')\n"
+        "import tensorflow as tf, numpy as np\n"
+        "print(first is tf, hasattr(tf, 'placeholder'), hasattr(np, 'float'))"
+    )
+    assert environment.run("-c", script).stdout == "True True True\n"
+    off = environment.run("-c", script, ESTIMATOR_RUNTIME_TF1="0")
+    assert off.stdout == "True False False\n", off.stderr
+    plain = f"automatic activation is on in {where}"
+    assert environment.command("enable").strip() == plain
+
+
 def test_a_program_without_tensorflow_imports_one_small_module_more(environment):
     program = "import sys; print(*sorted(sys.modules), sep='\\n')"
     before = environment.run("-c", program).stdout.splitlines()

@@ -68,6 +68,12 @@ def test_a_whole_module_has_what_its_module_has(contrib):
     assert contrib.text.python.more.loads is json.loads
 
 
+def test_a_star_import_has_the_names_of_the_tables_and_of_whole_modules(contrib):
+    assert contrib.data.__all__ == ["map_and_batch"]
+    assert {"dumps", "loads"} <= set(contrib.text.python.more.__all__)
+    assert set(contrib.text.python.more.__all__) <= {*dir(json)}
+
+
 def test_a_module_that_is_missing_can_be_imported_for_a_program_that_does_not_use_it():
     assert facade.import_module("tensorflow.contrib.cloud").__name__.endswith("cloud")
 

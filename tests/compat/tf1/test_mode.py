@@ -242,6 +242,32 @@ def test_the_report_lists_what_the_mode_changes(tmp_path):
     assert (on.stdout, off.stdout) == ("True\n", "False\n")
 
 
+HINT = (
+    "estimator-runtime: that name is of TensorFlow 1; a program that was written for it "
+    "runs with 'estimator-runtime run --tf1', and 'estimator-runtime doctor' says what "
+    "it needs"
+)
+
+
+@pytest.mark.parametrize(
+    "program, is_told",
+    [
+        ("from tensorflow.contrib import slim", True),
+        ("import tensorflow as tf\ntf.train.AdamOptimizer", True),
+        ("from tensorflow import flags", True),
+        ("import tensorflow as tf\ntf.compat.v1.Oracle", False),
+    ],
+)
+def test_without_the_mode_an_error_at_a_name_of_version_1_leads_to_it(
+    tmp_path, program, is_told
+):
+    (tmp_path / "train.py").write_text(program)
+    done = run("-m", "estimator_runtime", "run", "train.py", cwd=tmp_path)
+    lines = done.stderr.splitlines()
+    assert "Traceback (most recent call last):" in lines
+    assert (done.returncode, lines.count(HINT)) == (1, int(is_told)), done.stderr
+
+
 def test_another_value_of_the_variable_is_an_error():
     assert not mode.is_wanted({})
     assert not mode.is_wanted({mode.VARIABLE: "0"})
@@ -293,14 +319,6 @@ def main(_):
     names = [n for n in estimator.get_variable_names() if "Adam" not in n]
     values = {n: estimator.get_variable_value(n).sum().item() for n in names}
     print(json.dumps([estimator.evaluate(input_fn, 4)["loss"].item(), values]))
-    classifier = tf.estimator.DNNClassifier(
-        [4],
-        [tf.feature_column.numeric_column("x", [3])],
-        optimizer=tf.train.AdamOptimizer(0.1),
-    )
-    classifier.train(
-        lambda: (lambda f, y: (f, tf.to_int64(y > 1.0)))(*input_fn()), steps=5
-    )
 
 
 if __name__ == "__main__":
@@ -337,6 +355,28 @@ def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path
     assert 0 < loss < 10
     # Fused steps and background checkpoints change nothing.
     assert fused.stdout == stock.stdout
+
+
+CANNED = """
+import numpy as np
+import tensorflow as tf
+
+x = np.arange(12, dtype="f").reshape(4, 3)
+features = tf.estimator.inputs.numpy_input_fn(
+    {"x": x}, np.array([0, 0, 1, 1]), shuffle=False, num_epochs=None
+)
+columns = [tf.feature_column.numeric_column("x", [3])]
+optimizer = tf.train.AdamOptimizer(0.1)
+classifier = tf.estimator.DNNClassifier([4], columns, optimizer=optimizer)
+classifier.train(features, steps=5)
+print(classifier.get_variable_value("dnn/hiddenlayer_0/kernel").shape)
+"""
+
+
+def test_canned_estimators_take_the_optimizers_of_version_1(tmp_path):
+    (tmp_path / "train.py").write_text(CANNED)
+    done = run_tf1("train.py", tmp_path)
+    assert done.stdout == "(3, 4)\n", done.stderr
 
 
 def test_variables_are_resources_with_the_results_of_references(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from estimator_runtime.contrib.training import HParams, parse_values
+from estimator_runtime.contrib.learning.hparams import HParams, parse_values
 from estimator_runtime.errors import ConfigError, ConfigKeyError, ConfigTypeError
 
 
