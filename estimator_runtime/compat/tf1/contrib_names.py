@@ -23,6 +23,23 @@ def source(spelled: str) -> str | None:
     return _tables().AVAILABLE.get(canonical(spelled))
 
 
+def member(spelled: str) -> str | None:
+    """Return where a name is that is not a module, as "module:attribute", or None.
+
+    The same name may be a module and a member of the module that it is in:
+    `framework.python.ops.arg_scope` is imported as a module, and its package has the
+    function of that name.
+    """
+    parent, _, name = spelled.rpartition(".")
+    tables = _tables()
+    in_parent = f"{canonical(parent)}.{name}" if parent else name
+    for dotted in (in_parent, canonical(spelled)):
+        found = tables.AVAILABLE.get(dotted)
+        if found is not None and ":" in found:
+            return found
+    return None
+
+
 def is_module(spelled: str) -> bool:
     """Return whether a name is that of a module of `tf.contrib`.
 

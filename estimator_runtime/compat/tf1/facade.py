@@ -6,6 +6,7 @@ up when it is used.
 """
 
 import contextlib
+import functools
 import importlib
 import types
 from typing import Any
@@ -15,9 +16,8 @@ from estimator_runtime.compat.tf1 import contrib_names
 _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
 _CONTRIB = "contrib"
-# What the API of TensorFlow 1 does not have, and programs import all the same. `compat`
-# leads to the real module, whose v1 and v2 are those that libraries have.
-_REAL = frozenset({"_api", "compat", "compiler", "core", "lite", "python", "tools"})
+# What the API of TensorFlow 1 does not have, and programs import all the same.
+_REAL = frozenset({"_api", "compiler", "core", "lite", "python", "tools"})
 # Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
 _CHECKPOINT_READER = "pywrap_tensorflow"
 _GONE = {
@@ -52,10 +52,14 @@ def import_module(name: str) -> types.ModuleType:
     """
     parts = name.split(".")[1:]
     importlib.import_module(_V1)
+    if parts[:2] == ["compat", "v1"]:
+        parts = parts[2:]
     if not parts:
         return TENSORFLOW
-    if parts[0] in _REAL:
+    if parts[0] in _REAL or parts[:2] == ["compat", "v2"]:
         return importlib.import_module(name)
+    if parts[0] == _CONTRIB and contrib_names.is_module(".".join(parts[1:])):
+        return _contrib_module(".".join(parts[1:]))
     value: Any = TENSORFLOW
     for index, part in enumerate(parts):
         try:
@@ -111,6 +115,8 @@ class TensorFlow1(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == _CONTRIB:
             return CONTRIB
+        if name == "compat":
+            return COMPAT
         v1 = importlib.import_module(_V1)
         if name == "__all__":
             return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
@@ -133,6 +139,21 @@ class TensorFlow1(types.ModuleType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By cloudpickle, for a function whose globals have it.
+        return import_module, (self.__name__,)
+
+
+class Compat(types.ModuleType):
+    """`tf.compat`, whose `v1` has `tf.contrib` too, as in TensorFlow 1.15."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "v1":
+            return TENSORFLOW
+        return getattr(importlib.import_module(self.__name__), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self.__name__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
         return import_module, (self.__name__,)
 
 
@@ -185,9 +206,9 @@ def _look_up(spelled: str) -> Any:
         AttributeError: If it does not exist; the text says what became of it.
         ImportError: If its module is of a package that is not installed.
     """
-    if contrib_names.is_module(spelled):
-        return Contrib(spelled)
-    source = contrib_names.source(spelled)
+    source = contrib_names.member(spelled)
+    if source is None and contrib_names.is_module(spelled):
+        return _contrib_module(spelled)
     if source is not None:
         module_name, _, attribute = source.partition(":")
         return _in_module(spelled, module_name, attribute.split("."))
@@ -201,6 +222,12 @@ def _look_up(spelled: str) -> Any:
         f"tf.contrib.{spelled} is not available; {why}",
         name=spelled.rpartition(".")[2],
     )
+
+
+@functools.cache
+def _contrib_module(spelled: str) -> Contrib:
+    """Return a module of `tf.contrib`, the same at each call."""
+    return Contrib(spelled)
 
 
 def _in_module(spelled: str, module_name: str, path: list[str]) -> Any:
@@ -232,6 +259,7 @@ def _in_module(spelled: str, module_name: str, path: list[str]) -> Any:
 
 
 CONTRIB = Contrib("")
+COMPAT = Compat(f"{_ROOT}.compat", "tf.compat, in TensorFlow 1 mode.")
 
 
 def _make_tensorflow() -> TensorFlow1:

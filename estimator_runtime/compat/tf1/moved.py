@@ -6,6 +6,7 @@ modules themselves, so libraries of this process see them too.
 
 import collections
 import collections.abc
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -139,15 +140,19 @@ def use_version_1(_module: types.ModuleType) -> None:
 
 
 def restore_private_names(_module: types.ModuleType) -> None:
-    """Set former names of TensorFlow's private modules, where their objects exist."""
+    """Set former names of TensorFlow's private modules, where their objects exist.
+
+    A test asserts that they exist on each tested TensorFlow. On a newer one, a program
+    that does not use a name that has moved again must not fail.
+    """
     for owner_name, names in _PRIVATE.items():
-        owner = importlib.import_module(f"{_TENSORFLOW}.{owner_name}")
         for name, source in names.items():
-            if hasattr(owner, name):
-                continue
             module_name, _, attribute = source.partition(":")
-            module = importlib.import_module(f"{_TENSORFLOW}.{module_name}")
-            setattr(owner, name, getattr(module, attribute))
+            with contextlib.suppress(ImportError, AttributeError):
+                owner = importlib.import_module(f"{_TENSORFLOW}.{owner_name}")
+                module = importlib.import_module(f"{_TENSORFLOW}.{module_name}")
+                if not hasattr(owner, name):
+                    setattr(owner, name, getattr(module, attribute))
 
 
 def restore_numpy_names(numpy: types.ModuleType) -> None:

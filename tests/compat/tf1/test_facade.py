@@ -23,6 +23,8 @@ TABLES = types.SimpleNamespace(
     ALIASES={
         "tpu.python.tpu.tpu_config": "tpu",
         "text.python": "text",
+        "data.python.ops": "data",
+        "data.python.ops.map_and_batch": "data",
         "text.python.text": "text",
     },
     MISSING={
@@ -41,10 +43,12 @@ def contrib(monkeypatch):
     """Return `tf.contrib` of the small tables above."""
     monkeypatch.setattr(contrib_names, "_tables", lambda: TABLES)
     contrib_names._parents.cache_clear()
+    facade._contrib_module.cache_clear()
     made = facade.Contrib("")
     monkeypatch.setattr(facade, "CONTRIB", made)
     yield made
     contrib_names._parents.cache_clear()
+    facade._contrib_module.cache_clear()
 
 
 def test_a_member_is_the_object_that_its_entry_names(contrib):
@@ -59,6 +63,24 @@ def test_the_longer_spelling_leads_to_the_same_object(contrib):
     assert spelled.RunConfig is contrib.tpu.RunConfig
 
 
+def test_a_function_in_a_module_of_its_own_name_is_found_as_both(contrib):
+    """As `from package import name` and `from package.name import other` do."""
+    function = tf.compat.v1.data.experimental.map_and_batch
+    package = "tensorflow.contrib.data.python.ops"
+    assert (
+        facade.import_statement(package, ("map_and_batch",)).map_and_batch is function
+    )
+    module = facade.import_module(f"{package}.map_and_batch")
+    assert module.map_and_batch is function
+
+
+def test_version_1_by_its_full_name_has_contrib_too(contrib):
+    assert facade.import_module("tensorflow.compat.v1").contrib is contrib
+    assert facade.import_statement("tensorflow.compat", ("v1",)).v1.contrib is contrib
+    found = facade.import_module("tensorflow.compat.v1.train")
+    assert found.AdamOptimizer is tf.compat.v1.train.AdamOptimizer
+
+
 def test_a_whole_module_has_what_its_module_has(contrib):
     import xml.dom.minidom
 
@@ -69,7 +91,7 @@ def test_a_whole_module_has_what_its_module_has(contrib):
 
 
 def test_a_star_import_has_the_names_of_the_tables_and_of_whole_modules(contrib):
-    assert contrib.data.__all__ == ["map_and_batch"]
+    assert contrib.data.__all__ == ["map_and_batch", "python"]
     assert {"dumps", "loads"} <= set(contrib.text.python.more.__all__)
     assert set(contrib.text.python.more.__all__) <= {*dir(json)}
 
@@ -122,7 +144,7 @@ def test_the_module_has_the_api_of_version_1_and_the_private_packages():
     assert facade.import_statement("tensorflow.python.framework", ()) is tensorflow
     ops = facade.import_statement("tensorflow.python.framework.ops", ("Graph",))
     assert ops.Graph is tf.Graph
-    assert facade.import_module("tensorflow.compat.v1").Session is old.Session
+    assert tensorflow.compat.v2 is tf.compat.v2
     assert {"contrib", "Session", "python"} <= set(dir(tensorflow))
 
 
