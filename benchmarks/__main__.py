@@ -35,6 +35,10 @@ _BENCHMARKS = {
         "benchmarks.job.benchmark",
         "how long whole programs take, from command to exit",
     ),
+    "memory": (
+        "benchmarks.job.memory",
+        "the memory after many evaluations and predictions",
+    ),
 }
 # Where the render of a benchmark of something else than steps is.
 _OWN_TABLES = {
@@ -43,8 +47,9 @@ _OWN_TABLES = {
     "restart": "benchmarks.restart.report",
     "launch": "benchmarks.launch.benchmark",
     "job": "benchmarks.job.report",
+    "memory": "benchmarks.job.memory",
 }
-_WITHOUT_PLOT = ("launch", "restart")
+_WITHOUT_PLOT = ("launch", "memory", "restart")
 
 
 def main(arguments=None):

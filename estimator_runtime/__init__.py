@@ -8,15 +8,18 @@ Attributes:
     MonitoredTrainingSession: The session in which every Estimator trains.
     train_and_evaluate: `tf.estimator.train_and_evaluate`, which checks the cluster
         before it starts.
+    shard: Gives each task of a parameter-server job its own part of a dataset.
     TFConfig: TF_CONFIG, parsed and checked; needs no TensorFlow.
 """
 
 import importlib
+import os
 from typing import Any
 
-from estimator_runtime.compat import install
+from estimator_runtime import compat
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.output import log_filter
 
 __version__ = "0.1.0"
 
@@ -27,14 +30,38 @@ __all__ = [
     "TFConfig",
     "__version__",
     "install",
+    "shard",
     "train_and_evaluate",
 ]
 
 _TRAINING_HALF = {
     "MonitoredTrainingSession": "estimator_runtime.session.monitored_training_session",
     "RunConfig": "estimator_runtime.session.run_config",
+    "shard": "estimator_runtime.distributed.input_sharding",
     "train_and_evaluate": "estimator_runtime.distributed.train_and_evaluate",
 }
+
+
+def install(*, quiet: bool | None = None) -> None:
+    """Make `tf.estimator` work in this process, with this runtime as its backend.
+
+    You can call it before or after `import tensorflow`. Calling it again does nothing.
+    The processes that this one starts get it too, if they run the same Python.
+
+    Args:
+        quiet: Whether to hide TensorFlow's deprecation warnings about what Estimators
+            are made of, which no program can act on. By default they are hidden in
+            notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0.
+
+    Raises:
+        CompatibilityError: If TensorFlow is missing or older than 2.15, if
+            tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
+            missing, if this process has already bound `tf.keras` to Keras 3, or if a
+            patch has failed in this process before.
+        ConfigError: If ESTIMATOR_RUNTIME_VERBOSE is neither 0 nor 1.
+    """
+    compat.install()
+    log_filter.start_in_library(os.environ, quiet)
 
 
 def __getattr__(name: str) -> Any:

@@ -60,6 +60,17 @@ def pytest_configure():
             signal.signal(number, handler)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Skip modules without unit tests if only those are wanted.
+
+    Importing all of the others takes longer than the unit tests do.
+    """
+    if config.option.markexpr == "unit" and collection_path.name.startswith("test_"):
+        path = collection_path.relative_to(TESTS).as_posix()
+        return _tier_of_module(collection_path, path) != "unit" or None
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # Before xdist, which reads the groups here.
 def pytest_collection_modifyitems(items):
     """Mark each test with its tier, which says what it needs and so where it runs.
@@ -109,14 +120,22 @@ def _turn(item):
 
 def _tier(item, path):
     """Return the name of a test's tier; setup.cfg explains each."""
+    tier = _tier_of_module(item.path, path)
+    if tier in ("unit", "graph") and _PROCESS_FIXTURES & set(item.fixturenames):
+        return "process"
+    return tier
+
+
+def _tier_of_module(file, path):
+    """Return the tier of a module's tests that start no process by a fixture."""
     if path.startswith("launch/ray/"):
         return "ray"
     if path.startswith(_SLOW):
         return "slow"
     if any(word in path for word in _STOCK):
         return "stock"
-    imported = _imported_by_test(item.path)
-    if _PROCESS_MODULES & imported or _PROCESS_FIXTURES & set(item.fixturenames):
+    imported = _imported_by_test(file)
+    if _PROCESS_MODULES & imported:
         return "process"
     return "graph" if "tensorflow" in imported else "unit"
 

@@ -73,6 +73,9 @@ OTHERS = {
         "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
         "cadence_and_gets_an_interval"
     ),
+    "docs/clusters.md | launcher | chief and worker 0 read": (
+        "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
+    ),
     "docs/doctor.md | estimator-runtime doctor": (
         "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
     ),

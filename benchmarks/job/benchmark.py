@@ -12,9 +12,9 @@ from benchmarks.harness import measurement, processes
 
 _ROUNDS = 5
 _TIMEOUT_SECS = 900
-_PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
+PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
 _EXAMPLES = processes.ROOT / "examples"
-_IMPORT = (_PROGRAM, "import")
+_IMPORT = (PROGRAM, "import")
 _MODEL_DIR = "MODEL_DIR"
 _REUSE_VARIABLE = "ESTIMATOR_RUNTIME_REUSE_GRAPHS"
 
@@ -54,20 +54,20 @@ PROGRAMS = {
     ),
     "loop": Program(
         title="10 times train() for 100 steps and evaluate() on 1,000 rows",
-        command=(_PROGRAM, "loop", _MODEL_DIR),
+        command=(PROGRAM, "loop", _MODEL_DIR),
         quick_arguments=("--epochs", "2", "--steps", "3"),
         full_arguments=("--epochs", "10", "--steps", "100"),
     ),
     "predict": Program(
         title="100 calls of predict(), of 32 rows each",
-        command=(_PROGRAM, "predict", _MODEL_DIR),
+        command=(PROGRAM, "predict", _MODEL_DIR),
         quick_arguments=("--calls", "2"),
         full_arguments=("--calls", "100"),
         is_trained=True,
     ),
     "rows": Program(
         title="100 rows, one at a time",
-        command=(_PROGRAM, "row", _MODEL_DIR),
+        command=(PROGRAM, "row", _MODEL_DIR),
         quick_arguments=("--calls", "2"),
         full_arguments=("--calls", "100"),
         is_trained=True,
@@ -100,8 +100,7 @@ def measure(quick, announce):
     report = measurement.new_report("job", baseline, quick, programs={})
     rounds = 1 if quick else _ROUNDS
     with tempfile.TemporaryDirectory() as trained:
-        announce("training the model to predict with")
-        _run("ours", (_PROGRAM, "train", trained))
+        train(trained, announce)
         for name in _QUICK_PROGRAMS if quick else PROGRAMS:
             program = PROGRAMS[name]
             announce(program.title)
@@ -120,6 +119,12 @@ def measure(quick, announce):
                 "contenders": summarize(found, baseline),
             }
     return report
+
+
+def train(folder, announce):
+    """Train the model that some programs predict with, in an empty folder."""
+    announce("training the model to predict with")
+    run("ours", (PROGRAM, "train", folder))
 
 
 def contenders(program, baseline):
@@ -176,12 +181,12 @@ def summarize(found, baseline):
 
 def _measure(program, way, arguments, trained, quick):
     """Run a program, and right before it one that only imports TensorFlow."""
-    imported = _run(way, _IMPORT)
+    imported = run(way, _IMPORT)
     with tempfile.TemporaryDirectory() as empty:
         folder = trained if program.is_trained else str(pathlib.Path(empty, "model"))
         own = program.quick_arguments if quick else program.full_arguments
         words = [folder if word == _MODEL_DIR else word for word in program.command]
-        done = _run(way, (*words, *arguments, *own))
+        done = run(way, (*words, *arguments, *own))
         figures = {
             "wall_secs": done.wall_secs,
             "import_secs": imported.wall_secs,
@@ -196,7 +201,8 @@ def _measure(program, way, arguments, trained, quick):
     return figures
 
 
-def _run(way, words):
+def run(way, words):
+    """Run a program in one of the ways of `command`; return its `processes.Run`."""
     line, variables = command(way, words)
     # What is set for this process says nothing of the ways.
     inherited = processes.environ()

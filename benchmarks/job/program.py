@@ -5,6 +5,11 @@ know nothing of the runtime. The model has a number column and 20 embedding colu
 """
 
 import argparse
+import ctypes
+import functools
+import gc
+import os
+import pathlib
 import statistics
 import time
 
@@ -35,6 +40,10 @@ def main(arguments=None):
     command.add_argument("model_dir")
     command.add_argument("--calls", type=int, required=True)
     command.add_argument("--through", choices=_WAYS, required=True)
+    command = _add(commands, "memory", _call_often)
+    command.add_argument("model_dir")
+    command.add_argument("--call", choices=("evaluate", "predict"), required=True)
+    command.add_argument("--calls", type=int, nargs="+", required=True)
     args = vars(parser.parse_args(arguments))
     args.pop("run")(**args)
 
@@ -115,6 +124,33 @@ _WAYS = {
     "predictor": _through_predictor,
     "session": _through_session,
 }
+
+
+def _call_often(model_dir, call, calls):
+    """Call again and again, and print the memory after some numbers of calls.
+
+    Twice: as it is, and after the collection of garbage, without what the C library
+    keeps of freed memory for the next calls.
+    """
+    estimator = _estimator(model_dir)
+    for number in range(1, max(calls) + 1):
+        if call == "evaluate":
+            estimator.evaluate(lambda: _dataset(_EVALUATED_ROWS).batch(100))
+        else:
+            rows = _columns(_BATCH_ROWS, seed=number)
+            input_fn = functools.partial(tf.data.Dataset.from_tensors, rows)
+            list(estimator.predict(input_fn))
+        if number in calls:
+            as_it_is = _memory_mb()
+            gc.collect()
+            ctypes.CDLL(None).malloc_trim(0)
+            print("memory_mb", number, as_it_is, _memory_mb(), flush=True)
+
+
+def _memory_mb():
+    """Return the memory of this process that is in use now, in MB."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _time(call, calls, rows=1):

@@ -12,10 +12,10 @@ MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
 # The models with the cheaper steps need more of them for a steady figure.
 _STEPS = {"linear": 2000, "dnn": 1500, "cnn": 500, "wide_and_deep": 1000}
 _ROUNDS = 5
-# The runtime chooses its threads in the first 238 calls, or fewer where they take long:
-# also of 10 steps, and of 100 in the first 60.
+# Once calls have taken as long as the first, which compiles, the runtime chooses its
+# threads in 238 calls, or fewer where they take long, such as 56 of 100 steps.
 _WARM_UP = 2401
-_WARM_UP_CALLS = 60
+_WARM_UP_CALLS = 120
 # Longest run of fused steps: the default hooks act at every hundredth.
 _LONGEST_RUN = 100
 BASELINE = "stock"

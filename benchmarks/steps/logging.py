@@ -31,7 +31,7 @@ def measure(quick, announce):
         the contenders: for each way to train, the median and the quartiles of the
         differences of the two costs of a round, in microseconds.
     """
-    window = Window(warm_up=2401, steps=8000, warm_up_calls=60)
+    window = Window(warm_up=2401, steps=8000, warm_up_calls=120)
     rounds = _ROUNDS
     if quick:
         window, rounds = Window(warm_up=11, steps=20), 1

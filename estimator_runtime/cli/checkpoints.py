@@ -109,7 +109,7 @@ def _as_text(
         yield "  ".join((*cells, row[3]))
     shared = found.bytes - sum(each.own_bytes for each in found.entries)
     if shared:
-        yield f"in all {size(found.bytes)}, of which they share {size(shared)}"
+        yield f"in all {size(found.bytes)}, of which {size(shared)} are shared"
     elif len(found.entries) > 1:
         yield f"in all {size(found.bytes)}"
     if found.state_problem:

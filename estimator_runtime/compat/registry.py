@@ -122,6 +122,12 @@ PATCHES = (
         apply=_late("estimator.savers:patch_session_manager"),
     ),
     Patch(
+        name="graphs that are written again",
+        reason="each training prints all nodes, even those that the file has already",
+        after="tensorflow",
+        apply=_late("estimator.graph_text:patch_write_graph"),
+    ),
+    Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers, has none, and cannot be copied then",
         after="tensorflow",

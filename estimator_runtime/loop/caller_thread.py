@@ -18,15 +18,17 @@ the pool passes from thread to thread may take a third longer than on one thread
 long runs are timed too.
 
 TensorFlow compiles a request for each way at its first call, which may take longer than
-a thousand runs. So a request may be compiled only for the way that is not chosen, such
-as the request of a step at which summaries are due. It goes on being run there until
-those runs have taken as long as the first call. Only then is it compiled for the chosen
-way.
+a thousand runs. A short training would never win that back. So no request is compiled
+for the caller's thread before runs on the pool have taken as long as that. And a
+request may be compiled only for the way that is not chosen, such as the request of a
+step at which summaries are due. It goes on being run there until those runs have taken
+as long as the first call. Only then is it compiled for the chosen way.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import platform
 import statistics
 import sys
@@ -76,6 +78,8 @@ class ThreadChoice:
         self._compiled: weakref.WeakKeyDictionary[Callable[..., Any], float]
         self._compiled = weakref.WeakKeyDictionary()
         self._runs = 0
+        # What runs on the pool have taken, less what was compiled for it.
+        self._pool_secs = 0.0
 
     def run(
         self,
@@ -99,17 +103,34 @@ class ThreadChoice:
             return self.run_untimed(on_pool, on_caller, *args)
         block, place = divmod(self._runs, BLOCK_RUNS)
         caller = block % 2 == 1 and not self._is_very_long()
+        caller = caller and self._may_compile(on_pool, on_caller)
         run = on_caller if caller else on_pool
         start = self._clock()
         values = run(*args)
         secs = self._clock() - start
         if run not in self._compiled:  # the first call compiles, so it does not count
             self._compiled[run] = secs
-        elif place >= WAKING_RUNS:
-            self._timed[caller].append((secs, steps))
-            self._decide()
+            if caller:
+                self._pool_secs -= self._compiled[on_pool]
+        else:
+            if not caller:
+                self._pool_secs += secs
+            if place >= WAKING_RUNS:
+                self._timed[caller].append((secs, steps))
+                self._decide()
         self._runs += 1
         return values
+
+    def _may_compile(
+        self, on_pool: Callable[..., Any], on_caller: Callable[..., Any]
+    ) -> bool:
+        """Return whether a request is compiled for the caller's thread, or may be.
+
+        It takes about as long as it took for the pool.
+        """
+        if on_caller in self._compiled:
+            return True
+        return self._pool_secs >= self._compiled.get(on_pool, math.inf)
 
     def run_untimed(
         self,

@@ -52,10 +52,8 @@ class HookedSession(internals.StockHookedSession):
         self.rest()
         # TensorFlow closes a lost session while it handles the error of the loss.
         is_lost = isinstance(sys.exc_info()[1], internals.PREEMPTION_ERRORS)
-        is_stop = request.is_requested()
-        if is_lost or is_stop:
-            session = self._sess  # type: ignore[has-type]
-            self._sess = session and closable(session, is_stop and not is_lost)
+        session = self._sess  # type: ignore[has-type]
+        self._sess = session and closable(session, request.is_requested(), is_lost)
         # After a loss, the bounded close itself logs what it waits for.
         with contextlib.nullcontext() if is_lost else told():
             super().close()

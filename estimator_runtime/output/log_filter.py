@@ -1,11 +1,13 @@
-"""A log filter for deprecation warnings that a program cannot act on.
+"""Log filters: deprecation warnings that a program cannot act on, and absl's copies.
 
 TensorFlow reports everything that Estimators are built from as deprecated: the
 Estimator itself, and the hooks that the frozen package and this one have to use. The
-warnings on the list below are left out and counted. Every other line, of any level,
-passes unchanged.
+warnings on the list below are left out and counted. In a program that starts with
+`tf.compat.v1.app.run` or `absl.app.run`, absl's handler repeats each line of the
+handler of TensorFlow's logger; the repetition is left out. Every other line, of any
+level, passes unchanged.
 
-Standard library only, because the filter is installed before TensorFlow is imported.
+Nothing here imports TensorFlow, because the filters are installed before it is.
 """
 
 import contextlib
@@ -13,6 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.config.options import parse_switch
@@ -66,17 +69,28 @@ class DeprecationFilter(logging.Filter):
 
 def is_hidden(record: logging.LogRecord) -> bool:
     """Return whether a record is a deprecation warning that no program can act on."""
-    if record.levelno != logging.WARNING or not isinstance(record.args, tuple):
+    if not _is_notice(record):
         return False
-    if not str(record.msg).startswith((_NOTICE, _NOTICE_OF_ARGUMENT)):
-        return False
-    caller, _, subject = map(str, record.args[:3])
-    file = caller.rpartition(":")[0]
+    file, subject = _caller(record), str(record.args[2])  # type: ignore[index]
     if subject.startswith(_SUBJECT_OF_ESTIMATORS):
         return True
     if any(_is_in(file, package) for package in _FROZEN_CALLERS):
         return True
     return subject.startswith(_SUBJECTS_OF_TENSORFLOW) and _is_in(file, "tensorflow")
+
+
+def _is_notice(record: logging.LogRecord) -> bool:
+    """Return whether a record is a deprecation warning of TensorFlow's."""
+    return (
+        record.levelno == logging.WARNING
+        and isinstance(record.args, tuple)
+        and str(record.msg).startswith((_NOTICE, _NOTICE_OF_ARGUMENT))
+    )
+
+
+def _caller(record: logging.LogRecord) -> str:
+    """Return the file that a deprecation warning names as its caller."""
+    return str(record.args[0]).rpartition(":")[0]  # type: ignore[index]
 
 
 def _is_in(file: str, package: str) -> bool:
@@ -85,20 +99,75 @@ def _is_in(file: str, package: str) -> bool:
     return origin is not None and file.startswith(os.path.dirname(origin) + os.sep)
 
 
+def _is_repeated_by_absl(record: logging.LogRecord) -> bool:
+    """Return whether TensorFlow's own handler writes a record of absl's handler too."""
+    if record.name.partition(".")[0] != "tensorflow":
+        return False
+    stream = sys.modules["absl.logging"].get_absl_handler().python_handler.stream
+    return any(
+        isinstance(handler, logging.StreamHandler) and handler.stream == stream
+        for handler in logging.getLogger("tensorflow").handlers
+    )
+
+
+def _leave_out_copies(absl_logging: Any) -> None:
+    """Make absl's handler leave out what the handler of TensorFlow's logger writes."""
+    handler = absl_logging.get_absl_handler().python_handler
+    handler.addFilter(lambda record: not _is_repeated_by_absl(record))
+
+
+class _OwnFilter(logging.Filter):
+    """Leaves out the deprecation warnings about calls that this package makes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (_is_notice(record) and _is_in(_caller(record), "estimator_runtime"))
+
+
 _installed: DeprecationFilter | None = None
 
 
 def start(environ: Mapping[str, str]) -> None:
-    """Install the filter, unless every line is to be shown.
+    """Install the filters, unless every line is to be shown.
 
     Raises:
         ConfigError: If the variable has an invalid value.
     """
-    global _installed
     if _installed is None and not is_verbose(environ):
-        _installed = DeprecationFilter()
-        # A logger's filters see only its own records, and not those of its children.
-        logging.getLogger("tensorflow").addFilter(_installed)
+        _install()
+
+
+def _install() -> None:
+    import wrapt  # here, so that --help does not need it
+
+    global _installed
+    _installed = DeprecationFilter()
+    # A logger's filters see only its own records, and not those of its children.
+    logging.getLogger("tensorflow").addFilter(_installed)
+    wrapt.when_imported("absl.logging")(_leave_out_copies)
+
+
+def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> None:
+    """Install the filter in a process that the command has not started.
+
+    Args:
+        environ: The environment variables.
+        quiet: Whether to leave out the warnings on the list. None: as
+            ESTIMATOR_RUNTIME_VERBOSE says, and without it in notebooks only. Warnings
+            about this package's own calls are left out in any case.
+
+    Raises:
+        ConfigError: If the variable has an invalid value.
+    """
+    if quiet is None:
+        is_asked_for = VARIABLE in environ or "ipykernel" in sys.modules
+        quiet = is_asked_for and not is_verbose(environ)
+    logger = logging.getLogger("tensorflow")
+    if _installed is None and quiet:
+        _install()
+    elif _installed is None and not any(
+        isinstance(each, _OwnFilter) for each in logger.filters
+    ):
+        logger.addFilter(_OwnFilter())
 
 
 def tell() -> None:
@@ -114,18 +183,18 @@ def tell() -> None:
             sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
 
 
-def summary(warnings: int, start_lines: int = 0) -> str:
+def summary(warnings: int, native_lines: int = 0) -> str:
     """Return one line that says what was left out, and how to show it.
 
     Args:
         warnings: The number of deprecation warnings.
-        start_lines: The number of TensorFlow's startup lines.
+        native_lines: The number of TensorFlow's C++ codeup lines.
     """
     parts = []
     if warnings:
         noun = "warning" if warnings == 1 else "warnings"
         parts.append(f"{warnings} deprecation {noun} about what Estimators are made of")
-    if start_lines:
-        noun = "line" if start_lines == 1 else "lines"
-        parts.append(f"{start_lines} {noun} of TensorFlow's start")
+    if native_lines:
+        noun = "line" if native_lines == 1 else "lines"
+        parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")
     return f"left out {' and '.join(parts)}; --verbose shows them"

@@ -196,8 +196,11 @@ def _log_above(room: Room) -> Iterator[None]:
     handlers = [
         (handler, handler.stream)
         for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
-        for handler in getattr(logger, "handlers", ())  # a placeholder has none
-        if isinstance(handler, logging.StreamHandler)
+        for outer in getattr(logger, "handlers", ())  # a placeholder has none
+        # absl's handler, which `tf.compat.v1.app.run` installs, writes through another.
+        if isinstance(
+            handler := getattr(outer, "python_handler", outer), logging.StreamHandler
+        )
         and (handler.stream is sys.stdout or handler.stream is sys.stderr)
     ]
     for handler, stream in handlers:

@@ -27,9 +27,9 @@ from estimator_runtime.output import terminal
 HOST = "127.0.0.1"
 # Used instead of a port: the first free one from 6006, TensorBoard's default.
 FIRST_FREE = "first-free"
-_ANSWER_SECS = 120.0  # it may import TensorFlow, at the same time as the training
+_ANSWER_SECS = 120.0  # it may import TensorFlow while the training does so, too
 _END_SECS = 5.0
-# Variables that would make it a part of the training.
+# With these variables, TensorBoard would take itself for a task of the training.
 _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
 
 
@@ -148,7 +148,7 @@ class Dashboard:
 
 
 class _Wanted:
-    """The TensorBoard that the command requested, in the process that trains."""
+    """The request for TensorBoard, in the process that trains."""
 
     port: int | str | None = None
     pid = 0

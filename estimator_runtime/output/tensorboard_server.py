@@ -1,6 +1,6 @@
 """The TensorBoard process, which `tensorboard.Dashboard` starts.
 
-It ends when its parent process is gone, however that ended. Its first line on standard
+It ends when its parent process has ended for any reason. Its first line on standard
 output is a JSON object: {"url": ...} once TensorBoard responds, or {"problem": ...}.
 """
 

@@ -1,4 +1,4 @@
-"""Last output of a process that ends without Python's own exit; it never blocks.
+"""The last output of a process that ends without Python's own exit, without blocking.
 
 The reader of standard output or error may be gone, or may have stopped reading while
 the pipe is full. The program may have closed a stream, or replaced it by an object of
@@ -19,7 +19,7 @@ _READER_SECS = 2.0
 
 
 def flush() -> None:
-    """Flush standard error and output; errors are left to the exit."""
+    """Flush standard error and standard output, ignoring errors."""
     for stream in (sys.stderr, sys.stdout):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -27,16 +27,16 @@ _AGAIN = "; the same again ends the program at once"
 
 
 class Watch:
-    """A period in which signals request an orderly stop; it lasts until `end`.
+    """A period, until `end` is called, in which signals request an orderly stop.
 
-    Outside of the main thread it does nothing. Several may overlap.
+    A watch does nothing outside of the main thread. Several watches may overlap.
 
     Args:
         has_session: Whether there is a session, which has something to save.
 
     Attributes:
-        has_session: As given; may change meanwhile.
-        is_on: Whether it has not ended, and signals come to this thread.
+        has_session: As given; may be changed later.
+        is_on: Whether the watch goes on, and signals are handled in this thread.
     """
 
     def __init__(self, has_session: bool = True) -> None:
@@ -79,7 +79,7 @@ def request(number: int) -> None:
 
 
 def is_hurried() -> bool:
-    """Return whether a second signal has come: the main thread waits for nothing more.
+    """Return whether a second signal has come, so the main thread must not wait.
 
     This stays true until another training begins. It is False in other threads.
     """
@@ -140,7 +140,7 @@ def summary(error: BaseException | None) -> tuple[str, ...]:
 
 
 def _told(name: str, saved: str | None) -> tuple[str, str]:
-    """Return what became of a training that a signal stopped, and how to go on."""
+    """Return how a training ended that a signal stopped, and how to resume it."""
     again = "run the same command again to go on"
     if saved is None:
         return f"stopped by {name}; no step was under way that had to be saved", again

@@ -6,14 +6,24 @@ input pipeline. The one that tunes a tf.data pipeline often misses its cancellat
 sleeps on, for up to a minute. A task that was told to stop has saved its checkpoint by
 then, and has no minute left.
 
-A session of a single process is never abandoned like that. If the close returned while
-Python finalizes the interpreter, Python would end that thread in the middle of
-TensorFlow, which aborts. See `run_exit_handlers`.
+A session of a single process closes in the background after a second, so that the
+program goes on: it evaluates, exports, or shows the next prompt of a notebook. Python's
+exit waits for such a close. If the close returned while Python finalizes the
+interpreter, Python would end that thread in the middle of TensorFlow, which aborts. See
+`run_exit_handlers`.
+
+Why the thread misses its cancellation: TensorFlow's `CancellationManager` calls the
+callbacks first, one of which wakes the thread, and sets what `IsCancelled` returns
+after that. A thread that runs in between finds that it is not cancelled, and sleeps for
+the rest of its period: 10 ms at first, twice as long each time, 60 s at most. A second
+cancellation does nothing, and nothing else wakes that thread.
 """
 
 import atexit
 import contextlib
 import logging
+import math
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -33,24 +43,85 @@ _WAITS = (
     "tf.data.Options with autotune.enabled = False, by dataset.with_options(options)"
 )
 
-_left: list[threading.Thread] = []  # closes that a stopped program has left behind
+_BACKGROUND = (
+    "TensorFlow goes on closing the session in the background: most likely it waits "
+    "for its thread that tunes the input pipeline, up to a minute, and so may the end "
+    "of this process; to avoid that, give the dataset a tf.data.Options with "
+    "autotune.enabled = False, by dataset.with_options(options)"
+)
+
+# Without one of these there is no such thread.
+_ITERATORS = frozenset({"IteratorV2", "Iterator", "OneShotIterator"})
+# Kernels whose end the program could observe: its own functions, and files.
+_OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer")
+_VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+# Variables stay in memory for as long as a close goes on in the background: 256 MiB, if
+# a value has eight bytes.
+_MAX_BACKGROUND_VALUES = 32 * 2**20
+
+_left: list[threading.Thread] = []  # closes that go on in the background
 
 
-def closable(session: Any, is_stop: bool = False) -> Any:
-    """Return the object to close in place of a session.
+def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
+    """Return the object to close in place of a session, in a bounded time if possible.
 
-    That is the session itself, if no other task takes part in it.
+    That is the session itself if it has no deadline: a session of a cluster that is
+    neither lost nor told to stop, and one of a single process without a tf.data
+    iterator, with another device than a CPU, or after another that still closes.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        is_stop: Whether it is closed because the program was told to stop, and not
-            because a task was lost.
+        is_stop: Whether it is closed because the program was told to stop.
+        is_lost: Whether it is closed because a task was lost.
     """
     if not getattr(session, "sess_str", ""):
-        return session
-    if is_stop:
-        return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
-    return BoundedClose(session)
+        return session if are_left() or not _may_wait(session) else LocalClose(session)
+    if is_lost:
+        return BoundedClose(session)
+    return (
+        BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True) if is_stop else session
+    )
+
+
+def _may_wait(session: Any) -> bool:
+    """Return whether the close of a session of one process may wait for a tuner."""
+    try:
+        if _ITERATORS.isdisjoint(each.type for each in session.graph.get_operations()):
+            return False
+        return all(each.device_type == "CPU" for each in session.list_devices())
+    except Exception:  # noqa: BLE001 - its own close says what is wrong with it
+        return False
+
+
+def is_end_observable(graph: Any) -> bool:
+    """Return whether a program could tell that a session of this graph closes later.
+
+    It could where its own Python functions run in the graph, where a dataset or a
+    summary writer completes a file at its end, and where variables hold much memory.
+
+    Args:
+        graph: A `tf.Graph`.
+    """
+    try:
+        graph_def = graph.as_graph_def()
+    except ValueError:  # larger than 2 GB
+        return True
+    nodes = list(graph_def.node)
+    for function in graph_def.library.function:
+        nodes.extend(function.node_def)
+    if any(_OBSERVABLE.search(node.op) for node in nodes):
+        return True
+    return sum(_num_values(node) for node in nodes) > _MAX_BACKGROUND_VALUES
+
+
+def _num_values(node: Any) -> float:
+    """Return the number of values of a variable: 0 for other nodes, inf if unknown."""
+    if node.op not in _VARIABLES:
+        return 0
+    shape = node.attr["shape"].shape
+    if shape.unknown_rank or any(each.size < 0 for each in shape.dim):
+        return math.inf
+    return math.prod(each.size for each in shape.dim)
 
 
 @contextlib.contextmanager
@@ -90,13 +161,9 @@ class BoundedClose:
         Raises:
             tf.errors.OpError: As the session's own `close`, if that was in time.
         """
-        thread = threading.Thread(
-            target=self._close, name="estimator_runtime close", daemon=True
-        )
-        thread.start()
+        thread = self._start()
         if self._is_stop:  # before the wait, which another Ctrl-C may interrupt
-            _left.append(thread)
-            atexit.register(_wait_for, thread)
+            _leave(thread)
         thread.join(self._timeout_secs)
         if not thread.is_alive():
             if self._error is not None:
@@ -108,6 +175,13 @@ class BoundedClose:
                 self._timeout_secs,
             )
 
+    def _start(self) -> threading.Thread:
+        thread = threading.Thread(
+            target=self._close, name="estimator_runtime close", daemon=True
+        )
+        thread.start()
+        return thread
+
     def _close(self) -> None:
         try:
             self._session.close()
@@ -115,8 +189,44 @@ class BoundedClose:
             self._error = error
 
 
+class LocalClose(BoundedClose):
+    """A session of a single process that closes in the background if it takes long.
+
+    It does so if nobody can tell (see `is_end_observable`); otherwise `close` waits for
+    the end, as the session's own does.
+
+    Args:
+        session: A `tf.compat.v1.Session`.
+        timeout_secs: Time after which the session closes in the background.
+    """
+
+    def __init__(self, session: Any, timeout_secs: float = _STOP_TIMEOUT_SECS) -> None:
+        super().__init__(session, timeout_secs)
+
+    def close(self) -> None:
+        """Close the session, in the background if it takes too long.
+
+        Raises:
+            tf.errors.OpError: As the session's own `close`, if that was in time.
+        """
+        try:
+            thread = self._start()
+        except RuntimeError:  # no more threads can be started
+            self._session.close()
+            return
+        _leave(thread)  # before the wait, which Ctrl-C may interrupt
+        thread.join(self._timeout_secs)
+        if thread.is_alive():
+            if not is_end_observable(self._session.graph):
+                _logger.warning(_BACKGROUND)
+                return
+            thread.join()
+        if self._error is not None:
+            raise self._error
+
+
 def are_left() -> bool:
-    """Return whether a session left by a stopped program is still being closed."""
+    """Return whether a session is still being closed in the background."""
     return any(thread.is_alive() for thread in _left)
 
 
@@ -125,12 +235,22 @@ def run_exit_handlers() -> None:
 
     The caller has to end the process right after that, without Python's own exit.
     """
-    _left.clear()  # so that `_wait_for` does not wait for them any more
+    _left.clear()  # so that `_wait_for_left` does not wait for them
     threading._shutdown()  # type: ignore[attr-defined] # waits for the other threads
     atexit._run_exitfuncs()
 
 
-def _wait_for(thread: threading.Thread) -> None:
-    """Wait for a close left behind, before Python finalizes the interpreter."""
-    if thread in _left:
+def _leave(thread: threading.Thread) -> None:
+    """Let Python's exit wait for a close that goes on in the background."""
+    _left[:] = [each for each in _left if each.is_alive()]
+    _left.append(thread)
+    # Anew each time: the handler that was registered last is the first to run, while
+    # all that the close may need is still there.
+    atexit.unregister(_wait_for_left)
+    atexit.register(_wait_for_left)
+
+
+def _wait_for_left() -> None:
+    """Wait for closes in the background, before Python finalizes the interpreter."""
+    for thread in _left:
         thread.join(_EXIT_TIMEOUT_SECS)

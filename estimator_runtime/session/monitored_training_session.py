@@ -9,22 +9,26 @@ import tensorflow as tf
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import internals, seam
 from estimator_runtime.config import options
-from estimator_runtime.distributed import coordination
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import coordination, input_sharding, peers
 from estimator_runtime.loop.session import LoopSession
-from estimator_runtime.output import tensorboard
+from estimator_runtime.output import progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.session.creators import session_creator
-from estimator_runtime.session.default_hooks import default_hooks
 from estimator_runtime.session.hooks import peer_watchdog
 from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
-from estimator_runtime.session.hooks.progress import ProgressHook
-from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings
+from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
+from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
+from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings, is_on
 
 _logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1
+_train = tf.compat.v1.train
 _Hooks = Sequence[tf.compat.v1.train.SessionRunHook]
+_HookList = list[tf.compat.v1.train.SessionRunHook]
 
 
 @seam.replaces(
@@ -134,6 +138,10 @@ def MonitoredTrainingSession(
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
         )
+    if reporting.is_on():
+        reporting.send(
+            input=input_sharding.fingerprint(tf.compat.v1.get_default_graph())
+        )
     creator = session_creator(settings, config)
     all_hooks = default_hooks(
         settings,
@@ -222,3 +230,99 @@ def _log_ignored_options(
             "saves by TensorFlow's own hook.",
             checkpoint_dir,
         )
+
+
+def default_hooks(
+    settings: SessionSettings,
+    creator: Any,
+    *,
+    first: Sequence[tf.compat.v1.train.SessionRunHook],
+    chief_only: Sequence[tf.compat.v1.train.SessionRunHook],
+    program: Sequence[tf.compat.v1.train.SessionRunHook],
+    batches_per_step: int = 1,
+) -> _HookList:
+    """Return all hooks of a session, in the order in which they are called.
+
+    Args:
+        settings: The settings of the session.
+        creator: The session creator, which records what it has restored.
+        first: Hooks whose `end` has to run before that of the hooks that save.
+        chief_only: The program's hooks for the chief.
+        program: The program's hooks for every task.
+        batches_per_step: Batches in one global step.
+    """
+    if not settings.is_chief:
+        return [*first, *program, *_task_rate(settings)]
+    chief = _chief_hooks(settings, batches_per_step)
+    hooks = asynchronous([*first, *chief_only, *chief, *program], creator)
+    return [*hooks, *_progress(settings, hooks), *_task_rate(settings)]
+
+
+def _chief_hooks(settings: SessionSettings, batches_per_step: int) -> _HookList:
+    """Return the hooks that log, summarize and save, in TensorFlow's order."""
+    folder = settings.summary_folder
+    every_steps, every_secs = (
+        settings.save_summaries_steps,
+        settings.save_summaries_secs,
+    )
+    hooks: _HookList = []
+    if folder and is_on(settings.log_step_count_steps):
+        hooks.append(
+            StepRateHook(
+                output_dir=folder,
+                every_n_steps=settings.log_step_count_steps,
+                batches_per_step=batches_per_step,
+            )
+        )
+    if folder and (is_on(every_steps) or is_on(every_secs)):
+        hooks.append(
+            _train.SummarySaverHook(
+                scaffold=settings.scaffold,
+                save_steps=every_steps,
+                save_secs=every_secs,
+                output_dir=folder,
+            )
+        )
+    every_steps = settings.save_checkpoint_steps
+    saves = is_on(every_steps) or is_on(settings.save_checkpoint_secs)
+    if settings.checkpoint_dir and saves:
+        hooks.append(
+            _train.CheckpointSaverHook(
+                settings.checkpoint_dir,
+                save_secs=settings.save_checkpoint_secs,
+                save_steps=every_steps,
+                scaffold=settings.scaffold,
+                save_graph_def=settings.save_graph_def,
+            )
+        )
+    return hooks
+
+
+def _progress(settings: SessionSettings, hooks: _HookList) -> _HookList:
+    """Return the hook that shows a chief's progress, unless a launcher shows it."""
+    mode = "none" if reporting.is_on() else options.current().progress
+    make_display = progress_bar.choose(mode)
+    if not make_display:
+        return []
+    return [WatchedHook(hooks[:], settings.checkpoint_dir, make_display)]
+
+
+def _task_rate(settings: SessionSettings) -> _HookList:
+    """Return the hook for a task's own step rate.
+
+    A chief has one only if other tasks train too.
+    """
+    every_n_steps = settings.log_step_count_steps
+    if not is_on(every_n_steps):
+        return []
+    folder = settings.summary_folder
+    task = peers.this_task() if settings.master else None
+    cluster = task.cluster if task else {}
+    if not settings.is_chief:
+        # Not the chief's folder: TensorBoard would show two writers as one run.
+        run = f"{task.task_type}-{task.task_index}" if task and task.task_type else None
+        return [TaskRateHook(every_n_steps, folder if run else None, run)]
+    trainers = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+    if len(peers.tasks(cluster, trainers)) < 2:
+        return []
+    return [TaskRateHook(every_n_steps, folder)]

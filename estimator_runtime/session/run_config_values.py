@@ -26,7 +26,7 @@ class _Number:
 
     def check(self, name: str, value: Any) -> None:
         """Raise a ConfigError if `value` breaks this rule."""
-        # TensorFlow's wording for the same mistake, which programs match on.
+        # Programs match on TensorFlow's wording, so the message contains it.
         rule = f"{name} should be {'>=' if self.inclusive else '>'} {self.least}"
         remedy = f"{rule}; give a number of {self.unit}, or None"
         check_number(f"RunConfig: {name}", value, remedy)
@@ -48,7 +48,7 @@ _NUMBERS = {
     "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
-# Any object that acts as one is accepted; a string or a number never does.
+# Any object is accepted, except for strings and numbers, which are surely wrong.
 _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",

@@ -10,7 +10,7 @@ import tensorflow as tf
 import estimator_runtime
 from benchmarks.__main__ import main
 from benchmarks.harness import measurement, processes
-from benchmarks.job import benchmark, program
+from benchmarks.job import benchmark, memory, program
 from benchmarks.job import report as job_report
 
 estimator_runtime.install()
@@ -69,6 +69,7 @@ def test_there_are_a_table_and_a_plot(folder, run_benchmark):
         ("loop", "--epochs", "2", "--steps", "2"),
         ("predict", "--calls", "2"),
         ("row", "--through", "session", "--calls", "2"),
+        ("memory", "--call", "predict", "--calls", "1", "2"),
     ],
 )
 def test_the_commands_of_the_program_do_what_they_say(arguments, tmp_path, capsys):
@@ -83,7 +84,8 @@ def test_the_commands_of_the_program_do_what_they_say(arguments, tmp_path, capsy
         "exports": 0,
     }
     last = capsys.readouterr().out.splitlines()[-1:]
-    assert [line.split()[0] for line in last] == ["call_ms"] * (name != "loop")
+    figure = {"loop": [], "memory": ["memory_mb"]}.get(name, ["call_ms"])
+    assert [line.split()[0] for line in last] == figure
 
 
 def test_stock_is_plain_python_and_ours_the_command():
@@ -179,6 +181,19 @@ def test_the_table_can_be_printed_from_the_file(tmp_path, capsys):
     measurement.write(_report(), path)
     assert main(["table", str(path)]) == 0
     assert capsys.readouterr().out == job_report.render(_report())
+
+
+@pytest.mark.long("four processes that import TensorFlow, one after the other")
+def test_the_memory_after_many_calls_is_measured(tmp_path, run_benchmark):
+    printed = run_benchmark("memory", "--quick", "--output", "out", cwd=tmp_path)
+    report = json.loads((tmp_path / "out" / "memory.json").read_text())
+    assert list(report["calls"]) == ["evaluate", "predict"]
+    for own in report["calls"].values():
+        for found in (own["memory_mb"], own["in_use_mb"]):
+            assert list(found) == ["1", "3"]
+            assert all(100 < mb < 10_000 for mb in found.values())
+    assert printed == memory.render(report)
+    assert "| | 1 | 3 |" in printed.splitlines()
 
 
 def test_a_report_is_drawn(tmp_path):

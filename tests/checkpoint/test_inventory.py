@@ -127,7 +127,7 @@ def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, 
     lines = capsys.readouterr().out.splitlines()
     assert re.split(r"  +", lines[1].strip())[1] == checkpoints.size(files[0])
     assert lines[4] == (
-        f"in all {checkpoints.size(shown['bytes'])}, of which they share 100.0 kB"
+        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are shared"
     )
 
 

@@ -53,6 +53,48 @@ def test_none_shows_nothing(tmp_path):
     assert status == 0 and "100/100" not in sent
 
 
+_ABSL_PROGRAM = """
+import tensorflow as tf
+from absl import logging
+
+tf1 = tf.compat.v1
+tf1.logging.set_verbosity(tf1.logging.INFO)
+
+def model_fn(features, labels, mode):
+    weight = tf1.get_variable("weight", [])
+    loss = tf.square(weight - labels)
+    step = tf1.train.get_or_create_global_step()
+    train = tf1.train.GradientDescentOptimizer(0.01).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+class Talk(tf1.train.SessionRunHook):
+    def after_run(self, run_context, run_values):
+        logging.info("a line by absl")
+        print("a line by print")
+
+def main(argv):
+    config = tf.estimator.RunConfig("model", log_step_count_steps=20)
+    data = lambda: tf.data.Dataset.from_tensors((1.0, 1.0)).repeat()
+    tf.estimator.Estimator(model_fn, config=config).train(data, [Talk()], 200)
+
+tf1.app.run(main)
+"""
+
+
+def test_lines_of_absl_go_above_the_bar_and_repeat_none_of_tensorflow(tmp_path):
+    (tmp_path / "train.py").write_text(_ABSL_PROGRAM)
+    status, sent = run_in_terminal("train.py", cwd=tmp_path)
+    assert status == 0, sent
+    # What stays on the terminal: a carriage return starts a line again.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in sent.split("\n")]
+    assert [line for line in lines if "%|" in line] == [lines[-4]], sent
+    assert re.match(r"100%\|.*\| 200/200 ", lines[-4])
+    assert len([line for line in lines if line.endswith("] a line by absl")]) == 200
+    of_tensorflow = [line for line in lines if "global_step/sec" in line]
+    assert len(of_tensorflow) == 9
+    assert all(line.startswith("INFO:tensorflow:") for line in of_tensorflow)
+
+
 _PROGRAM = """
 import sys
 class Tee:

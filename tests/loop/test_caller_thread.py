@@ -234,11 +234,40 @@ def test_runs_that_wake_the_threads_of_a_pool_decide_nothing():
 def test_the_time_that_compiling_takes_decides_nothing():
     clock = Clock()
     choice = ThreadChoice(clock)
-    every = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
-    late = clock.run("pool", 3e-4, 1.0), clock.run("caller", 2e-4, 1.0)
+    every = clock.run("pool", 3e-4, 1e-3), clock.run("caller", 2e-4, 1.0)
+    late = clock.run("pool", 3e-4, 1e-3), clock.run("caller", 2e-4, 1.0)
     for i in range(ALL + 2 * BLOCK):
         choice.run(*(late if i in (2 * BLOCK + 3, 3 * BLOCK + 3) else every))
     assert choice.is_caller is True
+
+
+def test_the_caller_is_not_tried_before_the_pool_has_run_as_long_as_compiling_takes():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    often = clock.run("pool", 1e-3, 0.1), clock.run("caller", 5e-4, 0.1)
+    for _ in range(1 + 100):
+        choice.run(*often)
+    assert clock.ways == ["pool"] * 101
+    for _ in range(2 * BLOCK):
+        choice.run(*often)
+    assert "caller" in clock.ways
+
+
+def test_each_request_has_to_pay_for_its_own_compilation():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    often = clock.run("pool", 1e-3, 3e-3), clock.run("caller", 5e-4, 3e-3)
+    rare = clock.run("rare, pool", 1e-3, 0.03), clock.run("rare, caller", 1e-3, 0.03)
+    choice.run(*rare)
+    for _ in range(3 * BLOCK - 1):
+        choice.run(*often)
+    clock.ways.clear()
+    choice.run(*rare)  # where the caller is tried, for which it has not paid
+    for _ in range(6 * BLOCK - 1):
+        choice.run(*often)
+    choice.run(*rare)
+    expected = (["caller"] * BLOCK + ["pool"] * BLOCK) * 3
+    assert clock.ways == ["rare, pool", *expected[1:], "rare, caller"]
 
 
 def test_two_requests_in_turn_are_decided_on_as_one():

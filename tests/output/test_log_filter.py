@@ -157,8 +157,8 @@ def test_a_variable_of_another_value_is_refused():
     ("counts", "expected"),
     [
         ((1,), "left out 1 deprecation warning about what Estimators are made of; --verbose shows them"),
-        ((0, 7), "left out 7 lines of TensorFlow's start; --verbose shows them"),
-        ((54, 1), "left out 54 deprecation warnings about what Estimators are made of and 1 line of TensorFlow's start; --verbose shows them"),
+        ((0, 7), "left out 7 lines of TensorFlow's C++ code; --verbose shows them"),
+        ((54, 1), "left out 54 deprecation warnings about what Estimators are made of and 1 line of TensorFlow's C++ code; --verbose shows them"),
     ],
 )  # fmt: skip
 def test_one_line_says_how_many_were_left_out(counts, expected):

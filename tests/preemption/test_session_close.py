@@ -1,6 +1,7 @@
-"""Sessions of a cluster are closed within a bounded time."""
+"""Sessions are closed within a bounded time, or in the background."""
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -10,7 +11,12 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime.preemption import session_close
-from estimator_runtime.preemption.session_close import BoundedClose, closable
+from estimator_runtime.preemption.session_close import (
+    BoundedClose,
+    LocalClose,
+    closable,
+    is_end_observable,
+)
 
 
 class Session:
@@ -140,3 +146,143 @@ def test_a_stopped_program_waits_no_longer_than_a_second_for_its_session():
     for thread in session_close._left:
         thread.join(10)
     assert not session_close.are_left()
+
+
+MISSED = """
+import os, sys, time
+import tensorflow as tf
+import estimator_runtime as er
+
+# The thread that tunes the input misses its cancellation if it runs as soon as it is
+# woken: on the only CPU, in place of a thread that closes with the lowest priority.
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+close = v1.Session.close
+
+
+def close_slowly(session):
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    close(session)
+    print("closed", flush=True)
+
+
+v1.Session.close = close_slowly
+step, elements = v1.train.get_or_create_global_step().assign_add(1), []
+for _ in range(2):
+    numbers = tf.data.Dataset.range(100)
+    if sys.argv[1] == "generator":
+        numbers = tf.data.Dataset.from_generator(lambda: range(100), tf.int64, [])
+    iterator = v1.data.make_initializable_iterator(
+        numbers.shuffle(10).repeat().batch(4).prefetch(1)
+    )
+    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    elements.append(iterator.get_next())
+with er.MonitoredTrainingSession(checkpoint_dir="model") as session:
+    end = time.monotonic() + 2.7  # it then sleeps for seconds
+    while time.monotonic() < end:
+        session.run([step, elements])
+        time.sleep(0.01)
+print("trained", tf.train.latest_checkpoint("model") is not None, flush=True)
+"""
+
+
+@pytest.mark.long("a thread of TensorFlow sleeps, longer the slower the machine is")
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's scheduler")
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [("range", ["trained True", "closed"]), ("generator", ["closed", "trained True"])],
+)
+def test_a_program_goes_on_while_a_session_closes_unless_it_could_tell(
+    tmp_path, source, lines
+):
+    (tmp_path / "program.py").write_text(MISSED)
+    done = subprocess.run(
+        [sys.executable, "program.py", source],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == lines
+    is_told = "goes on closing the session in the background" in done.stderr
+    assert is_told == (source == "range")
+
+
+def iterated(dataset):
+    return tf.compat.v1.data.make_initializable_iterator(dataset).get_next()
+
+
+def test_a_session_of_a_dataset_is_closed_within_a_second_or_in_the_background(caplog):
+    with tf.Graph().as_default():
+        iterated(tf.data.Dataset.range(3))
+        session = tf.compat.v1.Session()
+    never, close = threading.Event(), session.close
+    session.close = lambda: (never.wait(), close())
+    closing = closable(session)
+    assert type(closing) is LocalClose
+    closing._timeout_secs = 0.05
+    closing.close()
+    assert session_close.are_left()
+    assert "goes on closing the session in the background" in caplog.messages[0]
+    # One at a time: the next is closed as the program does.
+    with tf.Graph().as_default():
+        iterated(tf.data.Dataset.range(3))
+        another = tf.compat.v1.Session()
+    assert closable(another) is another
+    another.close()
+    never.set()
+    for thread in session_close._left:
+        thread.join(10)
+    assert not session_close.are_left()
+
+
+def test_the_error_of_a_local_close_is_raised():
+    def close():
+        raise tf.errors.UnknownError(None, None, "a close that fails")
+
+    with pytest.raises(tf.errors.UnknownError, match="a close that fails"):
+        LocalClose(Session(close)).close()
+
+
+@pytest.mark.parametrize(
+    ("build", "is_observable"),
+    [
+        (lambda: tf.data.Dataset.range(3).map(lambda x: x + 1), False),
+        (lambda: tf.data.Dataset.range(3).cache("a_file"), True),
+        (
+            lambda: tf.data.Dataset.from_generator(lambda: range(3), tf.int64, []),
+            True,
+        ),
+        (
+            lambda: tf.data.Dataset.range(3).map(
+                lambda x: tf.numpy_function(lambda y: y, [x], tf.int64)
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_later_end_of_a_pipeline_with_functions_or_files_can_be_observed(
+    build, is_observable
+):
+    with tf.Graph().as_default() as graph:
+        iterated(build())
+    assert is_end_observable(graph) == is_observable
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_observable"), [([1000, 1000], False), ([10000, 10000], True)]
+)
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_later_end_of_large_variables_can_be_observed(
+    shape, is_observable, use_resource
+):
+    with tf.Graph().as_default() as graph:
+        tf.compat.v1.get_variable(
+            "weights",
+            shape,
+            initializer=tf.compat.v1.zeros_initializer(),
+            use_resource=use_resource,
+        )
+    assert is_end_observable(graph) == is_observable

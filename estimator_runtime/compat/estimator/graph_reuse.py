@@ -12,7 +12,7 @@ by line, as it does not change any more.
 
 import contextlib
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -81,19 +81,12 @@ def _evaluating(original: Callable[..., Any]) -> Callable[..., Any]:
         call = bind(self, *args, **kwargs)
         call.apply_defaults()
         given = dict(call.arguments)
-        cache = cache_of(self)
-        if cache is None:
+        found = _cache_and_checkpoint(
+            self, "evaluate", given, self._config.evaluation_master
+        )
+        if found is None:
             return original(*call.args, **call.kwargs)
-        path = given["checkpoint_path"]
-        if not path:
-            with internals.graph_mode():
-                path = tf.train.latest_checkpoint(self._model_dir)
-        reason = _obstacle(self, given["hooks"], path, self._config.evaluation_master)
-        if reason is None and given["strategy"]:
-            reason = "it has a strategy"
-        if reason is not None:
-            cache.tell("evaluate", reason)
-            return original(*call.args, **call.kwargs)
+        cache, path = found
         with internals.graph_mode():
             hooks = self._convert_eval_steps_to_hooks(given["steps"])
             with tf.Graph().as_default() as graph:
@@ -123,8 +116,9 @@ def _evaluate(
         try:
             _check_inputs(self, graph, used_before)
             inputs = Inputs(graph, features, labels)
-            build = functools.partial(_build_evaluation, self)
-            model = _model(self, cache, _EVAL, inputs, checkpoint_path, build)
+            model = _model(
+                self, cache, _EVAL, inputs, checkpoint_path, _build_evaluation
+            )
             session = session_until_done.enter_context(_session(model, checkpoint_path))
         except CannotReuse as reason:
             cache.tell("evaluate", reason)
@@ -275,19 +269,11 @@ def _predicting(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
         call = bind(self, *args, **kwargs)
         call.apply_defaults()
         given = dict(call.arguments)
-        cache = cache_of(self)
-        if cache is None:
+        found = _cache_and_checkpoint(self, "predict", given, self._config.master)
+        if found is None:
             yield from original(*call.args, **call.kwargs)
             return
-        path = given["checkpoint_path"]
-        if not path:
-            with internals.graph_mode():
-                path = tf.train.latest_checkpoint(self._model_dir)
-        reason = _obstacle(self, given["hooks"], path, self._config.master)
-        if reason is not None:
-            cache.tell("predict", reason)
-            yield from original(*call.args, **call.kwargs)
-            return
+        cache, path = found
         yield from _predict(
             self,
             cache,
@@ -316,8 +302,9 @@ def _predict(
             try:
                 _check_inputs(self, graph, used_before)
                 inputs = Inputs(graph, features, None)
-                build = functools.partial(_build_prediction, self)
-                model = _model(self, cache, _PREDICT, inputs, checkpoint_path, build)
+                model = _model(
+                    self, cache, _PREDICT, inputs, checkpoint_path, _build_prediction
+                )
                 # Outlives the session of the inputs, which is entered later.
                 kept = until_done.enter_context(_session(model, checkpoint_path))
             except CannotReuse as reason:
@@ -412,6 +399,36 @@ def model_key(self: Any) -> Hashable:
     )
 
 
+def _cache_and_checkpoint(
+    self: Any, call: str, given: Mapping[str, Any], master: str
+) -> tuple[GraphCache, str] | None:
+    """Return the cache for a call, and the path of the checkpoint that it reads.
+
+    Args:
+        self: The Estimator.
+        call: "evaluate" or "predict".
+        given: The arguments of the call, by name.
+        master: Session target of the call.
+
+    Returns:
+        None if the call builds its own graph. The log says why.
+    """
+    cache = cache_of(self)
+    if cache is None:
+        return None
+    path = given["checkpoint_path"]
+    if not path:
+        with internals.graph_mode():
+            path = tf.train.latest_checkpoint(self._model_dir)
+    reason = _obstacle(self, given["hooks"], path, master)
+    if reason is None and given.get("strategy"):
+        reason = "it has a strategy"
+    if reason is not None:
+        cache.tell(call, reason)
+        return None
+    return cache, path
+
+
 def _obstacle(self: Any, hooks: Any, checkpoint: str | None, master: str) -> str | None:
     """Return why a call builds its own graph, or None."""
     reason = own_member(self, _MEMBERS)
@@ -479,16 +496,18 @@ def _model(
     mode: str,
     inputs: Inputs,
     checkpoint: str,
-    build: Callable[[Any, Any], Outputs],
+    build: Callable[[Any, Any, Any], Outputs],
 ) -> Model:
     """Return the model for a call, which may be kept from another one.
+
+    `build` adds it to the default graph: of an Estimator, features and labels.
 
     Raises:
         CannotReuse: If the call needs a graph of its own.
     """
     config = self._session_config
     key = (mode, inputs.key, cache.shapes(checkpoint), model_key(self))
-    begin = functools.partial(_begin, self)
+    begin, build = functools.partial(_begin, self), functools.partial(build, self)
     return cache.model(key, lambda: Model(inputs, begin, build, config))
 
 

@@ -8,7 +8,6 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterable
 
 import ray
 
@@ -152,11 +151,6 @@ class TaskActor:
                 return None
         except OSError as error:
             return error.strerror or str(error)
-
-    @ray.method(concurrency_group="files")
-    def seen_tokens(self, paths: Iterable[str]) -> list[str]:
-        """Return the paths at which this node sees a file."""
-        return [path for path in paths if os.path.isfile(path)]
 
     @ray.method(concurrency_group="files")
     def remove_token(self, path: str) -> None:

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from estimator_runtime.launch.ray.slot import Slot
 
 _RETRY_SECS = 5.0
-# On a network file system it may take a while until all nodes see a new file.
+# On a network file system it may take a while until this machine sees a new file.
 _SEEN_SECS = 5.0
 _ANSWER_SECS = 30.0
 _POLL_SECS = 0.5
-_HERE = "the machine of the launcher"
 
 
 class ModelDir:
@@ -136,14 +135,18 @@ def _problem(path: str, nodes: Mapping[str, Slot]) -> str | None:
     return why_not_shared(path, actors)
 
 
-def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
+def why_not_shared(
+    path: str, actors: Mapping[str, Any], seen_secs: float = _SEEN_SECS
+) -> str | None:
     """Return why the nodes and this machine do not share a folder, or None.
 
-    Every node writes a file. Then every node and this machine look for all files.
+    Every node writes a file, and this machine looks for all of them: nodes that share a
+    folder with this machine share it with each other.
 
     Args:
         path: The folder.
         actors: The handle of a `TaskActor` on each node, by the address of the node.
+        seen_secs: How long it may take until this machine sees the files.
 
     Raises:
         RayError: If the result is unknown, because an actor is gone or does not answer.
@@ -161,12 +164,17 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
             problem = ray.get(written, timeout=_ANSWER_SECS)
             if problem is not None:
                 return f"node {node} cannot write to model_dir {path!r}: {problem}"
-        deadline = time.monotonic() + _SEEN_SECS
-        while True:
-            problem = _unseen(path, tokens, actors)
-            if problem is None or time.monotonic() > deadline:
-                return problem
-            time.sleep(_POLL_SECS)
+        deadline = time.monotonic() + seen_secs
+        for node, token in tokens.items():
+            while not os.path.isfile(token):
+                if time.monotonic() > deadline:
+                    return (
+                        f"the machine of the launcher does not see what node {node} "
+                        f"writes to model_dir {path!r}; use a folder that all of them "
+                        "share"
+                    )
+                time.sleep(_POLL_SECS)
+        return None
     except RayTaskError as error:
         return f"model_dir {path!r} cannot be checked: {brief(error)}"
     finally:
@@ -175,21 +183,3 @@ def why_not_shared(path: str, actors: Mapping[str, Any]) -> str | None:
                 os.remove(token)
         for node, actor in actors.items():
             actor.remove_token.remote(tokens[node])
-
-
-def _unseen(
-    path: str, tokens: Mapping[str, str], actors: Mapping[str, Any]
-) -> str | None:
-    """Return which node does not see which file, or None."""
-    names = list(tokens.values())
-    seen = {f"node {node}": it.seen_tokens.remote(names) for node, it in actors.items()}
-    found = {who: ray.get(answer, timeout=_ANSWER_SECS) for who, answer in seen.items()}
-    found[_HERE] = [name for name in names if os.path.isfile(name)]
-    for reader, there in found.items():
-        for node, token in tokens.items():
-            if token not in there:
-                return (
-                    f"{reader} does not see what node {node} writes to model_dir "
-                    f"{path!r}; use a folder that all of them share"
-                )
-    return None

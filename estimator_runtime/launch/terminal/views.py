@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     )
 
 _LINE_SECS = 10.0
-# The prefix that glog writes: severity, time, thread and file. Only I (INFO) matches.
+# The prefix that glog writes: severity, time, thread and file.
 _INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
+_ANY = r"(?:[IWE]\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: [IWE] )(?:\S+/)?"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\) is called are written "
     r"to STDERR$"
@@ -34,6 +35,9 @@ _NOISE = re.compile(
     rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
     r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
     r"TensorFlow with the appropriate compiler flags\.$"
+    # A session or a peer has ended, as each does when a training ends.
+    rf"|{_ANY}local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
+    r"(?:ABORTED: Cleanup|OUT_OF_RANGE: End of sequence)"
     rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
     r"enabled$"
 )

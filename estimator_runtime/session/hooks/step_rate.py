@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import Summary
 
-_logger = logging.getLogger("tensorflow")  # as TensorFlow's own step rate
+_logger = logging.getLogger("tensorflow")  # TensorFlow logs its own step rate there
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
-# Not the names above: those count all tasks, and one chart shows a name of all runs.
+# Not the names above, which count the steps of all tasks: TensorBoard shows one chart
+# for each name, with all runs that have it.
 _OWN_STEPS_PER_SEC = "task/steps_per_sec"
 _OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
 
@@ -34,8 +35,8 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
     The batch size is the first dimension that all outputs of the input iterator share
     in the graph; where that is unknown (a `Dataset.batch` without `drop_remainder`),
-    there are no examples/sec. In a cluster it is the batch size of this task, and is
-    assumed to be that of all tasks.
+    there are no examples/sec. In a cluster, all tasks are assumed to have the batch
+    size of this one.
 
     Args:
         batches_per_step: Batches in one global step: with a SyncReplicasOptimizer, the
@@ -74,8 +75,8 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         """Measure the rate as TensorFlow's hook does, with a prepared read of the step.
 
         TensorFlow warns about a step that does not increase the global step. This hook
-        warns only if the step before did not increase it either: two steps may see one
-        value, the first after its own increase and the second before.
+        warns only if the step before did not increase it either. Two consecutive steps
+        may read the same value: one after its own increase, the next before it.
         """
         step = run_values.results
         last_step = self._last_global_step  # type: ignore[has-type]
@@ -102,8 +103,8 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
     """Logs and summarizes the step rate of one task; the chief's covers all tasks.
 
     A task that is not chief writes to its own subfolder of the summaries' folder, once
-    that folder exists. If the tasks share no file system it never does, and no folder
-    is created. A folder that cannot be written to is logged once.
+    that folder exists. If the tasks share no file system, it never exists, and no
+    folder is created. If the folder cannot be written to, that is logged once.
 
     Args:
         every_n_steps: Steps of this task between two log lines.
@@ -122,7 +123,7 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         self._every_n_steps = every_n_steps
         self._summary_dir, self._is_chief = summary_dir, run is None
-        # Spelled as the chief's: TensorFlow has one writer for each spelling of a path.
+        # The same spelling as the chief's: TensorFlow has a writer for each spelling.
         self._folder = summary_dir
         if summary_dir is not None and run is not None:
             self._folder = os.path.join(summary_dir, run)

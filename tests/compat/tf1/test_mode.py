@@ -336,6 +336,7 @@ NAMES = {
 }
 
 
+@pytest.mark.long("two whole programs, one after the other")
 def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     runs = {
@@ -379,6 +380,7 @@ def test_canned_estimators_take_the_optimizers_of_version_1(tmp_path):
     assert done.stdout == "(3, 4)\n", done.stderr
 
 
+@pytest.mark.long("two whole programs, one after the other")
 def test_variables_are_resources_with_the_results_of_references(tmp_path):
     program = TRAINING.replace(
         "    config =",

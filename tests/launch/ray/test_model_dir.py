@@ -14,35 +14,34 @@ class _Ray:
 
 
 class _Actor:
-    """Writes, sees and removes files at once, until it is lost, before `seen_tokens`."""
+    """Writes and removes files at once.
 
-    def __init__(self, is_to_be_lost=False):
-        self._is_to_be_lost, self._is_lost = is_to_be_lost, False
+    Args:
+        own: A folder that the node has in place of the shared one.
+        is_lost: Whether the actor answers nothing after it has written its file.
+    """
 
-    def __getattr__(self, name):
-        return _Method(self, name)
+    def __init__(self, own=None, is_lost=False):
+        self.write_token, self.remove_token = _Method(self.write), _Method(self.remove)
+        self._own, self._is_lost = own, is_lost
 
-    def do(self, name, argument):
+    def write(self, path):
         from ray.exceptions import RayActorError
 
-        self._is_lost = self._is_lost or (self._is_to_be_lost and name == "seen_tokens")
-        if self._is_lost:
-            return RayActorError()
-        if name == "write_token":
-            open(argument, "x").close()
-        elif name == "remove_token" and os.path.exists(argument):
-            os.remove(argument)
-        elif name == "seen_tokens":
-            return [path for path in argument if os.path.isfile(path)]
-        return None
+        open(self._here(path), "x").close()
+        return RayActorError() if self._is_lost else None
+
+    def remove(self, path):
+        if not self._is_lost and os.path.exists(self._here(path)):
+            os.remove(self._here(path))
+
+    def _here(self, path):
+        return path if self._own is None else self._own / os.path.basename(path)
 
 
 class _Method:
-    def __init__(self, actor, name):
-        self._actor, self._name = actor, name
-
-    def remote(self, argument):
-        return self._actor.do(self._name, argument)
+    def __init__(self, function):
+        self.remote = function
 
 
 @pytest.fixture(autouse=True)
@@ -60,12 +59,26 @@ def test_a_folder_that_all_see_is_shared_and_left_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_node_with_a_folder_of_its_own_is_named_and_all_is_left_as_it_was(tmp_path):
+    from estimator_runtime.launch.ray.model_dir import why_not_shared
+
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(own=own)}
+    assert why_not_shared(str(shared), actors, seen_secs=0.0) == (
+        "the machine of the launcher does not see what node 10.0.0.2 writes to "
+        f"model_dir {str(shared)!r}; use a folder that all of them share"
+    )
+    assert (os.listdir(shared), os.listdir(own)) == ([], [])
+
+
 def test_an_actor_that_is_lost_while_it_is_asked_leaves_nothing_in_the_folder(tmp_path):
     from ray.exceptions import RayActorError
 
     from estimator_runtime.launch.ray.model_dir import why_not_shared
 
-    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_to_be_lost=True)}
+    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_lost=True)}
     with pytest.raises(RayActorError):
         why_not_shared(str(tmp_path), actors)
     assert os.listdir(tmp_path) == []

@@ -98,7 +98,7 @@ def run(tmp_path):
         said = io.StringIO()
         tasks = Tasks(script, job.tasks)
         screen = Screen(Console(said, said), Presentation(progress="none"))
-        tasks.supervisor = Supervisor(job, tasks, screen, clock)
+        tasks.supervisor = Supervisor(job, tasks, screen, clock, tick_secs=0)
         outcome = tasks.supervisor.run()
         return outcome, tasks, said.getvalue()
 
@@ -213,7 +213,8 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
         "worker 0 cannot get its address again: its node is gone: restarting all, with "
-        "new addresses, now (1 of 1); the count resets after 3600 s of progress\n"
+        "new addresses, now (1 of 1); all restarts are available again after 3600 s of "
+        "new steps\n"
     ) in said
 
 
@@ -325,9 +326,12 @@ def test_restarts_come_back_with_progress(run, task, reports, is_progress):
         max_restarts=1,
         refill_restarts_secs=8.0,
     )
-    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); the count "
+    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); all "
     times = 3 if is_progress else 1
-    assert said.count(f"{restarting}resets after 8 s of progress\n") == times
+    assert (
+        said.count(f"{restarting}restarts are available again after 8 s of new steps\n")
+        == times
+    )
     used_up = f"{task} was killed by SIGKILL: 1 restart used up"
     assert outcome.reason == ("the job is done" if is_progress else used_up)
 
@@ -527,3 +531,26 @@ def test_who_asks_twice_at_once_waits_for_nobody(run):
         ("chief", _KILL),
         ("worker 0", _KILL),
     ]
+
+
+@pytest.mark.parametrize(
+    "reads, told",
+    [
+        ({"chief": "a", "worker 0": "a", "worker 1": "a"}, ["chief and worker 0"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "b"}, ["worker 0 and worker 1"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "c"}, []),
+        ({"chief": None, "worker 0": None, "worker 1": None}, []),
+    ],
+)
+def test_tasks_that_read_the_same_batches_are_named_once(run, reads, told):
+    def script(tasks, attempt):
+        for task, read in reads.items():
+            tasks.report(task, input=read)
+        for task in reads:
+            tasks.end(task, 0)
+
+    outcome, _, said = run(script, replicas={"chief": 1, "worker": 2, "ps": 1})
+    assert outcome.exit_status == 0, said
+    assert (
+        re.findall(r"(\S+(?: \d)? and worker \d) read the same batches", said) == told
+    )
