@@ -32,8 +32,9 @@ class Experiment:
     """An Estimator with all that its training and evaluation need.
 
     In a cluster, each task does its part in `tf.estimator.train_and_evaluate`,
-    whichever of `train`, `train_and_evaluate` and `run_std_server` it calls; evaluation
-    then takes an evaluator task.
+    whichever of `train`, `train_and_evaluate` and `run_std_server` it calls. Evaluation
+    then takes an evaluator task, which the RunConfig of `tf.contrib.learn` refuses, as
+    in TensorFlow 1.15; give that of `tf.estimator`.
 
     Args:
         estimator: A `tf.estimator.Estimator`.
