@@ -2,7 +2,7 @@
 
 An unchanged script reaches the runtime through three names. Each name is the same
 object in all modules that have it, so a program may patch or subclass it through one
-module and use it through another.
+module and use it through another. The originals of these names are here too.
 """
 
 import importlib
@@ -23,6 +23,23 @@ _RUNTIME_MODULES = (
     "estimator_runtime.distributed.train_and_evaluate",
 )
 _FROZEN_PACKAGE = "tensorflow_estimator"
+_ESTIMATORS = f"{_FROZEN_PACKAGE}.python.estimator"
+# Original objects of the frozen package, which the runtime replaces or uses: the name
+# here to the module and the name there. Each is looked up when it is first used, not
+# when this module is imported: importing the frozen package imports the runtime's
+# modules, which use these objects in turn.
+_ORIGINALS = {
+    "Exporter": ("exporter", "Exporter"),
+    "ModeKeys": ("mode_keys", "ModeKeys"),
+    "MultiLabelHead": ("head.multi_label_head", "MultiLabelHead"),
+    "StockEstimator": ("estimator", "Estimator"),
+    "StockRunConfig": ("run_config", "RunConfig"),
+    "default_session_config": ("run_config", "get_default_session_config"),
+    "StockTrainingExecutor": ("training", "_TrainingExecutor"),
+    "assert_eval_spec": ("training", "_assert_eval_spec"),
+    "is_google_env": ("training", "_is_google_env"),
+    "stock_train_and_evaluate": ("training", "train_and_evaluate"),
+}
 # Returns the names of a module without reading its attributes. Many lazy modules load
 # when any attribute is read, __dict__ too, and loading may fail.
 _names_of = vars(types.ModuleType)["__dict__"].__get__
@@ -98,3 +115,22 @@ def _used_loaders() -> Iterator[types.ModuleType]:
         for value in list((_names_of(module) or {}).values()):
             if issubclass(type(value), LazyLoader) and "RunConfig" in vars(value):
                 yield value
+
+
+def start_delays() -> tuple[float, float]:
+    """Return the start delay per worker, and the longest one, in seconds.
+
+    They are not cached, because a program may patch them at any time.
+    """
+    training = importlib.import_module(f"{_ESTIMATORS}.training")
+    return training._DELAY_SECS_PER_WORKER, training._MAX_DELAY_SECS
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ORIGINALS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    compat.install()
+    module, attribute = _ORIGINALS[name]
+    value = getattr(importlib.import_module(f"{_ESTIMATORS}.{module}"), attribute)
+    # The import may have looked up the same name, and then replaced the original.
+    return globals().setdefault(name, value)

@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat.estimator.frozen import MultiLabelHead
 from estimator_runtime.compat.removed import contrib as private
+from estimator_runtime.compat.seam import MultiLabelHead
 from estimator_runtime.errors import ConfigError
 
 __all__ = [

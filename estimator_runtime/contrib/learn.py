@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat.estimator.frozen import default_session_config
+from estimator_runtime.compat.seam import default_session_config
 from estimator_runtime.contrib.place import Environment, Place, TaskType
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 from estimator_runtime.session import run_config, run_config_values

@@ -21,7 +21,6 @@ from estimator_runtime import reporting
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.compat import seam
-from estimator_runtime.compat.estimator import frozen
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import TrainingOptions, best_mode_of
 from estimator_runtime.config.role import TaskType
@@ -40,7 +39,7 @@ _POLL_SECS = 0.5
 _LATE_SECS = 60.0
 
 
-class Evaluator(frozen.StockTrainingExecutor._Evaluator):
+class Evaluator(seam.StockTrainingExecutor._Evaluator):
     """Evaluates and exports the newest checkpoint, as TensorFlow's evaluator does.
 
     The checkpoint cannot be deleted before it has been exported. If `keep_best` is set,
@@ -82,7 +81,7 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
 
 
 @seam.replaces("tensorflow_estimator.python.estimator.training")
-class _TrainingExecutor(frozen.StockTrainingExecutor):
+class _TrainingExecutor(seam.StockTrainingExecutor):
     """Runs the task of this process; see `train_and_evaluate`."""
 
     _Evaluator = Evaluator
@@ -123,10 +122,10 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
         saving_listeners: Sequence[tf.estimator.CheckpointSaverListener] | None = None,
     ) -> None:
         config = self._estimator.config
-        if not frozen.is_google_env():
+        if not seam.is_google_env():
             self._start_std_server(config)
         if config.task_type == TaskType.WORKER:
-            each, longest = frozen.start_delays()
+            each, longest = seam.start_delays()
             delay = waits.start_delay_secs(each) * (config.task_id + 1)
             own_longest = config.experimental_max_worker_delay_secs
             delay = min(delay, longest if own_longest is None else int(own_longest))
@@ -149,7 +148,7 @@ class _TrainingExecutor(frozen.StockTrainingExecutor):
                 (`session_creation_timeout_secs`). It is raised only after the newest
                 checkpoint, which may be the last, has been evaluated.
         """
-        frozen.assert_eval_spec(self._eval_spec)
+        seam.assert_eval_spec(self._eval_spec)
         note = FinishNote(self._estimator.model_dir)
         liveness = job_liveness_for(self._estimator)
         absence = _pause(self._eval_spec.start_delay_secs, note, liveness)

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import seam
-from estimator_runtime.compat.estimator import frozen, strategies
-from estimator_runtime.compat.estimator.frozen import StockRunConfig
+from estimator_runtime.compat.estimator import strategies
+from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.session import run_config_values
@@ -305,7 +305,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             "save_checkpoint_secs": self.save_checkpoints_secs or None,
             "save_checkpoint_steps": self.save_checkpoints_steps or None,
             "save_summaries_steps": self.save_summary_steps or None,
-            "config": self.session_config or frozen.default_session_config(),
+            "config": self.session_config or seam.default_session_config(),
             "log_step_count_steps": self.log_step_count_steps,
             "max_wait_secs": self.session_creation_timeout_secs,
             "save_graph_def": self.checkpoint_save_graph_def,

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.compat.estimator.frozen import StockRunConfig
+from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 PROPERTIES = [

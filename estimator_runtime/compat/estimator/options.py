@@ -15,7 +15,7 @@ from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.compat import patch
-from estimator_runtime.compat.estimator.frozen import StockRunConfig
+from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config import options, waits
 from estimator_runtime.config.options import OwnOptions
 from estimator_runtime.preemption import request

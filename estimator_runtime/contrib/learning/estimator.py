@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from estimator_runtime.compat.estimator.frozen import ModeKeys, StockEstimator
+from estimator_runtime.compat.seam import ModeKeys, StockEstimator
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from estimator_runtime.compat.estimator.frozen import Exporter
+from estimator_runtime.compat.seam import Exporter
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.contrib.learning.estimator import replace_monitors_with_hooks
 from estimator_runtime.distributed.train_and_evaluate import train_and_evaluate

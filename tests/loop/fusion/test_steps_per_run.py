@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.compat.estimator.frozen import StockRunConfig
+from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import session as loop_session
 from estimator_runtime.loop.fusion import session as fusion_session
