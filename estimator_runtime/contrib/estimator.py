@@ -233,7 +233,8 @@ class _MultiHead:
         }
         if mode == tf.estimator.ModeKeys.EVAL:
             metrics: dict[str, Any] = {}
-            for spec in specs:
+            for head, spec in zip(self._heads, specs, strict=True):
+                metrics[f"loss/{head.name}"] = tf1.metrics.mean(spec.loss)
                 metrics.update(spec.eval_metric_ops)
             return tf.estimator.EstimatorSpec(
                 mode, predictions, loss, eval_metric_ops=metrics
@@ -283,7 +284,7 @@ def multi_head(
     Its loss is the weighted sum of their losses. `labels` is a dict with the labels of
     each head by its name; `logits` is such a dict too, or one tensor with those of all
     heads side by side. Predictions have the keys (head name, key), and metrics are
-    named as the heads name them ("accuracy/NAME").
+    named as the heads name them ("accuracy/NAME"), with "loss/NAME" of each.
 
     Args:
         heads: Heads of this module, each with a name of its own.

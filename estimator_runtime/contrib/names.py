@@ -275,7 +275,7 @@ AVAILABLE: dict[str, str] = {
         "numpy_input_fn pandas_input_fn",
     ),
     # lookup
-    "lookup.HashTable": f"{_PRIVATE}:StaticHashTableV1",
+    "lookup.HashTable": f"{_PRIVATE}:ContribHashTable",
     "lookup.MutableDenseHashTable": f"{_PRIVATE}:DenseHashTable",
     **_table(
         "lookup",

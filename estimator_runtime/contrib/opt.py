@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -97,16 +97,20 @@ class DecoupledWeightDecayExtension:
     def _choose(self, variables: Sequence[Any] | None) -> None:
         self._decayed = {each.name for each in variables} if variables else None
 
-    def _decay(self, var: Any, indices: Any = None) -> list[Any]:
-        """Return the ops that a step has to wait for."""
+    def _decay(self, grad: Any, var: Any, indices: Any = None) -> list[Any]:
+        """Return the ops that a step has to wait for.
+
+        They wait for the gradient, which may read the variable late.
+        """
         if self._decayed is not None and var.name not in self._decayed:
             return []
         given = self._weight_decay
         decay = tf.cast(given() if callable(given) else given, var.dtype.base_dtype)
-        if indices is None:
-            return [tf1.assign_sub(var, decay * var).op]
-        rows = tf.gather(var, indices)
-        return [tf1.scatter_sub(var, indices, decay * rows).op]
+        with tf.control_dependencies([grad]):
+            if indices is None:
+                return [tf1.assign_sub(var, decay * var).op]
+            rows = tf.gather(var, indices)
+            return [tf1.scatter_sub(var, indices, decay * rows).op]
 
     def _after(self, ops: list[Any], apply: Callable[..., Any], *args: Any) -> Any:
         with tf.control_dependencies(ops):
@@ -114,19 +118,21 @@ class DecoupledWeightDecayExtension:
 
     def _apply_dense(self, grad: Any, var: Any) -> Any:
         apply = super()._apply_dense  # type: ignore[misc]
-        return self._after(self._decay(var), apply, grad, var)
+        return self._after(self._decay(grad, var), apply, grad, var)
 
     def _resource_apply_dense(self, grad: Any, var: Any) -> Any:
         apply = super()._resource_apply_dense  # type: ignore[misc]
-        return self._after(self._decay(var), apply, grad, var)
+        return self._after(self._decay(grad, var), apply, grad, var)
 
     def _apply_sparse(self, grad: Any, var: Any) -> Any:
         apply = super()._apply_sparse  # type: ignore[misc]
-        return self._after(self._decay(var, grad.indices), apply, grad, var)
+        return self._after(
+            self._decay(grad.values, var, grad.indices), apply, grad, var
+        )
 
     def _resource_apply_sparse(self, grad: Any, var: Any, indices: Any) -> Any:
         apply = super()._resource_apply_sparse  # type: ignore[misc]
-        return self._after(self._decay(var, indices), apply, grad, var, indices)
+        return self._after(self._decay(grad, var, indices), apply, grad, var, indices)
 
 
 class AdamWOptimizer(DecoupledWeightDecayExtension, _AdamOptimizer):
@@ -279,7 +285,7 @@ class MovingAverageOptimizer(tf.compat.v1.train.Optimizer):
 
     def swapping_saver(
         self,
-        var_list: Sequence[Any] | None = None,
+        var_list: Sequence[Any] | Mapping[str, Any] | None = None,
         name: str = "swapping_saver",
         **kwargs: Any,
     ) -> Any:
@@ -290,8 +296,8 @@ class MovingAverageOptimizer(tf.compat.v1.train.Optimizer):
         it to restore in training too, in a Scaffold.
 
         Args:
-            var_list: The variables to save; None for all. Partitioned variables are not
-                supported.
+            var_list: The variables to save, or a dict of them by name; None for all.
+                Partitioned variables are not supported.
             name: Name of the ops.
             **kwargs: Arguments of `tf.train.Saver`.
 
@@ -305,16 +311,21 @@ class MovingAverageOptimizer(tf.compat.v1.train.Optimizer):
                 "swapping_saver"
             )
         variables = tf1.global_variables() if var_list is None else var_list
-        names = {each.op.name: each for each in variables}
+        if isinstance(variables, Mapping):
+            names = dict(variables)
+        else:
+            names = {each.op.name: each for each in variables}
+        keys = {each.name: key for key, each in names.items()}
         for var in self._averaged:
             average = self._ema.average(var)
-            if average.op.name not in names and var.op.name in names:
+            if var.name not in keys:
+                continue
+            if average.name not in keys:
                 raise ConfigError(
                     f"MovingAverageOptimizer: var_list has {var.op.name}, but not its "
                     f"average {average.op.name}; give both"
                 )
-            if var.op.name in names:
-                names[var.op.name], names[average.op.name] = average, var
+            names[keys[var.name]], names[keys[average.name]] = average, var
         return tf1.train.Saver(names, name=name, **kwargs)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:

@@ -145,3 +145,35 @@ def test_transitions_that_are_not_given_are_a_variable():
         return [tf1.constant(each.name) for each in tf1.trainable_variables()]
 
     assert _run(names) == [b"loss/transitions:0"]
+
+
+@pytest.mark.parametrize("time", [1, _TIME])
+@pytest.mark.parametrize("is_v2", [False, True])
+def test_batches_of_any_size_and_time_are_scored_and_decoded(time, is_v2):
+    was_v2 = tf1.control_flow_v2_enabled()
+    (tf1.enable_control_flow_v2 if is_v2 else tf1.disable_control_flow_v2)()
+    try:
+        with tf1.Graph().as_default(), tf1.Session() as session:
+            inputs = tf1.placeholder(tf1.float32, [None, None, _TAGS])
+            tags = tf1.placeholder(tf1.int32, [None, None])
+            lengths = tf1.placeholder(tf1.int32, [None])
+            likelihood, _ = crf.crf_log_likelihood(
+                inputs, tags, lengths, tf1.constant(_TRANSITIONS)
+            )
+            gradient = tf1.gradients(likelihood, inputs)[0]
+            best, score = crf.crf_decode(inputs, _TRANSITIONS, lengths)
+            ends = np.minimum(_LENGTHS, time)
+            feeds = {inputs: _INPUTS[:, :time], tags: _GIVEN[:, :time], lengths: ends}
+            *found, slope = session.run([likelihood, best, score, gradient], feeds)
+    finally:
+        (tf1.enable_control_flow_v2 if was_v2 else tf1.disable_control_flow_v2)()
+    assert np.isfinite(slope).all()
+    for i, end in enumerate(ends):
+        sequences = itertools.product(range(_TAGS), repeat=end)
+        scores = {each: _score(i, each) for each in sequences}
+        norm = np.log(sum(np.exp(s) for s in scores.values()))
+        expected = scores[tuple(_GIVEN[i, :end])] - norm
+        assert found[0][i] == pytest.approx(expected, abs=1e-4)
+        top = max(scores, key=scores.get)
+        assert found[1][i].tolist() == [*top, *[0] * (time - end)]
+        assert found[2][i] == pytest.approx(scores[top], abs=1e-4)

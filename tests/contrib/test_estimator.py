@@ -144,7 +144,7 @@ def test_several_heads_add_their_losses_by_weight():
     ]
     with tf1.Graph().as_default(), tf1.Session() as session:
         spec = _multi_spec("eval")
-        assert {"accuracy/a", "average_loss/a", "average_loss/b"} <= set(
+        assert {"accuracy/a", "average_loss/a", "loss/a", "loss/b"} <= set(
             spec.eval_metric_ops
         )
         assert session.run(spec.loss) == pytest.approx(losses[0] + 2 * losses[1])

@@ -107,3 +107,23 @@ def test_each_name_leads_to_an_object(name):
 )
 def test_a_name_is_what_tensorflow_has_for_it(name, value):
     assert _resolved(names.AVAILABLE[name]) is value
+
+
+def test_tables_take_the_names_of_contrib():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        words = tf.constant(["a", "b"])
+        look_up = _resolved(names.AVAILABLE["lookup.index_table_from_tensor"])
+        name_of = _resolved(names.AVAILABLE["lookup.index_to_string_table_from_tensor"])
+        places = look_up(mapping=words, num_oov_buckets=1).lookup(
+            tf.constant(["b", "z"])
+        )
+        strings = name_of(mapping=words).lookup(tf.constant([0, 5], tf.int64))
+        initializer = _resolved(names.AVAILABLE["lookup.KeyValueTensorInitializer"])
+        table = _resolved(names.AVAILABLE["lookup.HashTable"])(
+            initializer(words, tf.constant([3, 4])), -1
+        )
+        session.run(tf.compat.v1.tables_initializer())
+        table.init.run()
+        assert session.run(places).tolist() == [1, 2]
+        assert session.run(strings).tolist() == [b"a", b"UNK"]
+        assert session.run(table.lookup(words)).tolist() == [3, 4]

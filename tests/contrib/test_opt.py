@@ -133,7 +133,8 @@ def test_averages_are_saved_under_the_names_of_the_variables(tmp_path, is_resour
         with pytest.raises(ConfigError, match="call minimize"):
             optimizer.swapping_saver()
         train = optimizer.minimize(2.0 * w)
-        saver = optimizer.swapping_saver()
+        every = {each.op.name: each for each in tf1.global_variables()}
+        saver = optimizer.swapping_saver(every if is_resource else None)
         with pytest.raises(ConfigError, match="give both"):
             optimizer.swapping_saver([w])
         session.run(w.initializer)  # The average starts from it.
@@ -148,3 +149,22 @@ def test_averages_are_saved_under_the_names_of_the_variables(tmp_path, is_resour
     saved = {name: tf.train.load_variable(path, name) for name in names}
     # From 8 to 6 and 4: 0.5 * 8 + 0.5 * 6, and then 0.5 * 7 + 0.5 * 4.
     assert saved == {"w": 5.5, "w/ExponentialMovingAverage": 4.0}
+
+
+@both
+def test_a_late_read_of_a_variable_sees_it_before_the_decay(is_resource):
+    with tf1.Graph().as_default(), tf1.Session() as session:
+        w = tf1.get_variable("w", initializer=2.0, use_resource=is_resource)
+        extended = opt.extend_with_decoupled_weight_decay(
+            tf1.train.GradientDescentOptimizer
+        )
+        loss = tf1.cond(
+            tf1.placeholder_with_default(True, []),
+            lambda: tf1.square(w.read_value()),
+            lambda: 0.0,
+        )
+        train = extended(weight_decay=0.5, learning_rate=0.25).minimize(loss)
+        session.run(tf1.global_variables_initializer())
+        session.run(train)
+        # Decayed to 1.0, less a quarter of the gradient 4.0.
+        assert session.run(w) == 0.0

@@ -4,6 +4,8 @@ Programs of TensorFlow 1 know these by their names under `tf.contrib`. Their cod
 still in TensorFlow or in the frozen package, where it works as it did.
 """
 
+from typing import Any
+
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 from tensorflow.python.distribute.distribute_coordinator import (
     run_standard_tensorflow_server,
@@ -35,9 +37,13 @@ from tensorflow.python.ops.lookup_ops import (
     TextFileInitializer,
     TextFileStringTableInitializer,
     index_table_from_file,
-    index_table_from_tensor,
     index_to_string_table_from_file,
-    index_to_string_table_from_tensor,
+)
+from tensorflow.python.ops.lookup_ops import (
+    index_table_from_tensor as _index_table,
+)
+from tensorflow.python.ops.lookup_ops import (
+    index_to_string_table_from_tensor as _string_table,
 )
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.tpu.async_checkpoint import AsyncCheckpointSaverHook
@@ -80,6 +86,7 @@ __all__ = [
     "AsyncCheckpointSaverHook",
     "BatchConfig",
     "BoundedTensorSpec",
+    "ContribHashTable",
     "DenseHashTable",
     "DistributeConfig",
     "IdTableWithHashBuckets",
@@ -90,7 +97,6 @@ __all__ = [
     "RNNEstimator",
     "ResourceVariable",
     "SavedModelEstimator",
-    "StaticHashTableV1",
     "TPUContext",
     "TextFileIdTableInitializer",
     "TextFileIndex",
@@ -126,3 +132,34 @@ __all__ = [
     "val_and_grad_function",
     "while_loop",
 ]
+
+
+class ContribHashTable(StaticHashTableV1):
+    """A table of fixed keys and values, with the former name of its initializer."""
+
+    @property
+    def init(self) -> Any:
+        """The op that fills the table."""
+        return self.initializer
+
+
+def index_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a table from strings to their places; `mapping` was renamed since.
+
+    Args:
+        mapping: The strings, in their order.
+        *args: Arguments of TensorFlow's function of this name, after the first.
+        **kwargs: The same, by name.
+    """
+    return _index_table(mapping, *args, **kwargs)
+
+
+def index_to_string_table_from_tensor(mapping: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a table from places to strings; `mapping` was renamed since.
+
+    Args:
+        mapping: The strings, in their order.
+        *args: Arguments of TensorFlow's function of this name, after the first.
+        **kwargs: The same, by name.
+    """
+    return _string_table(mapping, *args, **kwargs)

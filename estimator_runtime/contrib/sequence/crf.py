@@ -146,10 +146,10 @@ def crf_decode(
     def step(best: Any, scores: Any) -> Any:
         return scores + tf.reduce_max(best[:, :, tf.newaxis] + transitions, 1)
 
-    last, before = _over_time(step, inputs, lengths)
+    last, states = _over_time(step, inputs, lengths)
     # From the end of each sequence back: the tag before a tag is the one from which the
     # best path leads to it.
-    steps = tf.range(tf.shape(before)[0])
+    steps = tf.range(tf.shape(states)[0])
     final = tf.argmax(last, 1, output_type=tf.int32)
 
     def back(tag: Any, each: Any) -> Any:
@@ -158,8 +158,8 @@ def crf_decode(
         previous = tf.argmax(best + into, 1, output_type=tf.int32)
         return tf.where(index + 1 < lengths, previous, tag)
 
-    tags = tf1.scan(back, [before, steps], initializer=final, reverse=True)
-    tags = tf.transpose(tf.concat([tags, final[tf.newaxis]], 0))
+    tags = tf1.scan(back, [states, steps], initializer=final, reverse=True)
+    tags = tf.transpose(tags)
     mask = tf.sequence_mask(lengths, tf.shape(inputs)[1], dtype=tf.int32)
     score = tf.reduce_max(last, 1)
     score = tf.where(tf.equal(lengths, 0), tf.zeros_like(score), score)
@@ -190,23 +190,24 @@ def _over_time(step: Any, inputs: Any, sequence_lengths: Any) -> tuple[Any, Any]
     """Apply a step to the scores of one time after the other, to each sequence's end.
 
     Returns:
-        The state after the end of each sequence, [batch, tags], and the states before
-        each step but the first, [time - 1, batch, tags].
+        The state after the end of each sequence, [batch, tags], and the states after
+        each time, [time, batch, tags].
     """
     lengths = tf.cast(sequence_lengths, tf.int32)
     times = tf.transpose(inputs, [1, 0, 2])
-    first, rest = times[0], times[1:]
 
     def advance(state: Any, each: Any) -> Any:
         scores, index = each
-        is_inside = (index < lengths)[:, tf.newaxis]
-        new = step(state, scores)
-        return tf.where(tf.broadcast_to(is_inside, tf.shape(new)), new, state)
+        is_first = tf.fill(tf.shape(scores), tf.equal(index, 0))
+        is_inside = tf.broadcast_to((index < lengths)[:, tf.newaxis], tf.shape(scores))
+        new = tf.where(is_first, scores, step(state, scores))
+        return tf.where(tf.logical_or(is_first, is_inside), new, state)
 
-    indices = tf.range(tf.shape(rest)[0]) + 1
-    after = tf1.scan(advance, [rest, indices], initializer=first)
-    states = tf.concat([first[tf.newaxis], after], 0)
-    return states[-1], states[:-1]
+    # Over all times: a loop over none, of a batch of an unknown size, would fail.
+    indices = tf.range(tf.shape(times)[0])
+    first = tf.zeros_like(times[0])
+    states = tf1.scan(advance, [times, indices], initializer=first)
+    return states[-1], states
 
 
 def _mask(lengths: Any, like: Any) -> Any:
