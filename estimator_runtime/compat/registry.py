@@ -125,7 +125,7 @@ PATCHES = (
         name="graphs that are written again",
         reason="each training prints all nodes, even those that the file has already",
         after="tensorflow",
-        apply=_late("estimator.graph_text:patch_write_graph"),
+        apply=_late("estimator.reuse.graph_text:patch_write_graph"),
     ),
     Patch(
         name="evaluator of a multi-worker strategy",
@@ -207,13 +207,13 @@ PATCHES = (
         name="graphs that are reused",
         reason="each evaluation and prediction builds its graph and session anew",
         after="tensorflow_estimator",
-        apply=_late("estimator.graph_reuse:patch_estimator"),
+        apply=_late("estimator.reuse.graphs:patch_estimator"),
     ),
     Patch(
         name="graphs that are exported again",
         reason="each export builds its graph and session anew",
         after="tensorflow_estimator",
-        apply=_late("estimator.export_reuse:patch_estimator"),
+        apply=_late("estimator.reuse.exports:patch_estimator"),
     ),
     Patch(
         name="evaluations during a stop",

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen_estimator
 
 from estimator_runtime.compat import patch
-from estimator_runtime.compat.estimator import graph_reuse
+from estimator_runtime.compat.estimator.reuse import graphs
 from estimator_runtime.graph_cache.export import Exportable, ExportGraph, receiver_key
 from estimator_runtime.graph_cache.inputs import CannotReuse
 
@@ -47,10 +47,10 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
         call = bind(self, *args, **kwargs)
         call.apply_defaults()
         given = call.arguments
-        cache = graph_reuse.cache_of(self)
+        cache = graphs.cache_of(self)
         if cache is None or not given["check_variables"]:
             return original(*call.args, **call.kwargs)
-        reason = graph_reuse.own_member(self, _MEMBERS)
+        reason = graphs.own_member(self, _MEMBERS)
         if reason is not None:
             cache.tell("export", reason)
             return original(*call.args, **call.kwargs)
@@ -66,7 +66,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
                     mode,
                     receiver_key(graph, receiver),
                     cache.shapes(given["checkpoint_path"]),
-                    graph_reuse.model_key(self),
+                    graphs.model_key(self),
                 )
             except CannotReuse as reason:
                 cache.tell("export", reason)
