@@ -25,7 +25,7 @@ from estimator_runtime.cli.parser import (
     show,
     unknown_argument,
 )
-from estimator_runtime.cli.script import name_after_task
+from estimator_runtime.compat.inject.process_name import name_after_task
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, tensorboard
