@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from estimator_runtime.cli.parser import (
     misplaced_option,
     show,
     unknown_argument,
+    unread_option,
 )
 from estimator_runtime.compat.inject.process_name import name_after_task
 from estimator_runtime.config.tf_config import check_form
@@ -146,6 +148,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     install()
     if not log_filter.is_verbose(os.environ) and not reporting.is_on():
         native_log.quieten()  # a launcher filters the lines of its tasks
+    if not options.is_module and (problem := unread_option(program, arguments, parser)):
+        print(f"{_NAME}: {problem}", file=sys.stderr)
     try:
         return run(program, arguments)
     except SystemExit as error:
@@ -232,6 +236,10 @@ def _add_activation(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _print(options: argparse.Namespace) -> int:
-    text, status = options.describe(options)
+    try:
+        text, status = options.describe(options)
+    except KeyboardInterrupt:
+        print(f"{_NAME}: stopped by SIGINT", file=sys.stderr)
+        return 128 + signal.SIGINT
     show(f"{text}\n")
     return status
