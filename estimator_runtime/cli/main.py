@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from estimator_runtime import __version__, install, reporting
-from estimator_runtime.cli import activation, checkpoints, render, run_flags, script
+from estimator_runtime.cli import activation, checkpoints, ps, render, run_flags, script
 from estimator_runtime.cli import run as cli_run
 from estimator_runtime.cli.doctor import report
 from estimator_runtime.cli.parser import (
@@ -81,6 +81,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run_parser = _add_run(commands)
     _add_checkpoints(commands)
+    _add_ps(commands)
     _add_doctor(commands)
     _add_render(commands)
     _add_activation(commands)
@@ -170,6 +171,18 @@ def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
         command=_print,
         describe=lambda options: checkpoints.describe(options, time.time()),
     )
+
+
+def _add_ps(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "ps",
+        help="list the running jobs, and how far each of their tasks is",
+        description="List the tasks of the jobs that you have started on this machine "
+        "and that still\nrun: pid, step, steps a second, restarts and log of each. "
+        "Nothing is changed.",
+    )
+    ps.add_options(parser)
+    parser.set_defaults(command=_print, describe=ps.describe)
 
 
 def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:

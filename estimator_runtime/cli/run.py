@@ -86,7 +86,7 @@ def _dashboard(
                 "directory is, as tf.estimator.train_and_evaluate does"
             )
         elif waiting and folder is not None:
-            dashboard = Dashboard.started(folder, waiting.pop(), console.say)
+            dashboard = Dashboard.started(folder, waiting.pop(), console.pin)
             if dashboard is not None:
                 stack.callback(dashboard.close)
 

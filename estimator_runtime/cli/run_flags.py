@@ -1,6 +1,7 @@
 """The flags of `estimator-runtime run`: cluster, training options, TensorBoard."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -8,7 +9,8 @@ from estimator_runtime.cli.parser import number
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
 from estimator_runtime.errors import ConfigError, UsageError
-from estimator_runtime.output import log_filter
+from estimator_runtime.launch.terminal import levels
+from estimator_runtime.output import log_filter, metrics_file
 from estimator_runtime.output.tensorboard import FIRST_FREE
 
 _BACKENDS = ("local", "ray")
@@ -33,12 +35,15 @@ _NEED_CLUSTER = (
     "heartbeat_timeout",
     "evaluation_timeout",
     "log_dir",
+    "log_level",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
     **{option.name: option.variable for option in OPTIONS.values()},
     "verbose": log_filter.VARIABLE,
     "grace": waits.STOP_GRACE_VARIABLE,
+    "log_level": levels.VARIABLE,
+    "metrics": metrics_file.VARIABLE,
 }
 _FLAG = "--tensorboard"
 _LAST_PORT = 65535
@@ -101,6 +106,12 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder for the full log of each task (default: logs in the model "
         "directory)",
+    )
+    group.add_argument(
+        "--log-level",
+        choices=levels.LEVELS,
+        help="show log lines of the tasks from this level on; their log files have all "
+        "(default: warning above the rows of a terminal, else debug)",
     )
     group.add_argument(
         "--backend",
@@ -229,6 +240,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "Estimators, and what its C++ code logs at the start",
     )
     group.add_argument(
+        "--metrics",
+        metavar="FILE",
+        type=os.path.abspath,
+        help="append step, loss, rates, evaluations, checkpoints and restarts to this "
+        "file, a JSON object a line",
+    )
+    group.add_argument(
         "--grace",
         metavar="SECS",
         type=_parsed_by(waits.seconds),
@@ -258,12 +276,14 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(OPTIONS["progress"].variable, "auto")
     check(environ)
+    metrics_file.check(environ)
 
 
 def check(environ: Mapping[str, str]) -> None:
     """Raise a ConfigError if a variable that configures training is invalid."""
     log_filter.is_verbose(environ)
     waits.check(environ)
+    levels.in_environ(environ)
     # Each is checked on its own. The program may set the others itself, so their
     # combination is checked where it creates a RunConfig or a session.
     for option in OPTIONS.values():

@@ -1,6 +1,7 @@
 """The hooks that a session adds to those of the program, and their order."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
-from estimator_runtime.output import progress_bar
+from estimator_runtime.output import metrics_file, progress_bar
 from estimator_runtime.session.hooks.progress import WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
@@ -86,12 +87,21 @@ def _chief_hooks(settings: SessionSettings, batches_per_step: int) -> _Hooks:
 
 
 def _progress(settings: SessionSettings, hooks: _Hooks) -> _Hooks:
-    """Return the hook that shows a chief's progress, unless a launcher shows it."""
-    mode = "none" if reporting.is_on() else options.current().progress
-    make_display = progress_bar.choose(mode)
-    if not make_display:
+    """Return the hooks that show a chief's progress, unless a launcher shows it."""
+    if reporting.is_on():
         return []
-    return [WatchedHook(hooks[:], settings.checkpoint_dir, make_display)]
+    displays: list[Callable[[progress_bar.Progress], Any] | None] = [
+        progress_bar.choose(options.current().progress)
+    ]
+    path = metrics_file.path_in(os.environ)
+    if path is not None:
+        file = metrics_file.MetricsFile(path)
+        displays.append(lambda first: metrics_file.MetricsDisplay(first, file))
+    return [
+        WatchedHook(hooks[:], settings.checkpoint_dir, make_display)
+        for make_display in displays
+        if make_display is not None
+    ]
 
 
 def _task_rate(settings: SessionSettings) -> _Hooks:

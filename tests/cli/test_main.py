@@ -267,7 +267,7 @@ def test_a_missing_command_is_named_with_the_ones_there_are(folder):
     assert "'train' (choose from" in error
     # Newer Pythons leave out the quotes.
     assert error.replace("'", "").endswith(
-        "(choose from run, checkpoints, doctor, render, enable, disable, status); see "
+        "(choose from run, checkpoints, ps, doctor, render, enable, disable, status); see "
         "estimator-runtime --help\n"
     )
 

@@ -40,6 +40,8 @@ class Console:
         width: Width of the prefix in characters, up to the separator.
         is_terminal: Whether status rows can be shown below the lines.
         can_unicode: Whether status rows may contain characters outside ASCII.
+        pinned: Lines that stay in view with the status rows, such as the address of
+            TensorBoard.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Console:
         self.can_unicode = encoding.lower().startswith("utf")
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
+        self.pinned: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
 
@@ -88,6 +91,11 @@ class Console:
     def say(self, line: str) -> None:
         """Write one line of the launcher itself."""
         self.write(_OURS, line)
+
+    def pin(self, line: str) -> None:
+        """Write one line of the launcher, and keep it in view with the status rows."""
+        self.pinned.append(line)
+        self.say(line)
 
     def is_behind(self) -> bool:
         """Return whether so much output is waiting that callers should pause."""
