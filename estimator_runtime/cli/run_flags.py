@@ -36,6 +36,7 @@ _NEED_CLUSTER = (
     "evaluation_timeout",
     "log_dir",
     "log_level",
+    "log_format",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
@@ -112,6 +113,11 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         choices=levels.LEVELS,
         help="show log lines of the tasks from this level on; their log files have all "
         "(default: warning above the rows of a terminal, else debug)",
+    )
+    group.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        help="write each line of the tasks as text (the default), or as a JSON object",
     )
     group.add_argument(
         "--backend",

@@ -233,6 +233,14 @@ def test_the_metrics_of_one_process_are_in_a_file_of_json_lines(launch, tmp_path
     assert list(last["evaluation"]["metrics"]) == ["loss"]
 
 
+def test_every_line_of_a_job_may_be_an_object_of_json(launch):
+    job = launch("--log-format", "json", "--ps", "1", _PROGRAM)
+    assert job.end() == 0, job.text
+    lines = list(map(json.loads, job.text.splitlines()))
+    assert {line["task"] for line in lines} == {"launcher", "chief", "ps 0"}
+    assert lines[-1]["message"].startswith("the job is done at step 100")
+
+
 def test_plain_is_one_line_and_none_is_nothing(in_terminal, tmp_path):
     plain = in_terminal("--progress", "plain", "--ps", "1", _PROGRAM, "--gate", "40:go")
     plain.read_until(r"step 39 of 100 \| .*checkpoint \d+")
