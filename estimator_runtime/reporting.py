@@ -5,6 +5,7 @@ Without a launcher nothing is sent. A report is a JSON object on a line of its o
 is sent every second, with the progress made, so that the launcher notices a task that
 is stopped or cut off from the network. Some reports have a meaning of their own:
 
+* "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
   loaded, which takes long from a slow disk.
 * "stalled": the training has taken no step for long; the report has the stacks of its
@@ -160,6 +161,7 @@ def start(environ: MutableMapping[str, str]) -> None:
         return
     os.set_inheritable(int(text), False)
     _reporter = Reporter(int(text), StepWatch(waits.stall_secs(environ)))
+    _reporter.send({"pid": os.getpid()})
     atexit.register(_reporter.close)
 
 

@@ -82,6 +82,12 @@ OTHERS = {
     "docs/log.md | ps 0 ": (
         "launch/terminal/test_views.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
     ),
+    'docs/log.md | {"time"': (
+        "output/test_metrics_file.py: test_progress_and_checkpoints_are_lines_of_json"
+    ),
+    "docs/log.md | estimator-runtime: worker 1 started": (
+        "launch/jobs/test_shown_jobs.py: test_ps_lists_the_tasks_of_a_job_until_it_ends"
+    ),
     "docs/log.md | estimator-runtime: left out": (
         "end_to_end/test_quiet_log.py: test_a_script_s_log_has_its_own_warnings_and_"
         "verbose_brings_back_all"

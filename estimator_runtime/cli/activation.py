@@ -32,7 +32,8 @@ def _status(_options: argparse.Namespace) -> tuple[str, int]:
         install()
     except EstimatorRuntimeError as error:
         return f"{activation}\nno Estimators: {error}", 1
-    return f"{activation}\n{report()}", 0
+    found = report().versions.items()
+    return f"{activation}\n{', '.join(f'{name} {text}' for name, text in found)}", 0
 
 
 # The name of each command to (the function that runs it and returns a text and the exit
@@ -56,8 +57,7 @@ COMMANDS: dict[
     "status": (
         _status,
         "say whether it is enabled, and on which TensorFlow",
-        "Say whether 'enable' is in force, which versions are installed, and which "
-        f"differences\nbetween TensorFlows matter to them.\n{_WHERE_ENABLED}\nThe exit "
-        "status is 1 if Estimators cannot run here.",
+        "Say whether 'enable' is in force, and which versions are installed.\n"
+        f"{_WHERE_ENABLED}\nThe exit status is 1 if Estimators cannot run here.",
     ),
 }

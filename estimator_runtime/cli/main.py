@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 
 from estimator_runtime import __version__, install, reporting
-from estimator_runtime.cli import activation, checkpoints, render, run_flags, script
+from estimator_runtime.cli import activation, checkpoints, ps, render, run_flags, script
 from estimator_runtime.cli import run as cli_run
 from estimator_runtime.cli.doctor import report
 from estimator_runtime.cli.parser import (
@@ -24,8 +25,9 @@ from estimator_runtime.cli.parser import (
     misplaced_option,
     show,
     unknown_argument,
+    unread_option,
 )
-from estimator_runtime.cli.script import name_after_task
+from estimator_runtime.compat.inject.process_name import name_after_task
 from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
@@ -80,6 +82,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run_parser = _add_run(commands)
     _add_checkpoints(commands)
+    _add_ps(commands)
     _add_doctor(commands)
     _add_render(commands)
     _add_activation(commands)
@@ -149,6 +152,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     install()
     if not log_filter.is_verbose(os.environ) and not reporting.is_on():
         native_log.quieten()  # a launcher filters the lines of its tasks
+    if not options.is_module and (problem := unread_option(program, arguments, parser)):
+        print(f"{_NAME}: {problem}", file=sys.stderr)
     try:
         return run(program, arguments)
     except SystemExit as error:
@@ -169,6 +174,18 @@ def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
         command=_print,
         describe=lambda options: checkpoints.describe(options, time.time()),
     )
+
+
+def _add_ps(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "ps",
+        help="list the running jobs, and how far each of their tasks is",
+        description="List the tasks of the jobs that you have started on this machine "
+        "and that still\nrun: pid, step, steps a second, restarts and log of each. "
+        "Nothing is changed.",
+    )
+    ps.add_options(parser)
+    parser.set_defaults(command=_print, describe=ps.describe)
 
 
 def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -242,6 +259,10 @@ def _add_activation(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _print(options: argparse.Namespace) -> int:
-    text, status = options.describe(options)
+    try:
+        text, status = options.describe(options)
+    except KeyboardInterrupt:
+        print(f"{_NAME}: stopped by SIGINT", file=sys.stderr)
+        return 128 + signal.SIGINT
     show(f"{text}\n")
     return status

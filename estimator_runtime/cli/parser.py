@@ -5,6 +5,7 @@ import difflib
 import itertools
 import math
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -187,6 +188,45 @@ def misplaced_option(
         f"the script was given {ours!r}, which stands after it; if it is for "
         f"'{parser.prog}', put it before the script"
     )
+
+
+def unread_option(script: str, arguments: Sequence[str], parser: Parser) -> str | None:
+    """Explain that a script will ignore an option which may be meant for this package.
+
+    Some parsers of scripts pass over what they do not know: `parse_known_args` of
+    argparse, and that of `tf.compat.v1.app.run`. Scripts are recognized by their text.
+
+    Returns:
+        One line, with the remedy. None if the script refuses or knows the option, or
+        if it cannot be read.
+    """
+    options = (each for each in arguments if each.startswith("--"))
+    ours = next(filter(parser.has_option, options), None)
+    if ours is None:
+        return None
+    text = _text_of(script)
+    name = ours.partition("=")[0].lstrip("-")
+    is_known = re.search(rf"\b{name.replace('-', '[-_]')}\b", text)
+    if is_known or not _IGNORES.search(text):
+        return None
+    return (
+        f"the script was given {ours!r}, which stands after it, and seems to ignore "
+        f"it; if it is for '{parser.prog}', put it before the script"
+    )
+
+
+# Of scripts that ignore unknown options; the last two are names of TensorFlow's own.
+_IGNORES = re.compile(
+    r"\bparse_known_args\b|\bknown_only\b|\b(?:tf|tensorflow|v1)\.app\.run\b"
+)
+
+
+def _text_of(script: str) -> str:
+    try:
+        with open(script, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # said where it is run
+        return ""
 
 
 def _is_refusal(frames: Sequence[FrameType]) -> bool:

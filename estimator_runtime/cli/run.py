@@ -39,7 +39,7 @@ def launch(options: argparse.Namespace) -> int:
     from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
     job = job_of(options)
-    console = Console()
+    console = Console(as_json=options.log_format == "json")
     backend = get_backend(options.backend, console=console, **_backend_options(options))
     try:
         handle = backend.submit(job)
@@ -58,10 +58,22 @@ def launch(options: argparse.Namespace) -> int:
                 outcome = _wait(handle, begin)
             begin(is_end=True)
     except LaunchError as error:  # a reader that has paused must not block us
-        write_in_time(sys.stderr, f"estimator-runtime: error: {error}\n")
+        _conclude(console, f"error: {error}")
         return 1
-    write_in_time(sys.stderr, f"estimator-runtime: {outcome}\n")
+    _conclude(console, str(outcome))
     return outcome.exit_status
+
+
+def _conclude(console: Console, verdict: str) -> None:
+    """Write the last lines of a job, which follow all others."""
+    # Imported here, as the console is, so that one process need not.
+    from estimator_runtime.launch.terminal.stream_writer import write_in_time
+
+    if console.as_json:
+        console.say(verdict)
+        console.flush()
+    else:
+        write_in_time(sys.stderr, f"estimator-runtime: {verdict}\n")
 
 
 def _dashboard(
@@ -86,7 +98,7 @@ def _dashboard(
                 "directory is, as tf.estimator.train_and_evaluate does"
             )
         elif waiting and folder is not None:
-            dashboard = Dashboard.started(folder, waiting.pop(), console.say)
+            dashboard = Dashboard.started(folder, waiting.pop(), console.pin)
             if dashboard is not None:
                 stack.callback(dashboard.close)
 

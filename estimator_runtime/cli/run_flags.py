@@ -1,6 +1,7 @@
 """The flags of `estimator-runtime run`: cluster, training options, TensorBoard."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
 from estimator_runtime.errors import ConfigError, UsageError
-from estimator_runtime.output import log_filter
+from estimator_runtime.launch.terminal import levels
+from estimator_runtime.output import log_filter, metrics_file
 from estimator_runtime.output.tensorboard import FIRST_FREE
 
 _BACKENDS = ("local", "ray")
@@ -34,6 +36,8 @@ _NEED_CLUSTER = (
     "heartbeat_timeout",
     "evaluation_timeout",
     "log_dir",
+    "log_level",
+    "log_format",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
@@ -41,6 +45,8 @@ VARIABLES = {
     "verbose": log_filter.VARIABLE,
     "grace": waits.STOP_GRACE_VARIABLE,
     "tf1": mode.VARIABLE,
+    "log_level": levels.VARIABLE,
+    "metrics": metrics_file.VARIABLE,
 }
 _FLAG = "--tensorboard"
 _LAST_PORT = 65535
@@ -103,6 +109,17 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder for the full log of each task (default: logs in the model "
         "directory)",
+    )
+    group.add_argument(
+        "--log-level",
+        choices=levels.LEVELS,
+        help="show log lines of the tasks from this level on; their log files have all "
+        "(default: warning above the rows of a terminal, else debug)",
+    )
+    group.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        help="write each line of the tasks as text (the default), or as a JSON object",
     )
     group.add_argument(
         "--backend",
@@ -238,6 +255,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "tf.contrib, for programs that were written for it",
     )
     group.add_argument(
+        "--metrics",
+        metavar="FILE",
+        type=os.path.abspath,
+        help="append step, loss, rates, evaluations, checkpoints and restarts to this "
+        "file, a JSON object a line",
+    )
+    group.add_argument(
         "--grace",
         metavar="SECS",
         type=_parsed_by(waits.seconds),
@@ -267,6 +291,7 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(OPTIONS["progress"].variable, "auto")
     check(environ)
+    metrics_file.check(environ)
 
 
 def check(environ: Mapping[str, str]) -> None:
@@ -274,6 +299,7 @@ def check(environ: Mapping[str, str]) -> None:
     log_filter.is_verbose(environ)
     mode.is_wanted(environ)
     waits.check(environ)
+    levels.in_environ(environ)
     # Each is checked on its own. The program may set the others itself, so their
     # combination is checked where it creates a RunConfig or a session.
     for option in OPTIONS.values():

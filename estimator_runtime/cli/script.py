@@ -23,15 +23,13 @@ import sys
 import traceback
 import types
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.save import writer
 from estimator_runtime.compat.tf1 import mode
-from estimator_runtime.config.role import read_task
-from estimator_runtime.config.tf_config import parse
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter
 from estimator_runtime.preemption import exit, request, session_close
@@ -39,8 +37,6 @@ from estimator_runtime.preemption.exit import flush
 
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
-# The kernel's name of the process: threads that start later inherit it.
-_PATH = "/proc/self/comm"
 
 
 def check_script(path: str) -> None:
@@ -427,21 +423,3 @@ def _without_our_frame(error: BaseException) -> BaseException:
 
 def _print(error: BaseException) -> None:
     sys.__excepthook__(type(error), error, error.__traceback__)
-
-
-def name_after_task(environ: Mapping[str, str]) -> None:
-    """Set the name of this process to that of its task, such as "worker 1".
-
-    All tasks of a job have the same command line, so process lists need the name to
-    distinguish them. The kernel keeps the first 15 bytes. The function does nothing
-    without a cluster or a task, and on systems other than Linux. Call
-    `tf_config.check_form` first.
-    """
-    text = environ.get("TF_CONFIG")
-    document = parse(text) if text else {}
-    # `check_form` checks the task only if there is a cluster.
-    task = read_task(document.get("task", {})) if document.get("cluster") else {}
-    if "type" in task and "index" in task:
-        # A missing name is not worth an error where /proc cannot be written.
-        with contextlib.suppress(OSError), open(_PATH, "w") as name:
-            name.write(f"{task['type']} {task['index']}")

@@ -31,6 +31,12 @@ PATCHES = (
         apply=_late("inject.children:arm_spawn"),
     ),
     Patch(
+        name="process name",
+        reason="absl's app.run names every task of a cluster after the script",
+        after="absl.command_name",
+        apply=_late("inject.process_name:keep"),
+    ),
+    Patch(
         name="estimator export names",
         reason="tf_export no longer knows the API name the frozen package exports to",
         after="tensorflow",

@@ -176,6 +176,11 @@ def parse(text: str) -> dict[str, Any]:
         ConfigError: If it is not a JSON object, or if an object in it contains a key
             twice.
     """
+    if not text.strip():
+        raise ConfigError(
+            f"TF_CONFIG: it is {shown(text)}, which is empty; unset it, or use an "
+            f"object such as {_EXAMPLE}"
+        )
     try:
         document = json.loads(text, object_pairs_hook=_object)
     except ConfigError:  # raised by _object, and also a ValueError

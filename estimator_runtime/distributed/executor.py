@@ -165,7 +165,8 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
                 return
             result, _ = evaluator.evaluate_and_export()
             if result.metrics:
-                reporting.progress(metrics=numbers(result.metrics))
+                best = TrainingOptions.of(self._estimator.config).best_metric
+                reporting.progress(metrics=numbers(result.metrics), best_metric=best)
             if not self._continuous_eval_listener.after_eval(result):
                 return
             if self._is_last(result, last_step):

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, input_sharding, peers
 from estimator_runtime.loop.session import LoopSession
-from estimator_runtime.output import progress_bar, tensorboard
+from estimator_runtime.output import metrics_file, progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.hooks import peer_watchdog
@@ -299,12 +299,21 @@ def _chief_hooks(settings: SessionSettings, batches_per_step: int) -> _HookList:
 
 
 def _progress(settings: SessionSettings, hooks: _HookList) -> _HookList:
-    """Return the hook that shows a chief's progress, unless a launcher shows it."""
-    mode = "none" if reporting.is_on() else options.current().progress
-    make_display = progress_bar.choose(mode)
-    if not make_display:
+    """Return the hooks that show a chief's progress, unless a launcher shows it."""
+    if reporting.is_on():
         return []
-    return [WatchedHook(hooks[:], settings.checkpoint_dir, make_display)]
+    displays: list[Callable[[progress_bar.Progress], Any] | None] = [
+        progress_bar.choose(options.current().progress)
+    ]
+    path = metrics_file.path_in(os.environ)
+    if path is not None:
+        file = metrics_file.MetricsFile(path)
+        displays.append(lambda first: metrics_file.MetricsDisplay(first, file))
+    return [
+        WatchedHook(hooks[:], settings.checkpoint_dir, make_display)
+        for make_display in displays
+        if make_display is not None
+    ]
 
 
 def _task_rate(settings: SessionSettings) -> _HookList:

@@ -121,6 +121,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             or TF_CONFIG's `service` is not an object.
     """
 
+    @run_config_values.names_checked
     def __init__(
         self,
         model_dir: str | os.PathLike | None = None,

@@ -2,12 +2,17 @@
 
 import contextlib
 import dataclasses
+import difflib
+import functools
+import inspect
 import numbers
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,6 +113,27 @@ def check(settings: Mapping[str, Any]) -> None:
     _check_one_interval(
         settings.get("save_checkpoints_steps"), settings.get("save_checkpoints_secs")
     )
+
+
+def names_checked(init: _Init) -> _Init:
+    """Return a constructor that says which argument a misspelled name resembles.
+
+    It raises a ConfigTypeError (a ValueError and a TypeError) then. For a name that
+    resembles none, Python's own error says enough.
+    """
+    known = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs.keys() - known.keys():
+            for similar in difflib.get_close_matches(name, known, n=1):
+                raise ConfigTypeError(
+                    f"RunConfig: there is no argument {name!r}; did you mean "
+                    f"{similar!r}?"
+                )
+        init(self, *args, **kwargs)
+
+    return cast(_Init, checked)
 
 
 def check_number(source: str, value: Any, rule: str) -> None:

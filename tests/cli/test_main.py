@@ -267,7 +267,7 @@ def test_a_missing_command_is_named_with_the_ones_there_are(folder):
     assert "'train' (choose from" in error
     # Newer Pythons leave out the quotes.
     assert error.replace("'", "").endswith(
-        "(choose from run, checkpoints, doctor, render, enable, disable, status); see "
+        "(choose from run, checkpoints, ps, doctor, render, enable, disable, status); see "
         "estimator-runtime --help\n"
     )
 
@@ -580,6 +580,35 @@ def test_an_option_of_ours_that_the_script_refuses_is_said_to_stand_after_it(
     assert got == status
     assert errors.endswith(_HINT) == is_told
     assert ("stands after it" in errors) == is_told
+
+
+_TOLERANT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--{known}", default=1)
+print(parser.parse_known_args()[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        (_TOLERANT.format(known="steps"), True),
+        (_TOLERANT.format(known="workers"), False),
+        ("import sys; print(sys.argv[1:])", False),
+    ],
+)
+def test_an_option_of_ours_that_the_script_passes_over_is_said_to_stand_after_it(
+    tmp_path, text, is_told
+):
+    (tmp_path / "train.py").write_text(text)
+    status, _, errors = run(["run", "train.py", "--workers", "2"], tmp_path)
+    told = (
+        "estimator-runtime: the script was given '--workers', which stands after it, "
+        "and seems to ignore it; if it is for 'estimator-runtime run', put it before "
+        "the script\n"
+    )
+    assert (status, errors) == (0, told if is_told else "")
 
 
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):

@@ -645,6 +645,30 @@ def test_ps_and_top_show_which_task_a_process_is(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are named in /proc")
 @pytest.mark.parametrize(
+    ("task", "name"), [({"type": "worker", "index": 1}, "worker 1"), ({}, "train.py")]
+)
+def test_the_name_of_a_task_outlasts_absl_which_names_any_other_process(
+    task, name, tmp_path
+):
+    write(
+        tmp_path,
+        {
+            "train.py": """
+                from absl import app
+                def main(_):
+                    print(open("/proc/self/comm").read(), end="")
+                app.run(main)
+                """
+        },
+    )
+    cluster = {"chief": ["h:1"], "worker": ["h:2", "h:3"]} if task else {}
+    config = json.dumps({"cluster": cluster, "task": task})
+    status, output, problem = run([*OURS, "train.py"], tmp_path, TF_CONFIG=config)
+    assert (status, output.decode(), problem) == (0, f"{name}\n", b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are named in /proc")
+@pytest.mark.parametrize(
     "config", ["", "{}", '{"task": {"type": "worker", "index": 1}}']
 )
 def test_a_process_that_is_no_task_of_a_cluster_keeps_its_name(config, tmp_path):

@@ -71,7 +71,7 @@ BAD_FORMS = [
     # The JSON itself.
     bad_text(
         "",
-        "TF_CONFIG: not JSON (Expecting value: line 1 column 1 (char 0)): ''; "
+        "TF_CONFIG: it is '', which is empty; unset it, or "
         f"use an object such as {EXAMPLE}",
     ),
     bad_text(

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pathlib
 import pickle
+import re
 
 import pytest
 import tensorflow as tf
@@ -308,3 +309,39 @@ def test_a_config_survives_pickle_and_deepcopy(set_tf_config):
     for copied in pickle.loads(pickle.dumps(config)), copy.deepcopy(config):
         assert type(copied) is er.RunConfig
         assert properties(copied) == properties(config)
+
+
+def test_a_name_that_resembles_an_argument_is_refused_with_that_one():
+    told = (
+        "RunConfig: there is no argument 'save_checkpoint_steps'; did you mean "
+        "'save_checkpoints_steps'?"
+    )
+    with pytest.raises(TypeError, match=re.escape(told)):
+        er.RunConfig(save_checkpoint_steps=5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"):
+        er.RunConfig(xyz=5)
+
+
+def test_a_subclass_may_have_arguments_of_its_own():
+    class Own(er.RunConfig):
+        def __init__(self, save_checkpoint_steps):
+            super().__init__(save_checkpoints_steps=save_checkpoint_steps)
+
+    assert Own(save_checkpoint_steps=5).save_checkpoints_steps == 5
+
+
+def test_a_model_dir_that_cannot_be_made_is_refused_before_the_model(tmp_path):
+    (tmp_path / "file").touch()
+
+    def model_fn(features, labels):
+        pytest.fail("the model is built")
+
+    folder = str(tmp_path / "file" / "model")
+    estimator = tf.estimator.Estimator(model_fn, model_dir=folder)
+    told = (
+        f"RunConfig: model_dir is {folder!r}, which cannot be made: {tmp_path}/file is "
+        "not a folder; give another folder"
+    )
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])))
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -18,6 +18,7 @@ from typing import Any
 
 from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
 from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
 
 DEADLINE_SECS = 120.0
@@ -41,6 +42,8 @@ def ask(
             "cuda": whether TensorFlow was built with CUDA.
             "missing": each missing name to its shortest prefix that does not exist.
             "v1": each missing name of TensorFlow to whether `tf.compat.v1` has it.
+            "patches": the name of each patch to its "state" in a process that has used
+                `tf.estimator`, and its "reason".
 
     Raises:
         EstimatorRuntimeError: If the child fails, or takes too long.
@@ -131,6 +134,7 @@ def main(_arguments: list[str]) -> int:
     tf = importlib.import_module("tensorflow")
     # Loads tensorflow-estimator, upon which most patches are applied.
     _ = tf.estimator.Estimator
+    patched = report()
     missing = {name: _first_missing(name) for name in names}
     missing = {name: part for name, part in missing.items() if part}
     answer = {
@@ -146,6 +150,10 @@ def main(_arguments: list[str]) -> int:
         "missing": missing,
         "v1": {
             name: _is_in_v1(name) for name in missing if name.startswith("tensorflow.")
+        },
+        "patches": {
+            name: {"state": state, "reason": patched.reasons[name]}
+            for name, state in patched.patches.items()
         },
     }
     sys.stdout.write(f"{json.dumps(answer)}\n")

@@ -39,6 +39,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print one JSON object instead of a table"
     )
     parser.add_argument(
+        "--patches",
+        action="store_true",
+        help="check nothing; list the differences between TensorFlows that are bridged "
+        "here, for a bug report",
+    )
+    parser.add_argument(
         "script", metavar="SCRIPT", nargs="?", help="a script to read, but not to run"
     )
 
@@ -57,12 +63,33 @@ def describe(
 
     Raises:
         UsageError: If the script does not exist, or is a folder or an archive.
+        EstimatorRuntimeError: With `--patches`, if TensorFlow cannot be imported.
     """
+    if options.patches:
+        patches = probe.ask(())["patches"]
+        return json.dumps(patches, indent=2) if options.json else as_list(patches), 0
     if options.script is not None:
         check_script(options.script)
     found = list(_examine(options, environ))
     text = json.dumps(as_json(found), indent=2) if options.json else as_text(found)
     return text, int(any(each.state == PROBLEM for each in found))
+
+
+def as_list(patches: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the patches as text, grouped by their state.
+
+    Args:
+        patches: The state and the reason of each, by name.
+    """
+    lines = []
+    for state in dict.fromkeys(each["state"] for each in patches.values()):
+        lines.append(f"{state}:")
+        lines += [
+            f"  {name}: {each['reason']}"
+            for name, each in patches.items()
+            if each["state"] == state
+        ]
+    return "\n".join(lines)
 
 
 def _examine(

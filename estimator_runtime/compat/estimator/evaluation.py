@@ -12,6 +12,7 @@ which `throttle_secs` leaves out.
 
 import functools
 import logging
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator, training
 
+from estimator_runtime import reporting
 from estimator_runtime.compat import patch
+from estimator_runtime.output import metrics_file
 from estimator_runtime.preemption import request
 
 _logger = logging.getLogger(__name__)
@@ -59,6 +62,23 @@ def patch_estimator(_module: ModuleType) -> None:
         return original(*call.args, **call.kwargs)
 
     estimator.Estimator._evaluate_run = evaluate_run
+    estimator.Estimator.evaluate = _noting(estimator.Estimator.evaluate)
+
+
+def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `evaluate` so that its metrics get into the file that `--metrics` names.
+
+    Under a launcher, the launcher writes that file.
+    """
+
+    @functools.wraps(original)
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        metrics = original(*args, **kwargs)
+        if not reporting.is_on():
+            metrics_file.evaluated(metrics, os.environ)
+        return metrics
+
+    return evaluate
 
 
 def _will_evaluate(self: Any, step: int) -> bool:

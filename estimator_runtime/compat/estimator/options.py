@@ -7,9 +7,11 @@ Estimator trains, signals stop it in an orderly way, in sessions of TensorFlow t
 """
 
 import functools
+import os
 from types import ModuleType
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.training import session_manager
 from tensorflow_estimator.python.estimator import estimator
 
@@ -18,6 +20,7 @@ from estimator_runtime.compat import patch
 from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config import options, waits
 from estimator_runtime.config.options import OwnOptions
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.preemption import request
 
 
@@ -28,10 +31,40 @@ def patch_estimator(_module: ModuleType) -> None:
     @functools.wraps(original)
     def train_model(self: Any, *args: Any, **kwargs: Any) -> Any:
         own = options.TrainingOptions.of(self.config)
+        _check_model_dir(self)
         with options.use(own), request.watched():
             return original(self, *args, **kwargs)
 
     estimator.Estimator._train_model = train_model
+
+
+def _check_model_dir(trained: Any) -> None:
+    """Raise if the model directory of a chief that saves in it cannot be made.
+
+    TensorFlow would only notice when the model has been built. Nothing is created.
+    """
+    folder, config = tf.compat.as_str_any(trained.model_dir), trained.config
+    writes = (
+        config.save_checkpoints_steps
+        or config.save_checkpoints_secs
+        or config.save_summary_steps
+    )
+    if "://" in folder or not config.is_chief or not writes:
+        return
+    existing = os.path.abspath(folder)
+    while not os.path.lexists(existing):
+        existing = os.path.dirname(existing)
+    is_there = existing == os.path.abspath(folder)
+    if not os.path.isdir(existing):
+        problem = f"{existing} is not a folder"
+    elif not is_there and not os.access(existing, os.W_OK | os.X_OK):
+        problem = f"this user may not write in {existing}"
+    else:
+        return
+    raise ConfigError(
+        f"RunConfig: model_dir is {folder!r}, which cannot be made: {problem}; give "
+        "another folder"
+    )
 
 
 def patch_run_config(_module: ModuleType) -> None:

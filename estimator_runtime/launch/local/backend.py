@@ -10,6 +10,7 @@ from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.local.processes import Processes
+from estimator_runtime.launch.supervisor.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
@@ -71,7 +72,8 @@ class LocalBackend:
         processes = Processes(
             job, self.warm, self.private_network, screen.write_of_fork_server
         )
-        return JobHandle(Supervisor(job, processes, screen))
+        job_file = JobFile(job, "local")
+        return JobHandle(Supervisor(job, processes, screen, job_file=job_file))
 
 
 def _check_platform() -> None:

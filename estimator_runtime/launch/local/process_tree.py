@@ -43,6 +43,19 @@ def stat_of(pid: int) -> ProcessStat | None:
     return ProcessStat(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
 
 
+def start_ticks_of(pid: int) -> int | None:
+    """Return when a process has started, in clock ticks since the boot.
+
+    Together with its pid this identifies a process. The result is None if the process
+    is gone, and on systems without /proc.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return None
+
+
 def adopt_orphans() -> None:
     """Make this process adopt its orphaned descendants from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

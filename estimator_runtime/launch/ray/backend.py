@@ -12,6 +12,7 @@ from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.supervisor.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
@@ -110,7 +111,8 @@ class RayBackend:
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
             tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
-            return JobHandle(Supervisor(job, tasks, screen))
+            job_file = JobFile(job, "ray")
+            return JobHandle(Supervisor(job, tasks, screen, job_file=job_file))
         except BaseException:
             placement.release()
             ray_nodes.disconnect()

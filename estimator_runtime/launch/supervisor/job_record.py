@@ -79,6 +79,7 @@ class Record:
                     f"log folder {folder!r} cannot be written: {error.strerror}; give "
                     "another one with --log-dir"
                 )
+        self._say(f"the log of each task is in {folder}")
         if self._spool is not None:
             # Fails if a log had to stay there; then the folder is kept.
             with contextlib.suppress(OSError):

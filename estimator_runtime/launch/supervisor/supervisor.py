@@ -26,9 +26,11 @@ from estimator_runtime.config.waits import (
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
+from estimator_runtime.launch.supervisor.job_metrics import JobMetrics
 from estimator_runtime.launch.supervisor.job_record import Record, RestartScalars
 from estimator_runtime.launch.supervisor.restart_policy import Budget
 from estimator_runtime.launch.supervisor.shutdown import Completion, Shutdown
+from estimator_runtime.launch.supervisor.task_log import START_MARK
 from estimator_runtime.launch.supervisor.task_state import Heartbeats, TaskState
 from estimator_runtime.launch.task import (
     Ended,
@@ -45,6 +47,7 @@ from estimator_runtime.launch.task import (
 from estimator_runtime.launch.terminal.job_status import Status
 
 if TYPE_CHECKING:
+    from estimator_runtime.launch.supervisor.job_file import JobFile
     from estimator_runtime.launch.terminal.views import Screen
 
 _TICK_SECS = 0.2
@@ -62,6 +65,7 @@ class Supervisor:
         screen: Displays the tasks' lines and the progress of the job.
         clock: Returns the time in seconds.
         tick_secs: How long to wait for an event before the passing of time is handled.
+        job_file: Where the progress is written for `estimator-runtime ps`, or None.
 
     Attributes:
         state: "starting", "running", "stopping", "succeeded" or "failed".
@@ -74,9 +78,11 @@ class Supervisor:
         screen: Screen,
         clock: Callable[[], float] = time.monotonic,
         tick_secs: float = _TICK_SECS,
+        job_file: JobFile | None = None,
     ) -> None:
         self._job, self._tasks, self._screen, self._clock = job, tasks, screen, clock
-        self._tick_secs = tick_secs
+        self._tick_secs, self._job_file = tick_secs, job_file
+        self._metrics = JobMetrics.of(job, os.environ)
         self._console = screen.console
         self._events = Events(self._console.is_behind)
         self._states: dict[Task, TaskState] = {
@@ -104,7 +110,8 @@ class Supervisor:
             job.heartbeat_timeout_secs, self._console, self._shutdown
         )
         self._restart_scalars = RestartScalars(everyone, self._record, self._console)
-        screen.open(everyone, Status(everyone, self._record))
+        self._status = Status(everyone, self._record)
+        screen.open(everyone)
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._ending: Outcome | None = None  # set once the job has to stop
@@ -141,6 +148,8 @@ class Supervisor:
             while not self._is_over():
                 self._step()
             self._restart_scalars.look(is_end=True)
+            if self._metrics is not None:
+                self._metrics.write(self._status.now(self._clock()))
             outcome = self._conclude()
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
@@ -150,6 +159,8 @@ class Supervisor:
         finally:
             # Callbacks run from the last to the first, even if one of them fails.
             with contextlib.ExitStack() as closing:
+                if self._job_file is not None:
+                    closing.callback(self._job_file.remove)
                 closing.callback(self._console.flush)
                 for state in self._states.values():
                     closing.callback(state.log.close)
@@ -183,6 +194,8 @@ class Supervisor:
         elif isinstance(event, Reported):
             now = self._clock()
             state.hear(event.report, now)
+            if "pid" in event.report:
+                self._tell_start(state, event.report["pid"])
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.tell_of_stall(state.task, event.report)
@@ -215,8 +228,27 @@ class Supervisor:
         if self._ending is not None:
             return
         self._heartbeats.check(self._states.values(), now)
-        self._screen.show(now)
+        self._show(now)
         self._start_those_due(now)
+
+    def _show(self, now: float) -> None:
+        """Show and publish the progress of the job, if it is time."""
+        seen = self._status.look(now)
+        if seen is None:
+            return
+        self._screen.show(seen, now)
+        if self._job_file is not None:
+            self._job_file.write(seen)
+        if self._metrics is not None:
+            self._metrics.write(seen)
+
+    def _tell_start(self, state: TaskState, pid: int) -> None:
+        """Tell the user, and the readers of the log, in which process a run begins."""
+        attempt = state.run.attempt if state.run is not None else 0
+        again = f" (restart {attempt})" if attempt else ""
+        state.log.head(f"{START_MARK}{state.task} started{again}, pid {pid}")
+        where = f", log {state.log.path}" if state.log.is_placed else ""
+        self._console.say(f"{state.task} started{again}, pid {pid}{where}")
 
     def _handle_cancels(self, now: float) -> None:
         while self._requests:

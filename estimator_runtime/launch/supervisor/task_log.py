@@ -22,10 +22,13 @@ _EXCERPT_LINES = 20
 _LOOK_SECS = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
+# Begins the line that stands before the lines of each run.
+START_MARK = "estimator-runtime: "
 # Lines that TensorFlow, absl, gRPC and this package write in any run. They are never
 # the reason of a failure.
 _NOISE = re.compile(
     r"\s*$|(INFO|WARNING|DEBUG):tensorflow[.\w]*:|[IW]\d{4} |\d{4}-\d\d-\d\d .*: [IW] "
+    r"|estimator-runtime: \S+( \d+)? started.*, pid \d+$"
     r"|To enable the following instructions|WARNING: All log messages before absl"
 )
 
@@ -63,9 +66,22 @@ class TaskLog:
         self.is_whole = True
         self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._head: str | None = None  # to be written before the next line
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the file is where it stays."""
+        return self.path is not None and not self._is_spooled
+
+    def head(self, line: str) -> None:
+        """Append a line before the next one; without a next one it is left out."""
+        self._head = line
 
     def write(self, line: str) -> None:
         """Append a line."""
+        head, self._head = self._head, None
+        if head is not None:
+            self.write(head)
         if self._clock() - self._looked_at >= _LOOK_SECS:
             self._look(is_hurried=False)
         self._tail.append(line)

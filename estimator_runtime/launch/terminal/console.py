@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.stream_writer import (
     StreamWriter,
     without_waiting,
@@ -35,26 +38,39 @@ class Console:
     Args:
         stdout: The stream for standard output; by default that of this process.
         stderr: The stream for standard error; by default that of this process.
+        as_json: Whether each line is written as a JSON object: "time" (seconds since
+            1970), "task" ("launcher" for lines of the launcher), "level" and "message".
+        clock: Returns the seconds since 1970.
 
     Attributes:
         width: Width of the prefix in characters, up to the separator.
         is_terminal: Whether status rows can be shown below the lines.
+        as_json: Whether lines are JSON objects; then there are no status rows.
         can_unicode: Whether status rows may contain characters outside ASCII.
+        pinned: Lines that stay in view with the status rows, such as the address of
+            TensorBoard.
     """
 
     def __init__(
-        self, stdout: TextIO | None = None, stderr: TextIO | None = None
+        self,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        *,
+        as_json: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.as_json, self._clock = as_json, clock
         self._stdout = without_waiting(stdout or sys.stdout)
         self._stderr = without_waiting(stderr or sys.stderr)
         # Checked now, because the reader may have closed a stream later.
         streams: tuple[Any, ...] = (self._stdout, self._stderr)
         self._has_colours = {each: terminal.has_colours(each) for each in streams}
-        self.is_terminal = terminal.can_redraw(self._stderr)
+        self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
+        self.pinned: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
 
@@ -74,7 +90,10 @@ class Console:
     def write(self, name: str, line: str, is_error: bool = True) -> None:
         """Write one line of the task with this name, given without its line break."""
         stream = self._stderr if is_error else self._stdout
-        text = f"{self._coloured_prefix(name, stream)}{line}\n"
+        if self.as_json:
+            text = f"{json.dumps(self._record(name, line))}\n"
+        else:
+            text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
             if stream is self._stderr:
                 _put(stream, f"{self._erasure()}{text}{self._drawing()}")
@@ -85,9 +104,18 @@ class Console:
             if self._rows:
                 _put(self._stderr, self._drawing())
 
+    def _record(self, name: str, line: str) -> dict[str, Any]:
+        level = levels.level_of(line) or "info"
+        return {"time": self._clock(), "task": name, "level": level, "message": line}
+
     def say(self, line: str) -> None:
         """Write one line of the launcher itself."""
         self.write(_OURS, line)
+
+    def pin(self, line: str) -> None:
+        """Write one line of the launcher, and keep it in view with the status rows."""
+        self.pinned.append(line)
+        self.say(line)
 
     def is_behind(self) -> bool:
         """Return whether so much output is waiting that callers should pause."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.supervisor.job_record import Record
@@ -29,6 +30,11 @@ class TaskStatus:
         rate: Steps per second that it trains itself, or None.
         loss: The loss that it logged last, or None.
         metrics: The metrics of its last evaluation by name; empty if there was none.
+        best_metric: The metric that decides which checkpoints are best, or None.
+        pid: The pid of its process, on the machine on which it runs; None if it is not
+            known, or the process has ended.
+        restarts: How often it has been restarted.
+        log: Path of its log, or None.
     """
 
     name: str
@@ -37,6 +43,10 @@ class TaskStatus:
     rate: float | None = None
     loss: float | None = None
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    best_metric: str | None = None
+    pid: int | None = None
+    restarts: int = 0
+    log: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,12 +55,14 @@ class JobStatus:
 
     Attributes:
         elapsed_secs: Seconds since the first look.
-        step: The global step.
+        step: The global step. Until a task has reported one, that of the newest
+            checkpoint, from which a training goes on; else 0.
         last_step: The global step at which the training ends, or None if unknown.
         rate: Global steps per second, or None if it is not known yet.
         saved_step: The global step of the newest checkpoint, or None.
         restarts: The number of restarts so far.
         tasks: The `TaskStatus` of each task.
+        model_dir: The model directory, or None if it is not known yet.
     """
 
     elapsed_secs: float
@@ -60,6 +72,28 @@ class JobStatus:
     saved_step: int | None
     restarts: int
     tasks: tuple[TaskStatus, ...]
+    model_dir: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields as values that JSON can represent."""
+        return dataclasses.asdict(self)
+
+    @property
+    def log_dir(self) -> str | None:
+        """The folder of the logs, or None if there is none yet."""
+        logs = (os.path.dirname(task.log) for task in self.tasks if task.log)
+        return next(logs, None)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The tasks that a training which has reached its last step waits for."""
+        if self.last_step is None or self.step < self.last_step:
+            return ()
+        return tuple(
+            task.name
+            for task in self.tasks
+            if task.state != "done" and not task.name.startswith("ps ")
+        )
 
     @property
     def loss(self) -> float | None:
@@ -83,19 +117,24 @@ class Status:
         """Return the progress of the job; None if it is too early to look again."""
         if self._last is not None and now - self._last < _EVERY_SECS:
             return None
-        self._first = now if self._first is None else self._first
         self._last = now
-        step = self._step()
+        return self.now(now)
+
+    def now(self, now: float) -> JobStatus:
+        """Return the progress of the job, however early it is."""
+        self._first = now if self._first is None else self._first
+        step, saved_step = self._step(), self._record.saved_step()
         last_steps = (state.report.get("last_step") for state in self._states)
         return JobStatus(
             elapsed_secs=now - self._first,
-            step=step or 0,
+            step=(saved_step or 0) if step is None else step,
             last_step=next((each for each in last_steps if each is not None), None),
             # Do not count from 0: the first reported step may be a restored one.
             rate=None if step is None else self._total.after(step, now),
-            saved_step=self._record.saved_step(),
+            saved_step=saved_step,
             restarts=self._record.restarts,
             tasks=tuple(self._status_of(state, now) for state in self._states),
+            model_dir=self._record.model_dir,
         )
 
     def _step(self) -> int | None:
@@ -124,6 +163,10 @@ class Status:
             rate=rate,
             loss=report.get("loss"),
             metrics=report.get("metrics", {}),
+            best_metric=report.get("best_metric"),
+            pid=report.get("pid") if state.is_running else None,
+            restarts=0 if state.run is None else state.run.attempt,
+            log=state.log.path,
         )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
+from estimator_runtime.launch.terminal import levels
+from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter, native_log
 from estimator_runtime.output.terminal import time_left
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from estimator_runtime.launch.terminal.console import Console
     from estimator_runtime.launch.terminal.job_status import (
         JobStatus,
-        Status,
         TaskStatus,
     )
 
@@ -58,24 +59,25 @@ class View:
             redrawn below the lines of the tasks. "bar" and "plain" then write a line
             every ten seconds while the global step changes, so a job that ends within
             ten seconds gets none.
-        status: The status of the job.
     """
 
-    def __init__(self, mode: str, console: Console, status: Status) -> None:
+    def __init__(self, mode: str, console: Console) -> None:
         if mode == "auto":
             mode = "bar" if importlib.util.find_spec("tqdm") is not None else "plain"
-        self._mode, self._console, self._status = mode, console, status
+        self._mode, self._console = mode, console
         self._said_at: float | None = None
         self._step = 0
 
-    def show(self, now: float) -> None:
-        """Show the progress, if it is time; call this often."""
+    @property
+    def has_rows(self) -> bool:
+        """Whether the progress is below the lines of the tasks, on a terminal."""
+        return self._mode != "none" and self._console.is_terminal
+
+    def show(self, seen: JobStatus, now: float) -> None:
+        """Show the progress of the job; call this once a second."""
         if self._mode == "none":
             return
         self._said_at = now if self._said_at is None else self._said_at
-        seen = self._status.look(now)
-        if seen is None:
-            return
         console = self._console
         if not console.is_terminal:
             if now - self._said_at >= _LINE_SECS and seen.step != self._step:
@@ -84,7 +86,9 @@ class View:
         elif self._mode == "bar":
             rows = [(task.name, describe(task)) for task in seen.tasks]
             bar = total(seen, console.columns, console.can_unicode)
-            console.status([*rows, ("total", bar)])
+            about = places(seen, console.pinned)
+            more = [("launcher", about)] if about else []
+            console.status([*rows, *more, ("total", bar)])
         else:
             console.status([("", line(seen))])
 
@@ -96,8 +100,10 @@ def line(seen: JobStatus) -> str:
     The rate of a task counts only the steps that it has trained itself.
     """
     of = "" if seen.last_step is None else f" of {seen.last_step}"
-    parts = [f"step {seen.step}{of}"]
-    if seen.rate is not None:
+    parts = [f"step {_trained(seen)}{of}"]
+    if seen.awaited:
+        parts.append(f"waiting for {', '.join(seen.awaited)}")
+    elif seen.rate is not None:
         each = ", ".join(
             f"{task.name} {task.rate:.1f}"
             for task in seen.tasks
@@ -107,13 +113,13 @@ def line(seen: JobStatus) -> str:
     if seen.loss is not None:
         parts.append(f"loss {seen.loss:.4g}")
     left = time_left(seen.step, seen.last_step, seen.rate)
-    if left is not None:
+    if left is not None and not seen.awaited:
         parts.append(f"{left} left")
     saved = "none" if seen.saved_step is None else seen.saved_step
     parts.append(f"checkpoint {saved}")
     for task in seen.tasks:
         if task.metrics:
-            parts.append(f"evaluated: {_metrics(task.metrics)}")
+            parts.append(f"evaluated {_metrics(task)}")
     if seen.restarts:
         parts.append(f"restarts {seen.restarts}")
     return " | ".join(parts)
@@ -126,7 +132,8 @@ def describe(task: TaskStatus) -> str:
         None if task.step is None else f"step {task.step}",
         None if task.rate is None else f"{task.rate:.1f} steps/s",
         None if task.loss is None else f"loss {task.loss:.4g}",
-        f"evaluated: {_metrics(task.metrics)}" if task.metrics else None,
+        f"evaluated {_metrics(task)}" if task.metrics else None,
+        None if task.pid is None else f"pid {task.pid}",
     ]
     return ", ".join(filter(None, parts))
 
@@ -134,40 +141,76 @@ def describe(task: TaskStatus) -> str:
 def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     """Return the bar of the whole job, or a count if the last step is unknown.
 
-    It has at most so many columns. `can_unicode` allows characters outside ASCII.
+    It has at most so many columns: where they are few, the bar goes first, then the
+    times and the loss, and last the newest checkpoint. `can_unicode` allows characters
+    outside ASCII.
     """
     from tqdm import tqdm
 
-    remarks = {}
-    if seen.loss is not None:
-        remarks["loss"] = f"{seen.loss:.4g}"
-    if seen.saved_step is not None:
-        remarks["saved"] = f"step {seen.saved_step}"
-    if seen.restarts:
-        remarks["restarts"] = str(seen.restarts)
-    step = seen.step
-    if seen.last_step is not None:
-        step = min(step, seen.last_step)  # workers may run a few steps more
-    return tqdm.format_meter(
-        step,
-        seen.last_step,
-        seen.elapsed_secs,
-        ncols=columns,
-        ascii=not can_unicode,
-        unit="step",
-        rate=seen.rate,
-        postfix=", ".join(f"{name}={text}" for name, text in remarks.items()),
+    saved = None if seen.saved_step is None else f"saved=step {seen.saved_step}"
+    loss = None if seen.loss is None else f"loss={seen.loss:.4g}"
+    restarts = f"restarts={seen.restarts}" if seen.restarts else None
+    waiting = f"waiting for {', '.join(seen.awaited)}" if seen.awaited else None
+    rate = None if waiting else seen.rate
+
+    def meter(columns: int | None, remarks: Sequence[str | None], form: str) -> str:
+        return tqdm.format_meter(
+            _trained(seen),
+            seen.last_step,
+            seen.elapsed_secs,
+            ncols=columns,
+            ascii=not can_unicode,
+            unit="step",
+            rate=rate,
+            bar_format=form,
+            postfix=", ".join(filter(None, remarks)),
+        )
+
+    everything = (loss, saved, restarts, waiting)
+    times = "" if waiting else "<{remaining}, {rate_fmt}"
+    if seen.last_step is None:
+        count, bar = "{n_fmt}{unit} ", ""
+        times = ", {rate_fmt}"
+    else:
+        count, bar = "{n_fmt}/{total_fmt} ", "{percentage:3.0f}%|{bar}| "
+    full = f"{count}[{{elapsed}}{times}{{postfix}}]"
+    # What is left of the columns is the width of the bar.
+    if bar and len(meter(None, everything, f"100%|| {full}")) < columns:
+        return meter(columns, everything, f"{bar}{full}")
+    for remarks, form in (
+        (everything, full),
+        ((saved, restarts, waiting), full),
+        ((saved, restarts, waiting), f"{count}[{{postfix}}]"),
+        ((saved,), f"{count}[{{postfix}}]"),
+    ):
+        text = meter(None, remarks, form).replace("[, ", "[").replace("[]", "")
+        if len(text) <= columns:
+            return text
+    return text[:columns]
+
+
+def places(seen: JobStatus, pinned: Sequence[str]) -> str:
+    """Return where else the user finds something about the job, as one line."""
+    logs = [] if seen.log_dir is None else [f"logs: {seen.log_dir}"]
+    return ", ".join([*pinned, *logs])
+
+
+def _trained(seen: JobStatus) -> int:
+    """Return the global step, but no more than the last one: workers may overshoot."""
+    return seen.step if seen.last_step is None else min(seen.step, seen.last_step)
+
+
+def _metrics(task: TaskStatus) -> str:
+    """Return the step and the metrics of an evaluation, the telling ones first."""
+    metrics = task.metrics
+    first = [name for name in ("loss", task.best_metric) if name in metrics]
+    names = [*first, *(name for name in metrics if name not in first)]
+    shown = ", ".join(
+        f"{name} {metrics[name]:.5g}" for name in names if name != "global_step"
     )
-
-
-def _metrics(metrics: Mapping[str, float]) -> str:
-    shown = [
-        f"{name} {value:.5g}"
-        for name, value in metrics.items()
-        if name != "global_step"
-    ]
-    at = f" at step {metrics['global_step']:.0f}" if "global_step" in metrics else ""
-    return ", ".join(shown) + at
+    if "global_step" not in metrics:
+        return shown
+    return f"step {metrics['global_step']:.0f}: {shown}"
 
 
 class Screen:
@@ -184,29 +227,40 @@ class Screen:
         self.console, self._presentation = console, presentation
         self._tasks: Sequence[TaskState] = []
         self._view: View | None = None
-        self._noise_count = 0
+        self._noise_count = self._below_count = 0
+        self._filters: dict[Task, LevelFilter] = {}
         self._lock = threading.Lock()
 
-    def open(self, tasks: Sequence[TaskState], status: Status) -> None:
+    def open(self, tasks: Sequence[TaskState]) -> None:
         """Start to show the job of these tasks."""
         self._tasks = tasks
         self.console.introduce([str(each.task) for each in tasks])
-        self._view = View(self._presentation.progress, self.console, status)
+        self._view = View(self._presentation.progress, self.console)
+        level = self._presentation.level(self._view.has_rows)
+        self._filters = {each.task: LevelFilter(level) for each in tasks}
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
-        """Show a line of a task, unless it is startup noise on standard error."""
-        if not (is_error and self._leaves_out(line)):
-            self.console.write(str(task), line, is_error)
+        """Show a line of a task, unless it is on standard error and not wanted there.
+
+        That is startup noise, and what is below the level of the presentation.
+        """
+        if is_error and self._leaves_out(line):
+            return
+        level = self._filters.get(task)
+        if is_error and level is not None and level.hides(line):
+            self._below_count += 1
+            return
+        self.console.write(str(task), line, is_error)
 
     def write_of_fork_server(self, line: str) -> None:
         """Show a line of the fork server, unless it is noise; thread-safe."""
         if not self._leaves_out(line):
             self.console.say(line)
 
-    def show(self, now: float) -> None:
-        """Show the progress of the job, if it is time."""
+    def show(self, seen: JobStatus, now: float) -> None:
+        """Show the progress of the job."""
         if self._view is not None:
-            self._view.show(now)
+            self._view.show(seen, now)
 
     def close(self) -> None:
         """Remove the status rows, and report how many lines were left out."""
@@ -214,6 +268,12 @@ class Screen:
         warnings = sum(each.hidden_warnings for each in self._tasks)
         if warnings or self._noise_count:
             self.console.say(log_filter.summary(warnings, self._noise_count))
+        if self._below_count:
+            noun = "line is" if self._below_count == 1 else "lines are"
+            self.console.say(
+                f"{self._below_count} {noun} only in the logs of the tasks; "
+                "--log-level info shows them here"
+            )
 
     def _leaves_out(self, line: str) -> bool:
         shown = self._presentation
@@ -240,12 +300,15 @@ class Presentation:
     Attributes:
         progress: "bar", "plain", "none" or "auto".
         is_verbose: Whether every line is shown.
+        log_level: The lowest level of log lines that is shown; None for "warning" above
+            rows on a terminal, and "debug" elsewhere.
         expects_gpu: Whether the line in which TensorFlow reports that it finds no GPU
             is worth showing.
     """
 
     progress: str = "auto"
     is_verbose: bool = False
+    log_level: str | None = None
     expects_gpu: bool = False
 
     @classmethod
@@ -261,6 +324,16 @@ class Presentation:
         return cls(
             progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
             is_verbose=log_filter.is_verbose(environ),
+            log_level=levels.in_environ(environ),
             expects_gpu=native_log.are_here()
             or any(job.resources_of(task).gpus for task in job.tasks),
         )
+
+    def level(self, has_rows: bool) -> str:
+        """Return the lowest level of log lines that is shown.
+
+        `has_rows` is whether the progress is in rows below the lines.
+        """
+        if self.is_verbose:
+            return "debug"
+        return self.log_level or ("warning" if has_rows else "debug")

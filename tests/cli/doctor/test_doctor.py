@@ -5,14 +5,17 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
 
 from estimator_runtime.cli.doctor import probe
 from estimator_runtime.compat import versions
+from estimator_runtime.compat.registry import PATCHES
 from estimator_runtime.errors import EstimatorRuntimeError
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
@@ -86,6 +89,44 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     keras = "train.py:1: keras is Keras 3 here; models for an Estimator have to be of tf.keras"
     assert (keras in output) == NEW
     assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
+
+
+def test_the_patches_are_listed_by_their_state_in_a_process_that_uses_estimators(
+    tmp_path,
+):
+    status, output = doctor("--patches", cwd=tmp_path)
+    assert status == 0
+    applied = output.partition("applied:\n")[2].partition("\nwaiting")[0]
+    assert "  the seam: " in applied
+    status, output = doctor("--patches", "--json", cwd=tmp_path)
+    listed = json.loads(output)
+    assert (status, list(listed)) == (0, [each.name for each in PATCHES])
+    assert listed["the seam"]["state"] == "applied"
+
+
+def test_ctrl_c_ends_it_with_a_line(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(
+        "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(100)\n"
+    )
+    (tmp_path / "train.py").touch()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "estimator_runtime", "doctor", "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    with running:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists():
+            assert running.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        output, errors = running.communicate(timeout=60)
+    expected = "estimator-runtime: stopped by SIGINT\n"
+    assert (running.returncode, output, errors) == (130, "", expected)
 
 
 @pytest.mark.parametrize(

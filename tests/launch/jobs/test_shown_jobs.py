@@ -1,6 +1,7 @@
 """What a person sees of real jobs: a quiet log, and rows below it on a terminal."""
 
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -157,16 +158,87 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
     # comes there with its first step has reported none: the other has taken them all.
     row = r"\r?\n"
     job.read_until(
-        rf"ps 0      \| running{row}"
+        rf"ps 0      \| running, pid \d+{row}"
         rf"chief     \| (?:running|step \d+).*{row}"
         rf"worker 0  \| (?:running|step \d+).*{row}"
-        rf"evaluator \| running{row}"
-        r"total     \| .* \d\d/100 \[.*step.*, loss=\S+, saved=step \d+\]"
+        rf"evaluator \| running, pid \d+{row}"
+        rf"launcher  \| logs: {tmp_path}.*{row}"
+        r"total     \| .* \d\d/100 \[.*step.*, (?:loss=\S+, )?saved=step \d+\]"
     )
     (tmp_path / "go").touch()
     assert job.read_until() == 0, job.text
     # Nothing of it is left below the last lines.
     assert "total     | " not in job.text.rpartition("\x1b[J")[2]
+
+
+def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
+    (tmp_path / "run").mkdir()
+    mine = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+
+    def ps(*options):
+        done = subprocess.run(
+            [sys.executable, "-m", "estimator_runtime", "ps", *options],
+            env={**os.environ, **mine},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    options = (*_PS, "--metrics", "m.jsonl")
+    job = launch(*options, _PROGRAM, "--gate", "40:go", "--model_dir", "model", **mine)
+    started = {name: job.wait_for(rf"\| {name} started, pid (\d+)(?:,|$)")[1]
+               for name in ("chief", "worker 0", "ps 0")}  # fmt: skip
+    # Both trainers wait at the gate then, which each reaches at about its 40th step.
+    deadline = time.monotonic() + 90
+    step = 0
+    while step < 30:
+        assert time.monotonic() < deadline, job.text
+        (listed,) = json.loads(ps("--json"))
+        step = listed["step"]
+    tasks = {task["name"]: task for task in listed["tasks"]}
+    assert (listed["pid"], listed["last_step"]) == (job.process.pid, 100)
+    assert listed["model_dir"] == str(tmp_path / "model")
+    assert {name: str(task["pid"]) for name, task in tasks.items()} == started
+    logs = tmp_path / "model" / "logs"
+    assert tasks["worker 0"]["log"] == str(logs / "worker-0.log")
+    first, _, head, *rows = ps().splitlines()
+    assert first.startswith(f"job {job.process.pid} (local): -- {_PROGRAM}")
+    assert head.split() == ["task", "pid", "step", "steps/s", "restarts", "state", "log"]  # fmt: skip
+    assert [row.split()[0] for row in rows] == ["ps", "chief", "worker"]
+    (tmp_path / "go").touch()
+    assert job.end() == 0, job.text
+    assert ps() == "no job of this user runs on this machine\n"
+    lines = list(map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines()))
+    last = {line["event"]: line["step"] for line in lines}
+    # A worker may take a step more than asked for.
+    assert last.keys() == {"checkpoint", "progress"}
+    assert last["checkpoint"] == last["progress"] >= 100
+    # Each run begins with a line in the log, too.
+    line = f"estimator-runtime: chief started, pid {started['chief']}\n"
+    assert line in (logs / "chief-0.log").read_text()
+
+
+def test_the_metrics_of_one_process_are_in_a_file_of_json_lines(launch, tmp_path):
+    training = launch("--metrics", "m.jsonl", _PROGRAM)
+    assert training.end() == 0, training.text
+    lines = list(map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines()))
+    last = {line["event"]: line for line in lines}
+    assert {event: line["step"] for event, line in last.items()} == {
+        "progress": 100,
+        "checkpoint": 100,
+        "evaluation": 100,
+    }
+    assert list(last["evaluation"]["metrics"]) == ["loss"]
+
+
+def test_every_line_of_a_job_may_be_an_object_of_json(launch):
+    job = launch("--log-format", "json", "--ps", "1", _PROGRAM)
+    assert job.end() == 0, job.text
+    lines = list(map(json.loads, job.text.splitlines()))
+    assert {line["task"] for line in lines} == {"launcher", "chief", "ps 0"}
+    assert lines[-1]["message"].startswith("the job is done at step 100")
 
 
 def test_plain_is_one_line_and_none_is_nothing(in_terminal, tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import shutil
 
 import pytest
@@ -223,5 +224,7 @@ def test_a_program_that_removes_its_logs_fails_with_one_that_says_why(launch, tm
     assert job.end() == 1
     assert "  KeyError: 'label'\npart of the log: logs/chief-0.log\n" in job.text
     log = (tmp_path / "logs" / "chief-0.log").read_text()
-    assert log.startswith("clears all\nTraceback (most recent call last):\n")
+    start, rest = log.split("\n", 1)
+    assert re.fullmatch(r"estimator-runtime: chief started, pid \d+", start)
+    assert rest.startswith("clears all\nTraceback (most recent call last):\n")
     assert log.endswith("KeyError: 'label'\n")

@@ -1,6 +1,7 @@
 """What a person sees of a job."""
 
 import io
+import json
 import os
 import re
 import sys
@@ -55,6 +56,23 @@ def test_each_line_has_the_name_of_its_task_in_a_column():
     console.status([("", "not for a file")])
     assert out.getvalue() == "chief    | one\n"
     assert err.getvalue() == "worker 0 | two\nlauncher | three\n"
+
+
+def test_lines_may_be_objects_of_json_without_rows_between_them():
+    out, err = _Terminal(), _Terminal()
+    console = Console(out, err, as_json=True, clock=lambda: 12.5)
+    console.introduce(["chief"])
+    console.status([("chief", "step 3")])
+    console.write("chief", "one", is_error=False)
+    console.write("chief", "WARNING:tensorflow:\x1b[1mtwo")
+    console.say("three")
+    texts = [*out.getvalue().splitlines(), *err.getvalue().splitlines()]
+    assert [list(json.loads(text).values()) for text in texts] == [
+        [12.5, "chief", "info", "one"],
+        [12.5, "chief", "warning", "WARNING:tensorflow:\x1b[1mtwo"],
+        [12.5, "launcher", "info", "three"],
+    ]
+    assert list(json.loads(texts[0])) == ["time", "task", "level", "message"]
 
 
 def test_a_terminal_shows_a_colour_for_each_task_and_a_status_line_below():

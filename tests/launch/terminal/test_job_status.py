@@ -36,7 +36,7 @@ def test_the_line_has_the_steps_their_rates_the_checkpoint_and_the_metrics(recor
     assert status.look(now=11.5) is None
     assert line(status.look(now=13.0)) == (
         "step 300 | 100.0 steps/s (chief 50.0, worker 0 50.0) | checkpoint none | "
-        "evaluated: loss 0.25 | restarts 1"
+        "evaluated loss 0.25 | restarts 1"
     )
 
 
@@ -61,7 +61,7 @@ def test_a_row_says_how_far_each_task_is(job):
         ("ps 0", "running"),
         ("chief", "step 200, 30.0 steps/s, loss 0.25"),
         ("worker 0", "step 199, loss 0.5"),
-        ("evaluator", "evaluated: accuracy 0.75, loss 0.3 at step 100"),
+        ("evaluator", "evaluated step 100: loss 0.3, accuracy 0.75"),
     ]
 
 
@@ -74,7 +74,7 @@ def test_the_bar_is_of_the_whole_job_with_the_loss_of_the_chief(job):
     assert len(text) == 80
     assert line(seen) == (
         "step 200 of 1000 | 50.0 steps/s (chief 30.0) | loss 0.25 | 0:00:16 left | "
-        "checkpoint none | evaluated: accuracy 0.75, loss 0.3 at step 100"
+        "checkpoint none | evaluated step 100: loss 0.3, accuracy 0.75"
     )
 
 
@@ -91,6 +91,61 @@ def test_steps_beyond_the_last_one_fill_the_bar_and_no_more(job):
     status, named = job
     named["chief"].hear({"step": 1002}, now=5.0)
     assert "| 1000/1000 [" in total(status.look(now=5.0), 80, can_unicode=True)
+
+
+def test_the_row_of_an_evaluator_has_the_best_metric_next_to_the_loss(job):
+    status, named = job
+    metrics = {"accuracy": 0.75, "auc": 0.5, "loss": 0.3, "global_step": 100}
+    named["evaluator"].hear({"metrics": metrics, "best_metric": "auc"}, now=3.9)
+    (*_, row) = status.look(now=4.0).tasks
+    assert describe(row) == "evaluated step 100: loss 0.3, auc 0.5, accuracy 0.75"
+
+
+def test_a_row_has_the_pid_of_a_task_that_runs(job):
+    status, named = job
+    named["ps"].hear({"pid": 4711}, now=3.9)
+    assert describe(status.look(now=4.0).tasks[0]) == "running, pid 4711"
+    named["ps"].end(status=0)
+    assert describe(status.look(now=5.0).tasks[0]) == "done"
+
+
+def test_a_job_that_waits_for_the_end_of_a_task_says_so_and_no_rate(job):
+    status, named = job
+    named["chief"].hear({"step": 1001}, now=5.0)
+    named["worker"].end(status=0)
+    named["evaluator"].end(status=0)
+    seen = status.look(now=5.0)
+    assert line(seen) == (
+        "step 1000 of 1000 | waiting for chief | loss 0.25 | checkpoint none | "
+        "evaluated step 100: loss 0.3, accuracy 0.75"
+    )
+    assert total(seen, 80, can_unicode=False).endswith(
+        "| 1000/1000 [00:05, loss=0.25, waiting for chief]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (58, "200/1000 [00:04<00:16, 50.00step/s, saved=step 150]"),
+        (40, "200/1000 [saved=step 150]"),
+        (12, "200/1000 [sa"),
+    ],
+)
+def test_a_narrow_bar_loses_all_else_before_the_newest_checkpoint(
+    columns, text, job, record, monkeypatch
+):
+    status, _ = job
+    monkeypatch.setattr(record, "checkpoint", lambda: ("model.ckpt-150", 150))
+    assert total(status.look(now=4.0), columns, can_unicode=False) == text
+
+
+def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(record, monkeypatch):
+    monkeypatch.setattr(record, "checkpoint", lambda: ("model.ckpt-150", 150))
+    chief = _watch("chief")
+    chief.hear({"last_step": 1000}, now=0.0)
+    seen = Status([chief], record).look(now=0.0)
+    assert "| 150/1000 [" in total(seen, 80, can_unicode=True)
 
 
 def test_without_a_last_step_the_bar_counts(record):

@@ -28,10 +28,13 @@ def shown(mode, stream, chief, looks):
     """Return what is written when the chief is at the steps of `looks`, by seconds."""
     console = Console(stream, stream)
     console.introduce(["chief"])
-    way = views.View(mode, console, Status([chief], Record([], None)))
+    way = views.View(mode, console)
+    status = Status([chief], Record([], None))
     for now, step in looks.items():
         chief.hear({"step": step}, now)
-        way.show(now)
+        seen = status.look(now)
+        if seen is not None:
+            way.show(seen, now)
     return stream.getvalue()
 
 

@@ -1,0 +1,61 @@
+"""`estimator-runtime ps`: the running jobs of this user, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from estimator_runtime.launch.supervisor.job_file import running_jobs
+
+_COLUMNS = ("task", "pid", "step", "steps/s", "restarts", "state", "log")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `ps` to its parser."""
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON array with an object per job"
+    )
+
+
+def describe(options: argparse.Namespace) -> tuple[str, int]:
+    """List the running jobs of this user.
+
+    Returns:
+        (text, exit status: 0).
+    """
+    jobs = running_jobs()
+    if options.json:
+        return json.dumps(jobs, indent=2), 0
+    if not jobs:
+        return "no job of this user runs on this machine", 0
+    return "\n\n".join(map(as_text, jobs)), 0
+
+
+def as_text(job: Mapping[str, Any]) -> str:
+    """Return a job as two lines about it and a table of its tasks."""
+    of = "" if job["last_step"] is None else f" of {job['last_step']}"
+    saved = "none" if job["saved_step"] is None else f"step {job['saved_step']}"
+    rows = [_row(task) for task in job["tasks"]]
+    return "\n".join(
+        [
+            f"job {job['pid']} ({job['backend']}): {shlex.join(job['command'])}",
+            f"  model directory {job['model_dir'] or 'not known yet'}, "
+            f"step {job['step']}{of}, checkpoint {saved}, restarts {job['restarts']}",
+            *_table([_COLUMNS, *rows]),
+        ]
+    )
+
+
+def _row(task: Mapping[str, Any]) -> tuple[str, ...]:
+    rate = None if task["rate"] is None else f"{task['rate']:.1f}"
+    values = (task["pid"], task["step"], rate, task["restarts"], task["state"])
+    shown = ("-" if value is None else str(value) for value in values)
+    return task["name"], *shown, task["log"] or "-"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

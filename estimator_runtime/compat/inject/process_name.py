@@ -1,0 +1,53 @@
+"""The kernel's name of this process: that of its task, such as "worker 1".
+
+All tasks of a job have the same command line, so process lists need the name to
+distinguish them. absl would replace it by the name of the script.
+"""
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from types import ModuleType
+
+from estimator_runtime.config.role import read_task
+from estimator_runtime.config.tf_config import parse
+
+# Threads that start later inherit the name.
+_PATH = "/proc/self/comm"
+_is_named = False
+
+
+def name_after_task(environ: Mapping[str, str]) -> None:
+    """Set the name of this process to that of its task.
+
+    The kernel keeps the first 15 bytes. The function does nothing without a cluster or
+    a task, and on systems other than Linux. Call `tf_config.check_form` first.
+    """
+    global _is_named
+    text = environ.get("TF_CONFIG")
+    document = parse(text) if text else {}
+    # `check_form` checks the task only if there is a cluster.
+    task = read_task(document.get("task", {})) if document.get("cluster") else {}
+    if "type" in task and "index" in task:
+        # A missing name is not worth an error where /proc cannot be written.
+        with contextlib.suppress(OSError), open(_PATH, "w") as name:
+            name.write(f"{task['type']} {task['index']}")
+            _is_named = True
+
+
+def keep(command_name: ModuleType) -> None:
+    """Keep absl's `app.run` from naming a process that is named after its task.
+
+    Args:
+        command_name: The module `absl.command_name`.
+    """
+    original = command_name.make_process_name_useful
+
+    @functools.wraps(original)
+    def make_process_name_useful() -> None:
+        # Asked at each call: a task is named after it was forked from a process that
+        # has imported absl.
+        if not _is_named:
+            original()
+
+    command_name.make_process_name_useful = make_process_name_useful  # type: ignore[attr-defined]

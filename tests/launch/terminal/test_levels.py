@@ -1,0 +1,95 @@
+"""Which lines of the tasks are above the rows of a terminal, by their level."""
+
+import io
+
+import pytest
+
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.terminal import levels, views
+from estimator_runtime.launch.terminal.console import Console
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("INFO:tensorflow:loss = 0.5, step = 1", "info"),
+        ("WARNING:estimator_runtime.loop:slow", "warning"),
+        ("CRITICAL:root:out", "error"),
+        ("I1125 00:17:00.123456 140206 estimator.py:83] Using config", "info"),
+        ("E0000 00:00:1795315669.930892    6103 cuda_platform.cc:52] failed", "error"),
+        ("2026-11-22 02:48:12.416359: W tensorflow/core/x.cc:9] rare", "warning"),
+        ("loss 0.5", None),
+        ("Traceback (most recent call last):", None),
+        ("I think so", None),
+    ],
+)
+def test_the_level_of_a_line_is_read_from_its_start(line, level):
+    assert levels.level_of(line) == level
+
+
+def test_a_message_of_several_lines_is_hidden_to_its_end():
+    lines = [
+        "INFO:tensorflow:Using config: {'_session_config': allow_soft_placement: true",
+        "graph_options {",
+        "}",
+        ", '_task_id': 0}",
+        "printed",
+        "INFO:tensorflow:open {",
+        "WARNING:tensorflow:shown",
+        "  and its second line",
+    ]
+    hidden = levels.LevelFilter("warning")
+    assert [line for line in lines if not hidden.hides(line)] == [
+        "printed",
+        "WARNING:tensorflow:shown",
+        "  and its second line",
+    ]
+
+
+def _shown(stream, **presentation):
+    screen = views.Screen(Console(stream, stream), views.Presentation(**presentation))
+    chief = TaskState(Task(type="chief", index=0), max_restarts=0)
+    screen.open([chief])
+    for line in ("INFO:x:i", "WARNING:x:w", "ERROR:x:e"):
+        screen.write(chief.task, line, is_error=True)
+    screen.write(chief.task, "INFO:printed", is_error=False)
+    screen.close()
+    written = stream.getvalue().split("\n")
+    return [line.rpartition(":")[2] for line in written if ":" in line], written
+
+
+@pytest.mark.parametrize(
+    ("stream", "presentation", "expected"),
+    [
+        (Terminal, {}, ["w", "e", "printed"]),
+        (Terminal, {"progress": "none"}, ["i", "w", "e", "printed"]),
+        (Terminal, {"log_level": "info"}, ["i", "w", "e", "printed"]),
+        (Terminal, {"is_verbose": True}, ["i", "w", "e", "printed"]),
+        (io.StringIO, {}, ["i", "w", "e", "printed"]),
+        (io.StringIO, {"log_level": "error"}, ["e", "printed"]),
+    ],
+)
+def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
+    stream, presentation, expected
+):
+    assert _shown(stream(), **presentation)[0] == expected
+
+
+def test_the_lines_that_are_only_in_the_files_are_counted():
+    _, written = _shown(io.StringIO(), log_level="error")
+    assert written[-2] == (
+        "launcher | 2 lines are only in the logs of the tasks; --log-level info shows "
+        "them here"
+    )
+
+
+def test_a_level_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="ESTIMATOR_RUNTIME_LOG_LEVEL is 'loud'"):
+        levels.in_environ({levels.VARIABLE: "loud"})
