@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
-from estimator_runtime.loop.packing.step import CannotPack, PackedStep
+from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
 from estimator_runtime.loop.packing.tasks import TaskOfOp
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
@@ -188,7 +188,7 @@ class PackedRequests:
         return self._steps[key][0]
 
     def _make_step(self, fetches: Any) -> PackedStep | None:
-        """Return a packed step; None, which is logged for a step, if there is none."""
+        """Return a packed step; None, which is logged, if a step cannot be packed."""
         graph = self._session.graph
         asked = internals.FetchHandler(graph, fetches, {})
         targets, tensors = asked.targets(), asked.fetches()
@@ -197,8 +197,6 @@ class PackedRequests:
             return None
         try:
             known = graph.get_collection_ref(_COLLECTION)
-            if len(known) >= _MAX_STEPS:
-                raise CannotPack(f"is not one of the first {_MAX_STEPS}")
             task_of = self._tasks()
             # A session before this one, which was lost, may have added it.
             names = tuple(sorted({each.name for each in (*targets, *tensors)}))
@@ -206,8 +204,12 @@ class PackedRequests:
             for each, packed in known:
                 if each == step_key:
                     return packed
+            if len(known) >= _MAX_STEPS:
+                raise CannotPack(f"is not one of the first {_MAX_STEPS}")
             packed = PackedStep(step, task_of)
             known.append((step_key, packed))
+        except NothingToPack:
+            return None
         except CannotPack as reason:
             self._log.as_it_is(reason)
             return None

@@ -47,6 +47,10 @@ class CannotPack(Exception):
     """A step that runs as it is; the message completes "because it ..."."""
 
 
+class NothingToPack(CannotPack):
+    """A step of which no tensor crosses between tasks."""
+
+
 class PackedStep:
     """A copy of a step that sends fewer tensors, and larger ones, between tasks.
 
@@ -60,7 +64,8 @@ class PackedStep:
         packed_count: How many do in its copy.
 
     Raises:
-        CannotPack: If the step cannot be copied, or has nothing to pack.
+        NothingToPack: If no tensor crosses between tasks.
+        CannotPack: If the step cannot be copied, or nothing in it can be packed.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class PackedStep:
         self._arrived: dict[tuple[str, str | None], tf.Tensor] = {}
         transfers = StepTransfers(step, task_of)
         self.count, self.packed_count = transfers.count, transfers.packed_count
+        if not self.count:
+            raise NothingToPack("is run by one task")
         if self.packed_count == self.count:
             raise CannotPack("has no tensors that could cross between tasks as one")
         self._import(transfers.ordered, transfers)

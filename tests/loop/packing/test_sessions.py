@@ -399,6 +399,12 @@ def test_what_cannot_be_packed_runs_as_it_is_and_the_log_says_why_once(cluster):
     assert_equal(packed, run(cluster, model, pack=False))
 
 
+def test_a_step_that_one_task_runs_is_not_spoken_of(cluster):
+    cluster = dataclasses.replace(cluster, worker=cluster.ps)
+    outcome = run(cluster, network, pack=True, steps=2)
+    assert (len(outcome.results), outcome.log) == (2, [])
+
+
 def test_a_session_that_xla_compiles_runs_as_it_is(cluster, monkeypatch):
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
     assert run(cluster, network, pack=True, steps=1).log == [
