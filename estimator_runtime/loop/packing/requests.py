@@ -26,6 +26,8 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8
+# Ops of a SyncReplicasOptimizer, which is all that updates anything in its steps.
+_HAND_OVER = ("ResourceAccumulatorApplyGradient", "SparseAccumulatorApplyGradient")
 _COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep)
 
 
@@ -193,7 +195,7 @@ class PackedRequests:
         asked = internals.FetchHandler(graph, fetches, {})
         targets, tensors = asked.targets(), asked.fetches()
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
-        if not ops.any_trains(graph, step.ops.values()):
+        if not _is_step(step):
             return None
         try:
             known = graph.get_collection_ref(_COLLECTION)
@@ -231,6 +233,13 @@ class PackedRequests:
                 raise CannotPack(f"may run on another device than a CPU, {others[0]!r}")
             self._task_of = TaskOfOp(device.name for device in devices)
         return self._task_of
+
+
+def _is_step(part: Subgraph) -> bool:
+    """Return whether some ops train, or hand gradients over to a chief that does."""
+    return ops.any_trains(part.graph, part.ops.values()) or any(
+        op.type in _HAND_OVER for op in part.ops.values()
+    )
 
 
 def _are_inputs(feeds: Mapping[Any, Any], request: PackedRequest) -> bool:
