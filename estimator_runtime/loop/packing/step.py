@@ -48,7 +48,7 @@ class CannotPack(Exception):
 
 
 class NothingToPack(CannotPack):
-    """A step of which no tensor crosses between tasks."""
+    """A step of which no tensor is known to cross between tasks."""
 
 
 class PackedStep:
@@ -64,7 +64,7 @@ class PackedStep:
         packed_count: How many do in its copy.
 
     Raises:
-        NothingToPack: If no tensor crosses between tasks.
+        NothingToPack: If no tensor is known to cross between tasks.
         CannotPack: If the step cannot be copied, or nothing in it can be packed.
     """
 
@@ -81,7 +81,7 @@ class PackedStep:
         transfers = StepTransfers(step, task_of)
         self.count, self.packed_count = transfers.count, transfers.packed_count
         if not self.count:
-            raise NothingToPack("is run by one task")
+            raise NothingToPack("has no tensor that is known to cross between tasks")
         if self.packed_count == self.count:
             raise CannotPack("has no tensors that could cross between tasks as one")
         self._import(transfers.ordered, transfers)

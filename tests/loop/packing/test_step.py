@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop.packing.step import CannotPack
+from estimator_runtime.loop.packing.step import CannotPack, NothingToPack
 from estimator_runtime.loop.packing.transfers import MAX_BYTES, StepTransfers
 
 tf1 = tf.compat.v1
@@ -187,7 +187,7 @@ def test_an_op_without_a_task_of_its_own_is_not_packed(cluster):
         weights = [variable(f"v{i}", [3]) for i in "ab"]
     with tf1.device("/job:ps"):  # any of two
         loss = tf.add_n([tf.identity(each) for each in weights])
-    with pytest.raises(CannotPack, match="has no tensors"):
+    with pytest.raises(NothingToPack, match="has no tensor that is known"):
         cluster.pack(loss.op)
 
 
