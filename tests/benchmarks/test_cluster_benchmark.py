@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from benchmarks.training.models import CLUSTER_MODELS
 
 
+@pytest.mark.long("starts three clusters, one after the other")
 def test_a_step_is_measured_in_three_ways_with_the_cpu_time_of_the_ps(
     tmp_path, run_benchmark
 ):
