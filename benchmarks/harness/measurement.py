@@ -17,6 +17,7 @@ import platform
 import statistics
 import time
 
+SERVER_PID = "BENCHMARK_SERVER_PID"
 _PACKAGES = ("tensorflow", "tensorflow-estimator", "tf-keras", "keras", "numpy")
 
 
@@ -27,15 +28,30 @@ class Stamp:
     Attributes:
         wall_secs: By the wall clock.
         cpu_secs: CPU time of all threads of this process.
+        server_cpu_secs: That of the process whose id is in the variable
+            BENCHMARK_SERVER_PID, in hundredths of a second; None without it.
     """
 
     wall_secs: float
     cpu_secs: float
+    server_cpu_secs: float | None = None
 
     @classmethod
     def now(cls):
         """Return the current time."""
-        return cls(wall_secs=time.perf_counter(), cpu_secs=time.process_time())
+        return cls(
+            wall_secs=time.perf_counter(),
+            cpu_secs=time.process_time(),
+            server_cpu_secs=_cpu_secs_of(os.environ.get(SERVER_PID)),
+        )
+
+
+def _cpu_secs_of(pid):
+    if pid is None:
+        return None
+    # After the name, which is in brackets and may have spaces: utime and stime.
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,19 +61,26 @@ class Cost:
     Attributes:
         wall_us: Microseconds of wall time.
         cpu_us: Microseconds of CPU time, on all threads of the process.
+        server_cpu_us: Microseconds of CPU time of a parameter server, or None.
         notes: What the contender had to say, such as why it could not fuse steps.
     """
 
     wall_us: float
     cpu_us: float
+    server_cpu_us: float | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
     def between(cls, first, last, steps, notes=()):
         """Return the cost of each of `steps` steps between two stamps."""
+        server_cpu_us = None
+        if first.server_cpu_secs is not None:
+            server_cpu_secs = last.server_cpu_secs - first.server_cpu_secs
+            server_cpu_us = server_cpu_secs / steps * 1e6
         return cls(
             wall_us=(last.wall_secs - first.wall_secs) / steps * 1e6,
             cpu_us=(last.cpu_secs - first.cpu_secs) / steps * 1e6,
+            server_cpu_us=server_cpu_us,
             notes=tuple(notes),
         )
 
@@ -123,9 +146,16 @@ def summarize(costs, baseline):
                 cost.wall_us / other for cost, other in zip(own, reference, strict=True)
             ),
             "notes": sorted({note for cost in own for note in cost.notes}),
+            **_of_server(own),
         }
         for name, own in costs.items()
     }
+
+
+def _of_server(costs):
+    if any(cost.server_cpu_us is None for cost in costs):
+        return {}
+    return {"server_cpu_us_per_step": spread(cost.server_cpu_us for cost in costs)}
 
 
 def new_report(benchmark, baseline, quick, **results):

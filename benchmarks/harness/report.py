@@ -50,8 +50,10 @@ def _table(model, against):
         "median (lower to upper quartile)."
     )
     yield ""
-    yield f"| | µs/step | ratio to {against} | CPU µs/step | steps/s |"
-    yield "|---|---|---|---|---|"
+    has_server = "server_cpu_us_per_step" in contenders[against]
+    server = " CPU µs/step of the ps |" if has_server else ""
+    yield f"| | µs/step | ratio to {against} | CPU µs/step | steps/s |{server}"
+    yield f"|---|---|---|---|---|{'---|' if server else ''}"
     for name, figures in contenders.items():
         own = figures["wall_us_per_step"]["rounds"]
         ratio = spread([a / b for a, b in zip(own, reference, strict=True)])
@@ -62,6 +64,8 @@ def _table(model, against):
             cell(figures["cpu_us_per_step"], ".0f"),
             f"{figures['steps_per_sec']['median']:.0f}",
         ]
+        if has_server:
+            cells.append(cell(figures["server_cpu_us_per_step"], ".0f"))
         yield f"| {' | '.join(cells)} |"
 
 

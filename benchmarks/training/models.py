@@ -26,13 +26,13 @@ class Model:
         title: What it is, for people.
         data: Gives its features and labels, as arrays.
         estimator: Makes its Estimator from a RunConfig.
-        keras: Makes its compiled Keras model from `steps_per_execution`.
+        keras: Makes its compiled Keras model from `steps_per_execution`, or None.
     """
 
     title: str
     data: Callable
     estimator: Callable
-    keras: Callable
+    keras: Callable | None
 
     def input_fn(self):
         """Return endless batches of `BATCH_SIZE` examples."""
@@ -140,4 +140,58 @@ SIMPLE_MODELS = {
             tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         ),
     ),
+}
+
+
+def _many_layers(count):
+    """Return the model with `count` layers of two variables each."""
+
+    def network(features):
+        net = features
+        for _ in range(count - 1):
+            net = layers.dense(net, 32, tf.nn.relu)
+        return layers.dense(net, 1)
+
+    return Model(
+        title=f"DNN with {2 * count} small variables, Adam",
+        data=_regression_data,
+        estimator=_regression(network, lambda: tf1.train.AdamOptimizer(0.001)),
+        keras=None,
+    )
+
+
+def _embeddings(count):
+    """Return a model with `count` embedding columns and a 2-layer DNN."""
+
+    def data():
+        features, labels = _regression_data()
+        random = np.random.RandomState(1)
+        ids = {f"c{i}": random.randint(0, 1000, len(labels)) for i in range(count)}
+        return {"x": features, **ids}, labels
+
+    def network(features):
+        columns = [tf.feature_column.numeric_column("x", shape=[16])] + [
+            tf.feature_column.embedding_column(
+                tf.feature_column.categorical_column_with_identity(f"c{i}", 1000), 8
+            )
+            for i in range(count)
+        ]
+        return _dnn_network(tf1.feature_column.input_layer(features, columns))
+
+    return Model(
+        title=f"{count} embedding columns and a 2-layer DNN, Adagrad",
+        data=data,
+        estimator=_regression(network, lambda: tf1.train.AdagradOptimizer(0.01)),
+        keras=None,
+    )
+
+
+# For parameter servers: what counts there is the number of variables.
+CLUSTER_MODELS = {
+    "linear": SIMPLE_MODELS["linear"],
+    "6 variables": SIMPLE_MODELS["dnn"],
+    "20 variables": _many_layers(10),
+    "60 variables": _many_layers(30),
+    "200 variables": _many_layers(100),
+    "10 embeddings": _embeddings(10),
 }

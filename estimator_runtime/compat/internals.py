@@ -194,3 +194,15 @@ def compile_call(
         return [values[place] for place in places]
 
     return call
+
+
+def run_parsed(
+    session: tf.compat.v1.Session,
+    fetches: Sequence[tf.Tensor],
+    targets: Sequence[tf.Operation],
+) -> list[Any]:
+    """Run a session without parsing what to fetch, and return the values.
+
+    The session must be open, and there must be something to run.
+    """
+    return session._do_run(None, targets, fetches, {}, None, None)

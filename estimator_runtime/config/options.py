@@ -150,6 +150,13 @@ class TrainingOptions:
         help="train up to K steps (or: auto) in one call of the session, with the same "
         "results; hooks act at the same steps",
     )
+    pack_transfers: bool = _option(
+        False,
+        types=(bool,),
+        purpose="to send tensors between tasks as fewer and larger ones",
+        help="with parameter servers, send the tensors of a step as fewer and larger "
+        "ones, or one by one (the default)",
+    )
     async_checkpoint: bool = _option(
         True,
         types=(bool,),

@@ -84,15 +84,15 @@ def key_of(fetches: Any) -> Hashable:
         return object()  # equal to no other key
 
 
-def _copied(fetches: Any) -> Any:
+def copied(fetches: Any) -> Any:
     """Copy the containers, which the program may change, but not the leaves."""
     if type(fetches) in _MAPPINGS:  # others have no key, so their plan is used once
-        return type(fetches)((name, _copied(f)) for name, f in fetches.items())
+        return type(fetches)((name, copied(f)) for name, f in fetches.items())
     if isinstance(fetches, list):
-        return [_copied(f) for f in fetches]
+        return [copied(f) for f in fetches]
     if isinstance(fetches, tuple):
         # Bypass the constructor of a named tuple, which may change the values.
-        return tuple.__new__(type(fetches), map(_copied, fetches))
+        return tuple.__new__(type(fetches), map(copied, fetches))
     return fetches
 
 
@@ -166,13 +166,13 @@ class Plan:
         callables: MutableMapping[bytes, Callable[..., Any]] | None = None,
     ) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
-        self.wanted = {consumer: _copied(f) for consumer, f in wanted.items()}
+        self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self.wanted, {})
         if handler._fetch_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._graph = session.graph
         self._names = [tensor.name for tensor in handler.fetches()]
-        self.results = self._recipe(handler)
+        self.results = recipe(handler, self._names, _owned)
         options = config_pb2.CallableOptions()
         if substitute is None:
             options.fetch.extend(tensor.name for tensor in handler.fetches())
@@ -217,23 +217,32 @@ class Plan:
         """Return a function from raw values to the results of some of the fetches."""
         # Copy the fetches: the handler keeps a view of a dict's names, and the program
         # may change the dict.
-        handler = internals.FetchHandler(self._graph, _copied(fetches), {})
-        return self._recipe(handler)
+        handler = internals.FetchHandler(self._graph, copied(fetches), {})
+        return recipe(handler, self._names, _owned)
 
     def places_of(self, names: Collection[str]) -> tuple[int, ...]:
         """Return the indices of the named tensors in the raw values."""
         return tuple(i for i, name in enumerate(self._names) if name in names)
 
-    def _recipe(self, handler: Any) -> Callable[[Sequence[Any]], Any]:
-        """Return a function from raw values to the results of a fetch handler."""
-        found = iter([self._names.index(t.name) for t in handler.fetches()])
-        places = [None if is_op else next(found) for is_op in handler._ops]
-        rebuild = handler._fetch_mapper.build_results
 
-        def results(values: Sequence[Any]) -> Any:
-            return rebuild([None if i is None else _owned(values[i]) for i in places])
+def recipe(
+    handler: Any, names: Sequence[str], own: Callable[[Any], Any]
+) -> Callable[[Sequence[Any]], Any]:
+    """Return a function from raw values to the results of a fetch handler.
 
-        return results
+    Args:
+        handler: The fetch handler.
+        names: The names of the tensors that have the raw values.
+        own: Applied to each raw value.
+    """
+    found = iter([names.index(t.name) for t in handler.fetches()])
+    places = [None if is_op else next(found) for is_op in handler._ops]
+    rebuild = handler._fetch_mapper.build_results
+
+    def results(values: Sequence[Any]) -> Any:
+        return rebuild([None if i is None else own(values[i]) for i in places])
+
+    return results
 
 
 def _owned(value: Any) -> Any:

@@ -16,6 +16,7 @@ from estimator_runtime.loop.global_step import GlobalStep, adds_one
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
 from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
     Plan,
@@ -68,12 +69,14 @@ class PlannedSession(HookedSession):
     It calls every hook at every step, in the same order, with the same arguments and
     results, except at steps at which no hook would do anything (see `idle_hooks`). A
     step with feeds, run options or run metadata, from the caller or from a hook, goes
-    through `Session.run`. So does every step of a session that cannot have plans.
+    through `Session.run`. So does every step of a session that cannot have plans. On a
+    gRPC master, a step is packed if possible (see `packing`).
 
     Args:
         sess: The session that runs the steps.
         hooks: Hooks of the session.
         clock: Returns the time in seconds.
+        packing_log: Logs which transfers between tasks are packed; None packs none.
     """
 
     def __init__(
@@ -81,11 +84,13 @@ class PlannedSession(HookedSession):
         sess: tf.compat.v1.Session,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         clock: Callable[[], float] = time.perf_counter,
+        packing_log: PackingLog | None = None,
     ) -> None:
         super().__init__(sess, hooks)
         self._should_stop = False
         self._flush = DenormalFlush.of_this_machine()
         self._planner = Planner(sess, self._flush)
+        self._packed = requests_of(sess, packing_log)
         self._threads = ThreadChoice(clock)
         if self._flush is None or _chooses_threads(sess) or self._needs_pool():
             self._threads.is_caller = False
@@ -121,12 +126,18 @@ class PlannedSession(HookedSession):
             plan = self._planner.plan(wanted)
         if plan is None:
             with _naming_lost_sessions():
-                outputs = self._sess.run(
-                    fetches=wanted,
-                    feed_dict=feeds,
-                    options=options,
-                    run_metadata=run_metadata,
-                )
+                packed = self._packed and self._packed.get(fetches, wanted, feeds)
+                if packed and is_plain and not options.ByteSize():
+                    outputs = packed.run(feeds, None, None)
+                elif packed:
+                    outputs = packed.run(feeds, options, run_metadata)
+                else:
+                    outputs = self._sess.run(
+                        fetches=wanted,
+                        feed_dict=feeds,
+                        options=options,
+                        run_metadata=run_metadata,
+                    )
         else:
             raw = self._threads.run(plan.on_pool, plan.on_caller)
             outputs = plan.results(raw)

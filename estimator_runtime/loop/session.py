@@ -15,6 +15,7 @@ from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.compat import internals
 from estimator_runtime.config import options, waits
 from estimator_runtime.loop.fusion.session import FusedSession
+from estimator_runtime.loop.packing.requests import PackingLog
 from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.preemption import request
@@ -57,6 +58,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             chosen = options.current()
             self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
             self._loop = chosen.loop
+            self._packing_log = PackingLog() if chosen.pack_transfers else None
             if self._loop != "auto":
                 self.run_length.run_singly(f"is run by the loop {self._loop!r}")
             self.hooked: HookedSession | None = None
@@ -83,9 +85,16 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             if self._loop == "stock":
                 self.hooked = HookedSession(self.tf_sess, self._hooks)
             elif self.run_length.is_single:
-                self.hooked = PlannedSession(self.tf_sess, self._hooks)
+                self.hooked = PlannedSession(
+                    self.tf_sess, self._hooks, packing_log=self._packing_log
+                )
             else:
-                self.hooked = FusedSession(self.tf_sess, self._hooks, self.run_length)
+                self.hooked = FusedSession(
+                    self.tf_sess,
+                    self._hooks,
+                    self.run_length,
+                    packing_log=self._packing_log,
+                )
             session._sess = self.hooked
             return session
 

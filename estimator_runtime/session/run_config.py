@@ -76,6 +76,11 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             the same steps. A stop request waits for the end of the call, so a call has
             fewer steps if it would take more than a second. None takes the command's
             `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+        pack_transfers: Whether the tensors that tasks send each other in a step are
+            sent as fewer and larger ones, where there are parameter servers, as
+            docs/performance.md says. None takes the command's `--pack-transfers` or
+            `--no-pack-transfers`, else ESTIMATOR_RUNTIME_PACK_TRANSFERS, 1 or 0, else
+            False.
         async_checkpoint: Whether training continues while a checkpoint is written, as
             docs/checkpoints.md says; False waits for each, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
@@ -144,6 +149,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         *,
         loop: str | None = None,
         steps_per_run: int | str | None = None,
+        pack_transfers: bool | None = None,
         async_checkpoint: bool | None = None,
         checkpoint_overhead: float | None = None,
         keep_best: int | None = None,
@@ -195,6 +201,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             {
                 "loop": loop,
                 "steps_per_run": steps_per_run,
+                "pack_transfers": pack_transfers,
                 "async_checkpoint": async_checkpoint,
                 "keep_best": keep_best,
                 "best_metric": best_metric,

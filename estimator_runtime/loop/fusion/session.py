@@ -1,7 +1,5 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
-import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,9 @@ from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.fusion import random_ops, while_loop
 from estimator_runtime.loop.fusion.runner import Steps
 from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph import xla
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
+from estimator_runtime.loop.packing.requests import PackingLog
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, key_of, structure
 from estimator_runtime.loop.planned import CALLER, PlannedSession, differ
 from estimator_runtime.loop.run_length import RunLength, RunLog
@@ -44,6 +44,7 @@ class FusedSession(PlannedSession):
         run_length: The most steps in one call. This session shares it with those that
             replace it.
         clock: Returns the time in seconds.
+        packing_log: Logs which transfers between tasks are packed; None packs none.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class FusedSession(PlannedSession):
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         run_length: RunLength,
         clock: Callable[[], float] = time.perf_counter,
+        packing_log: PackingLog | None = None,
     ) -> None:
-        super().__init__(sess, hooks, clock)
+        super().__init__(sess, hooks, clock, packing_log)
         self._run_length = run_length
         self._log = RunLog(hooks, run_length)
         self._clock = clock
@@ -292,26 +294,12 @@ def _check_distinct(hooks: Sequence[tf.compat.v1.train.SessionRunHook]) -> None:
 
 def _check_config(config: config_pb2.ConfigProto) -> None:
     """Raise CannotFuse if a ConfigProto has settings that need one step per call."""
-    if config.graph_options.optimizer_options.global_jit_level > 0:
-        raise CannotFuse("is compiled by XLA (global_jit_level)")
-    if _compiles_all(os.environ):
-        raise CannotFuse("is compiled by XLA (TF_XLA_FLAGS)")
+    reason = xla.reason(config)
+    if reason is not None:
+        raise CannotFuse(reason)
     if config.operation_timeout_in_ms:
         raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
     # TensorFlow keeps random generators by the names of their ops. With this setting,
     # the names of ops in branches change from one request to the next.
     if config.graph_options.place_pruned_graph:
         raise CannotFuse("is placed anew for each request (place_pruned_graph)")
-
-
-def _compiles_all(environ: Mapping[str, str]) -> bool:
-    """Return whether TF_XLA_FLAGS let XLA compile any part of a graph."""
-    flags = environ.get("TF_XLA_FLAGS", "")
-    if flags and not flags.startswith("-"):  # the name of a file with the flags
-        try:
-            with open(flags) as file:
-                flags = file.read()
-        except OSError:
-            return False  # TensorFlow ignores such a file too
-    levels = re.findall(r"--tf_xla_auto_jit=(\S*)", flags)  # the last one counts
-    return bool(levels) and re.fullmatch(r"0|-\d+", levels[-1]) is None

@@ -10,7 +10,6 @@ loop (see `ExtraFetches`).
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -89,14 +88,10 @@ def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
     # between two sessions.
     wanted = [each for group in groups for each in group]
     used = Subgraph(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
-    # A digest, because the nodes themselves may hold large constants.
-    nodes = hashlib.sha256()
-    for op in used.ops.values():
-        nodes.update(op.node_def.SerializeToString(deterministic=True))
     names = [[each.name for each in group] for group in groups]
     reads = reads_of(graph, request.global_step)
     loss = request.loss
-    return names, reads, loss is not None and loss.name, nodes.digest()
+    return names, reads, loss is not None and loss.name, used.digest()
 
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:

@@ -67,6 +67,17 @@ COPYABLE = frozenset(
     TensorSliceDataset Timestamp While WriteFile
     """.split()
 )
+# Prefixes of stateful ops that never wait for another call, step or task.
+_PROMPT = (
+    "Assert",
+    "Assign",
+    "CheckNumerics",
+    "LookupTable",
+    "Print",
+    "ResourceApply",
+    "ResourceScatter",
+    "ResourceSparseApply",
+)
 # The attribute that marks a loop of steps, and the ops that are computed after it. They
 # are copies of the step and of what hooks ask for, not further writers.
 _LOOP = "_estimator_runtime_loop"
@@ -153,6 +164,46 @@ def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str 
             if node.op not in functions and not may_be_copied(node.op):
                 return f"{node.name!r} ({node.op}) in the function {name!r}"
     return None
+
+
+def takes_function(kind: str) -> bool:
+    """Return whether ops of a type call functions, or are such a call themselves."""
+    definition = internals.op_definition(kind)  # None for a function
+    return definition is None or any("func" in a.type for a in definition.attr)
+
+
+@functools.cache
+def may_wait(kind: str) -> bool:
+    """Return whether an op of this type may wait for another call, step or task.
+
+    Such as one that takes an element from a queue or an iterator. Each stateful op may,
+    but for those that are known.
+    """
+    definition = internals.op_definition(kind)
+    if definition is None or takes_function(kind):
+        return True
+    if not definition.is_stateful or kind in READERS or _is_seeded(kind):
+        return False
+    return not kind.startswith(_PROMPT)
+
+
+def has_only_state(op: tf.Operation) -> bool:
+    """Return whether an op has state, or a random sequence, that its copies lack.
+
+    A random op without seeds does not count: it draws anew in each session, so that a
+    copy is as good as the op itself.
+    """
+    if not takes_function(op.type):
+        return not may_be_copied(op.type) or _is_seeded_by(op.type, op.node_def)
+    if find_uncopyable(op.graph, [op]) is not None:
+        return True
+    functions = called_functions(op.graph, [op]).values()
+    return any(_is_seeded_by(n.op, n) for f in functions for n in f.node_def)
+
+
+def _is_seeded_by(kind: str, node: tf.compat.v1.NodeDef) -> bool:
+    """Return whether a node draws the random numbers of a seed that it has."""
+    return _is_seeded(kind) and bool(node.attr["seed"].i or node.attr["seed2"].i)
 
 
 def may_be_copied(kind: str) -> bool:

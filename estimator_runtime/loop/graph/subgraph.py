@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
@@ -101,6 +102,15 @@ class Subgraph:
             for before in op.control_inputs
         )
 
+    def waiting_handle(self) -> str | None:
+        """Return the name of an op of a resource that waits for other ops, or None.
+
+        A copy of the part takes the resource from that op. If the ops that it waits for
+        are copied too, both they and their copies run.
+        """
+        waiting = [t.op.name for t in self.handles.values() if t.op.control_inputs]
+        return min(waiting, default=None)
+
     def changed_handles(self) -> set[str]:
         """Return the names of the handles whose resources the ops may change."""
         return {
@@ -114,10 +124,12 @@ class Subgraph:
 
     def check_fusable(self) -> None:
         """Raise CannotFuse if an op cannot be in a loop."""
+        if waiting := self.waiting_handle():
+            raise CannotFuse(f"has a resource that waits for other ops, {waiting!r}")
         for op in self.ops.values():
             if op.type in _UNFUSABLE:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
-            if _has_reference(op):
+            if has_reference(op):
                 raise CannotFuse(f"has a reference variable, {op.name!r}")
             if _keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
@@ -135,7 +147,7 @@ class Subgraph:
     def check_movable(self) -> None:
         """Raise CannotFuse if the copy of an op cannot run in its place."""
         for op in self.ops.values():
-            if _has_reference(op):  # the copy would be another variable
+            if has_reference(op):  # the copy would be another variable
                 raise CannotFuse(
                     f"is run with a reference variable, {op.name!r}, that hooks ask for"
                 )
@@ -164,6 +176,14 @@ class Subgraph:
             if op.name not in self.ops and ops.may_train(op):
                 raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
 
+    def digest(self) -> bytes:
+        """Return a value that is equal for equal ops, such as unchanged ones."""
+        # A digest, because the nodes themselves may hold large constants.
+        nodes = hashlib.sha256()
+        for op in self.ops.values():
+            nodes.update(op.node_def.SerializeToString(deterministic=True))
+        return nodes.digest()
+
     def graph_def(self) -> tf.compat.v1.GraphDef:
         """Return the ops as a GraphDef that can be imported anywhere."""
         whole = self.graph.as_graph_def()
@@ -183,7 +203,7 @@ class Subgraph:
         return part
 
 
-def _has_reference(op: tf.Operation) -> bool:
+def has_reference(op: tf.Operation) -> bool:
     """Return whether an op takes or returns a reference variable."""
     return any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs))
 

@@ -1,0 +1,285 @@
+"""The calls of a session that run a packed step in place of the program's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.graph import ops, xla
+from estimator_runtime.loop.graph.subgraph import Subgraph
+from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
+from estimator_runtime.loop.packing.tasks import TaskOfOp
+from estimator_runtime.loop.plan import (
+    MAX_PLANS,
+    CannotPlan,
+    copied,
+    key_of,
+    recipe,
+    structure,
+)
+from estimator_runtime.output.training_log import TRAINING_LOG
+
+# A program may have several steps, such as those of a generator and a discriminator.
+_MAX_STEPS = 8
+# Ops of a SyncReplicasOptimizer, which is all that updates anything in its steps.
+_HAND_OVER = ("ResourceAccumulatorApplyGradient", "SparseAccumulatorApplyGradient")
+_COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep)
+
+
+class PackingLog:
+    """Logs, once each, what is packed and what is not.
+
+    It outlives a session that is lost, so that the next one says nothing again.
+    """
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def packed(self, step: PackedStep) -> None:
+        """Log what packing does for a step."""
+        self._log(
+            f"pack_transfers: {step.count} tensors of a step cross between tasks as "
+            f"{step.packed_count}"
+        )
+
+    def as_it_is(self, reason: object) -> None:
+        """Log why a step is not packed.
+
+        Args:
+            reason: Completes "because it ...".
+        """
+        self._log(f"pack_transfers: a step runs as it is, because it {reason}")
+
+    def _log(self, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
+            TRAINING_LOG.info("%s", text)
+
+
+class PackedRequest:
+    """One request of a session, with a packed step in place of the step.
+
+    Args:
+        session: The session.
+        wanted: Consumer to its fetches.
+        step: The packed step.
+
+    Raises:
+        CannotPack: If only the step itself can serve the request.
+    """
+
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        wanted: Mapping[Any, Any],
+        step: PackedStep,
+    ) -> None:
+        self._session = session
+        # The copy also keeps the leaves alive: their key relies on their identity.
+        self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
+        handler = internals.FetchHandler(session.graph, self._wanted, {})
+        if handler._fetch_handles:
+            raise CannotPack("is asked for a session handle")
+        fetches = handler.fetches()
+        self._tensors, self._targets = step.substitutes(fetches, handler.targets())
+        self.fetched = frozenset(tensor.ref() for tensor in fetches)
+        names = [tensor.name for tensor in fetches]
+        self._results = recipe(handler, names, lambda value: value)
+
+    def run(
+        self,
+        feeds: Mapping[Any, Any] | None,
+        options: config_pb2.RunOptions | None,
+        run_metadata: config_pb2.RunMetadata | None,
+    ) -> dict[Any, Any]:
+        """Run the request; see `Session.run`.
+
+        `options` and `run_metadata` may be None.
+
+        Returns:
+            Consumer to results.
+        """
+        if not feeds and options is None and run_metadata is None:
+            values = internals.run_parsed(self._session, self._tensors, self._targets)
+        else:
+            values, _ = self._session.run(
+                (self._tensors, self._targets),
+                feed_dict=feeds,
+                options=options,
+                run_metadata=run_metadata,
+            )
+        return self._results(values)
+
+
+class PackedRequests:
+    """The requests of one session that run a packed step.
+
+    Any of them may also be served by the step itself, with the same results, and so may
+    be any other call of the session: a packed step shares all state with the step.
+
+    Args:
+        session: The session on which the hooked session runs its steps.
+        log: Logs what is packed.
+    """
+
+    def __init__(self, session: Any, log: PackingLog) -> None:
+        self._session = session
+        self._log = log
+        self._lock = threading.Lock()  # a program may run steps in several threads
+        # By the key of what the program asks for, which the second item keeps alive.
+        self._steps: dict[Hashable, tuple[PackedStep | None, object]] = {}
+        self._requests: dict[Hashable, tuple[PackedRequest | None, object]] = {}
+        self._task_of: Callable[[tf.Operation], str | None] | None = None
+
+    def get(
+        self,
+        fetches: Any,
+        wanted: Mapping[Any, Any],
+        feeds: Mapping[Any, Any] | None,
+    ) -> PackedRequest | None:
+        """Return a request that runs a packed step; None if the step itself has to run.
+
+        Args:
+            fetches: What the program asks for.
+            wanted: Consumer to fetches: the program's and those of the hooks.
+            feeds: What is fed.
+        """
+        if self._session._closed:
+            return None
+        try:
+            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+        except CannotPlan:
+            return None
+        found = self._requests.get(key)
+        if found is None:
+            with self._lock:
+                found = self._requests.get(key)
+                if found is None:
+                    if len(self._requests) == MAX_PLANS:
+                        return None
+                    found = self._make(fetches, wanted), dict(wanted)
+                    self._requests[key] = found
+        request = found[0]
+        if request is None or (feeds and not _are_inputs(feeds, request)):
+            return None
+        return request
+
+    def _make(self, fetches: Any, wanted: Mapping[Any, Any]) -> PackedRequest | None:
+        """Return a new request; None, which is logged, if there cannot be one."""
+        step = self._step(fetches)
+        if step is None:
+            return None
+        try:
+            return PackedRequest(self._session, wanted, step)
+        except CannotPack as reason:
+            self._log.as_it_is(reason)
+            return None
+
+    def _step(self, fetches: Any) -> PackedStep | None:
+        """Return the packed step for what the program asks for, or None."""
+        key = key_of(fetches)
+        if key not in self._steps:
+            if len(self._steps) == MAX_PLANS:
+                return None
+            self._steps[key] = self._make_step(fetches), copied(fetches)
+        return self._steps[key][0]
+
+    def _make_step(self, fetches: Any) -> PackedStep | None:
+        """Return a packed step; None, which is logged, if a step cannot be packed."""
+        graph = self._session.graph
+        asked = internals.FetchHandler(graph, fetches, {})
+        targets, tensors = asked.targets(), asked.fetches()
+        step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
+        if not _is_step(step):
+            return None
+        try:
+            known = graph.get_collection_ref(_COLLECTION)
+            task_of = self._tasks()
+            # A session before this one, which was lost, may have added it.
+            names = tuple(sorted({each.name for each in (*targets, *tensors)}))
+            step_key = names, step.digest()
+            for each, packed in known:
+                if each == step_key:
+                    return packed
+            if len(known) >= _MAX_STEPS:
+                raise CannotPack(f"is not one of the first {_MAX_STEPS}")
+            packed = PackedStep(step, task_of)
+            known.append((step_key, packed))
+        except NothingToPack:
+            return None
+        except CannotPack as reason:
+            self._log.as_it_is(reason)
+            return None
+        self._log.packed(packed)
+        return packed
+
+    def _tasks(self) -> Callable[[tf.Operation], str | None]:
+        """Return what finds the task of an op.
+
+        Raises:
+            CannotPack: If it is not proven that a copy of a step has its results.
+        """
+        if self._task_of is None:
+            config = getattr(self._session, "_config", None)
+            _check_config(config or config_pb2.ConfigProto())
+            devices = self._session.list_devices()
+            others = [d.name for d in devices if d.device_type != "CPU"]
+            if others:
+                raise CannotPack(f"may run on another device than a CPU, {others[0]!r}")
+            self._task_of = TaskOfOp(device.name for device in devices)
+        return self._task_of
+
+
+def _is_step(part: Subgraph) -> bool:
+    """Return whether some ops train, or hand gradients over to a chief that does."""
+    return ops.any_trains(part.graph, part.ops.values()) or any(
+        op.type in _HAND_OVER for op in part.ops.values()
+    )
+
+
+def _are_inputs(feeds: Mapping[Any, Any], request: PackedRequest) -> bool:
+    """Return whether feeds are of placeholders, none of which is fetched too."""
+    return all(
+        isinstance(fed, tf.Tensor)
+        and fed.op.type == "Placeholder"
+        and fed.ref() not in request.fetched
+        for fed in feeds
+    )
+
+
+def _check_config(config: config_pb2.ConfigProto) -> None:
+    """Raise CannotPack if a session rewrites computations by what surrounds them."""
+    reason = xla.reason(config)
+    if reason is not None:
+        raise CannotPack(reason)
+    rewrites = config.graph_options.rewrite_options
+    on = (
+        rewriter_config_pb2.RewriterConfig.ON,
+        rewriter_config_pb2.RewriterConfig.AGGRESSIVE,
+    )
+    for field in rewrites.DESCRIPTOR.fields:
+        name = field.name
+        if name.startswith("auto_mixed_precision") and getattr(rewrites, name) in on:
+            raise CannotPack(f"is computed in mixed precision ({name})")
+
+
+def is_remote(session: Any) -> bool:
+    """Return whether a session is TensorFlow's own, on a gRPC master."""
+    return (
+        type(session) is tf.compat.v1.Session
+        and "run" not in vars(session)
+        and type(session).run is internals.SESSION_RUN
+        and bool(session.sess_str)
+    )
+
+
+def requests_of(session: Any, log: PackingLog | None) -> PackedRequests | None:
+    """Return the packed requests of a session; None if it is to have none."""
+    if log is None or not is_remote(session):
+        return None
+    return PackedRequests(session, log)

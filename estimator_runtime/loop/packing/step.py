@@ -1,0 +1,308 @@
+"""A copy of a step, in the step's own graph, in which packed tensors cross.
+
+Only what comes after a pack is copied. All else, such as reads of variables and the
+ops that keep state, is shared by the step and its copy. So one may be run in place of
+the other at any step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.global_step import reads_of
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
+from estimator_runtime.loop.packing.nodes import PackNodes
+from estimator_runtime.loop.packing.transfers import (
+    StepTransfers,
+    ordered,
+    predecessors,
+)
+
+tf1 = tf.compat.v1
+SCOPE = "packed_step"
+_FRAMES = frozenset(
+    {
+        "Enter",
+        "Exit",
+        "LoopCond",
+        "Merge",
+        "NextIteration",
+        "RefEnter",
+        "RefExit",
+        "RefMerge",
+        "RefNextIteration",
+        "RefSwitch",
+        "Switch",
+    }
+)
+
+
+class CannotPack(Exception):
+    """A step that runs as it is; the message completes "because it ..."."""
+
+
+class NothingToPack(CannotPack):
+    """A step of which no tensor is known to cross between tasks."""
+
+
+class PackedStep:
+    """A copy of a step that sends fewer tensors, and larger ones, between tasks.
+
+    Args:
+        step: The part of the graph that is the step.
+        task_of: Returns the name of the task that runs an op, or None if that is not
+            known.
+
+    Attributes:
+        count: How many tensors cross between tasks in the step.
+        packed_count: How many do in its copy.
+
+    Raises:
+        NothingToPack: If no tensor is known to cross between tasks.
+        CannotPack: If the step cannot be copied, or nothing in it can be packed.
+    """
+
+    def __init__(
+        self, step: Subgraph, task_of: Callable[[tf.Operation], str | None]
+    ) -> None:
+        _check(step)
+        self._graph = step.graph
+        self._task_of = task_of
+        self._copies: dict[str, tf.Operation] = {}
+        # Tensors that replace another one in a task.
+        self._arrived: dict[tuple[str, str | None], tf.Tensor] = {}
+        transfers = StepTransfers(step, task_of)
+        self.count, self.packed_count = transfers.count, transfers.packed_count
+        if not self.count:
+            raise NothingToPack("has no tensor that is known to cross between tasks")
+        if self.packed_count == self.count:
+            raise CannotPack("has no tensors that could cross between tasks as one")
+        # No call of another thread sees the copy without all that it waits for.
+        with self._graph._mutation_lock():
+            self._import(transfers.ordered, transfers)
+            # Tensors that replace the reads of the global step that hooks fetch.
+            self._step_reads = self._read_step_first()
+
+    def substitutes(
+        self, fetches: Sequence[tf.Tensor], targets: Sequence[tf.Operation]
+    ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
+        """Return what to fetch and run for a call that runs the step and more.
+
+        Copies of what comes after the step are added to the graph.
+
+        Raises:
+            CannotPack: If something that comes after the step cannot be copied.
+        """
+        reads = self._step_reads
+        roots = [*(t.op for t in fetches if t.name not in reads), *targets]
+        part = Subgraph(self._graph, roots, without=self._copies)
+        _check(part)  # first, as ops in a loop have no order
+        more = ordered(part.ops)
+        after = self._after(more, self._users(more, self._arrived))
+        for op in after:
+            if ops.has_only_state(op):
+                raise CannotPack(f"is run with {op.name!r}, which keeps state")
+        if after:
+            self._import(after)
+        found = [reads.get(tensor.name, self._copy(tensor)) for tensor in fetches]
+        return found, [self._copies.get(op.name, op) for op in targets]
+
+    def _copy(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return the copy of a tensor; the tensor itself if there is none."""
+        copy = self._copies.get(tensor.op.name)
+        return tensor if copy is None else copy.outputs[tensor.value_index]
+
+    def _read_step_first(self) -> dict[str, tf.Tensor]:
+        """Make the copy add to the global step after hooks have read it.
+
+        In stock too hooks get the value from before the step, but only because a read
+        is faster than a step. A packed step can be faster than TensorFlow's read, which
+        goes to the other task twice.
+
+        Returns:
+            The read that the copy waits for, by the names of the tensors that hooks
+            fetch for the global step; empty if the copy does not add to it.
+        """
+        variable = None
+        if len(self._graph.get_collection(tf1.GraphKeys.GLOBAL_STEP)) == 1:
+            variable = tf1.train.get_global_step(self._graph)
+        if not isinstance(variable, internals.BaseResourceVariable):
+            return {}
+        handle = variable.handle
+        adding = [
+            self._copies[op.name]
+            for op in handle.consumers()
+            if op.name in self._copies and ops.may_write(op)
+        ]
+        if not adding:
+            return {}
+        with _unfinalized(self._graph), tf1.device(handle.device):
+            read = tf.raw_ops.ReadVariableOp(
+                resource=handle, dtype=variable.dtype, name=f"{SCOPE}_global_step"
+            )
+        for op in adding:
+            op._add_control_input(read.op)
+        return dict.fromkeys(reads_of(self._graph, variable), read)
+
+    def _users(
+        self,
+        operations: Sequence[tf.Operation],
+        keys: Container[tuple[str, str | None]],
+    ) -> list[str]:
+        """Return the names of the ops that take a tensor of `keys` in its task."""
+        return [
+            op.name
+            for op in operations
+            if any((tensor.name, self._task_of(op)) in keys for tensor in op.inputs)
+        ]
+
+    def _after(
+        self, operations: Sequence[tf.Operation], started: Sequence[str]
+    ) -> list[tf.Operation]:
+        """Return those of some ops that depend on copies, or on ops in `started`."""
+        found = set(started)
+        for op in operations:
+            if any(
+                before.name in found or before.name in self._copies
+                for before in predecessors(op)
+            ):
+                found.add(op.name)
+        return [op for op in operations if op.name in found]
+
+    def _import(
+        self,
+        operations: Sequence[tf.Operation],
+        transfers: StepTransfers | None = None,
+    ) -> None:
+        """Add copies of ops to the graph.
+
+        Args:
+            operations: The ops, each after those that it depends on.
+            transfers: What is packed among them, so that only those that come after a
+                pack are copied; None to copy all.
+        """
+        part = tf1.GraphDef(versions=self._graph.graph_def_versions)
+        arriving: dict[tuple[str, str | None], str] = {}
+        if transfers is not None:
+            keys: set[tuple[str, str | None]] = {
+                (tensor.name, pack.destination)
+                for pack in transfers.packs
+                for tensor in pack.tensors
+            }
+            keys |= transfers.constants.keys()
+            operations = self._after(operations, self._users(operations, keys))
+        inside = {op.name for op in operations}
+        outside: dict[str, tf.Tensor] = {}
+
+        def name_of(tensor: tf.Tensor) -> str:
+            if tensor.op.name in inside:
+                return tensor.name
+            return _outside(self._copy(tensor))
+
+        def _outside(source: tf.Tensor) -> str:
+            name = f"outside/{source.name}"
+            outside[name] = source
+            return name
+
+        if transfers is not None:
+            nodes = PackNodes(part, name_of)
+            for index, pack in enumerate(transfers.packs):
+                names = nodes.add(pack, f"{SCOPE}_transfers/{index}")
+                for sent, name in names.items():
+                    arriving[sent, pack.destination] = name
+            for index, (key, op) in enumerate(transfers.constants.items()):
+                constant = part.node.add()
+                constant.CopyFrom(op.node_def)
+                constant.name = f"{SCOPE}_transfers/constant_{index}"
+                constant.device = f"{key[1]}/device:CPU:0"
+                constant.attr.pop("_class", None)
+                arriving[key] = constant.name
+        waits: list[tuple[str, tf.Operation]] = []
+        for op in operations:
+            node = part.node.add()
+            node.CopyFrom(op.node_def)
+            node.attr.pop("_class", None)  # names ops that stay behind
+            task = self._task_of(op)
+            if task is not None and not tf.DeviceSpec.from_string(op.device).job:
+                node.device = f"{task}/device:CPU:0"
+            del node.input[:]
+            for tensor in op.inputs:
+                key = (tensor.name, task)
+                if key in arriving:
+                    node.input.append(arriving[key])
+                elif key in self._arrived:
+                    node.input.append(_outside(self._arrived[key]))
+                else:
+                    node.input.append(name_of(tensor))
+            for before in op.control_inputs:
+                if before.name in inside:
+                    node.input.append(f"^{before.name}")
+                else:
+                    waits.append(
+                        (op.name, self._copies.get(before.name, before)),
+                    )
+        with _unfinalized(self._graph):
+            elements = _imported(
+                part,
+                input_map=outside,
+                return_elements=[
+                    *(op.name for op in operations),
+                    *(n if ":" in n else f"{n}:0" for n in arriving.values()),
+                ],
+            )
+            copies, arrived = elements[: len(operations)], elements[len(operations) :]
+            self._copies.update(
+                (op.name, copy) for op, copy in zip(operations, copies, strict=True)
+            )
+            self._arrived.update(zip(arriving, arrived, strict=True))
+            for name, before in waits:
+                self._copies[name]._add_control_input(before)
+
+
+def _check(part: Subgraph) -> None:
+    """Raise CannotPack if a part of the graph has ops that are never copied."""
+    for op in part.ops.values():
+        if op.type in _FRAMES:
+            raise CannotPack(f"has control flow of TensorFlow 1, {op.name!r}")
+        if has_reference(op):
+            raise CannotPack(f"has a reference variable, {op.name!r}")
+    if waiting := part.waiting_handle():
+        raise CannotPack(f"has a resource that waits for other ops, {waiting!r}")
+
+
+def _imported(part: tf.compat.v1.GraphDef, **given: Any) -> list[Any]:
+    """Import a GraphDef into the default graph, and return what is asked for."""
+    try:
+        return tf.graph_util.import_graph_def(part, name=SCOPE, **given)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CannotPack(f"cannot be copied: {reason}") from error
+
+
+@contextlib.contextmanager
+def _unfinalized(graph: tf.Graph) -> Iterator[Any]:
+    """Let ops be added to a graph, outside any scope that the program has entered.
+
+    No other thread's call of a session sees the graph half changed.
+    """
+    was_finalized = graph.finalized
+    graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
+    try:
+        with (
+            graph._mutation_lock(),
+            graph.as_default(),
+            tf1.name_scope(None),
+            graph.control_dependencies(None),
+            graph.colocate_with(None, ignore_existing=True),
+            graph.device(None),
+        ):
+            yield
+    finally:
+        if was_finalized:
+            graph.finalize()

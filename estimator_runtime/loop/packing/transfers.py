@@ -1,0 +1,306 @@
+"""The tensors that tasks send each other in a step, and which of them to send as one.
+
+TensorFlow sends each tensor that one task computes and another one uses by a call of
+its own. Tensors may be packed, that is sent as one, if none of them then waits for
+anything that it would not have waited for, and no two packs wait for each other:
+
+- Each op has a level: the number of borders between tasks on its longest path from the
+  start of the step. The tensors of a pack are all of one level, and are used at higher
+  levels only. So no pack can wait for itself.
+- Ops that may wait for another call, such as taking an element from a queue, are the
+  same ones before each tensor of a pack.
+- A large tensor is sent alone, and a pack has a limit: otherwise the first gradients
+  would wait for the last ones, where stock sends them while it computes.
+
+A pack is used by copies of ops. An op with state of its own cannot be copied, so what
+it needs is not packed. Neither are strings, which have no fixed size, nor tensors with
+several unknown dimensions.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import Subgraph
+
+# A tensor with more elements is sent alone.
+MAX_ELEMENTS = 1 << 16
+# A pack with as many bytes gets no further tensors. On loopback it takes 1 ms to send.
+MAX_BYTES = 1 << 20
+# Larger constants are not copied to where they are used.
+_MAX_CONSTANT_ELEMENTS = 1024
+# The unknown dimension of a tensor, for the limits: that of batches, as a rule.
+_USUAL_DIMENSION = 128
+PACKABLE = frozenset(
+    {
+        tf.bfloat16,
+        tf.float16,
+        tf.float32,
+        tf.float64,
+        tf.int8,
+        tf.int16,
+        tf.int32,
+        tf.int64,
+        tf.uint8,
+        tf.uint16,
+        tf.uint32,
+        tf.uint64,
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """A tensor that one task sends to another one in each step.
+
+    Attributes:
+        tensor: The tensor.
+        source: The task that computes it; None if that is not known.
+        destination: The task that uses it; None if that is not known.
+    """
+
+    tensor: tf.Tensor
+    source: str | None
+    destination: str | None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """The name of the tensor, and the task that uses it."""
+        return self.tensor.name, self.destination
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pack:
+    """Tensors that one task sends to another one as one.
+
+    Attributes:
+        source: The task that computes them.
+        destination: The task that uses them.
+        tensors: The tensors, two or more.
+        shapes: The static shape of each, None for an unknown dimension. At most one
+            dimension of each is unknown, and no other is 0.
+    """
+
+    source: str
+    destination: str
+    tensors: tuple[tf.Tensor, ...]
+    shapes: tuple[tuple[int | None, ...], ...]
+
+
+class StepTransfers:
+    """What the tasks of a cluster send each other in a step.
+
+    Args:
+        step: The part of the graph that is the step.
+        task_of: Returns the name of the task that runs an op, or None if that is not
+            known.
+
+    Attributes:
+        step: As given.
+        task_of: As given.
+        ordered: The ops of the step, each after those that it depends on.
+        count: How many tensors cross from one known task to another one.
+        constants: Constants to copy to the task that uses them, by the key of their
+            transfer.
+        packs: The packs.
+    """
+
+    def __init__(
+        self, step: Subgraph, task_of: Callable[[tf.Operation], str | None]
+    ) -> None:
+        self.step = step
+        self.task_of = task_of
+        self.ordered = ordered(step.ops)
+        self._levels, self._waits = self._measure()
+        self._fixed = self._find_fixed()
+        self._shapes = _known_shapes(step)
+        transfers, excluded = self._find_transfers()
+        self.count = len(transfers)
+        self.constants = {
+            key: transfer.tensor.op
+            for key, transfer in transfers.items()
+            if key not in excluded and _is_small_constant(transfer.tensor.op)
+        }
+        self.packs = self._pack(
+            [
+                transfer
+                for key, transfer in transfers.items()
+                if key not in excluded and key not in self.constants
+            ]
+        )
+
+    @property
+    def packed_count(self) -> int:
+        """How many tensors cross from one known task to another one once packed."""
+        saved = sum(len(pack.tensors) - 1 for pack in self.packs)
+        return self.count - saved - len(self.constants)
+
+    def _measure(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the level of each op, and the ops before it that may wait, as bits."""
+        levels: dict[str, int] = {}
+        waits: dict[str, int] = {}
+        bits = 0
+        for op in self.ordered:
+            task = self.task_of(op)
+            level = wait = 0
+            for before in predecessors(op):
+                if before.name in levels:
+                    other = self.task_of(before)
+                    is_border = task is None or task != other
+                    level = max(level, levels[before.name] + is_border)
+                    wait |= waits[before.name]
+            if ops.may_wait(op.type):
+                wait |= 1 << bits
+                bits += 1
+            levels[op.name], waits[op.name] = level, wait
+        return levels, waits
+
+    def _find_fixed(self) -> set[str]:
+        """Return the names of the ops that must not be copied.
+
+        They are the ones with state of their own, and all that those depend on: the
+        copy of an op that they depend on would run beside the op itself.
+        """
+        fixed: set[str] = set()
+        for op in reversed(self.ordered):
+            if op.name in fixed or ops.has_only_state(op):
+                fixed.add(op.name)
+                fixed.update(before.name for before in predecessors(op))
+        return fixed
+
+    def _find_transfers(
+        self,
+    ) -> tuple[dict[tuple[str, str | None], Transfer], set[tuple[str, str | None]]]:
+        """Return the transfers by key, and the keys of those that stay as they are."""
+        transfers: dict[tuple[str, str | None], Transfer] = {}
+        excluded = set()
+        for op in self.ordered:
+            task = self.task_of(op)
+            for tensor in op.inputs:
+                source = self.task_of(tensor.op)
+                if task is None or source in (None, task):
+                    continue
+                if tensor.op.name not in self.step.ops:
+                    continue  # the handle of a resource
+                transfer = Transfer(tensor=tensor, source=source, destination=task)
+                transfers.setdefault(transfer.key, transfer)
+                if op.name in self._fixed:
+                    excluded.add(transfer.key)
+        return transfers, excluded
+
+    def _pack(self, transfers: list[Transfer]) -> list[Pack]:
+        """Return the packs among some transfers."""
+        groups: dict[object, list[list[Transfer]]] = collections.OrderedDict()
+        sizes: dict[object, int] = {}
+        place = {op.name: index for index, op in enumerate(self.ordered)}
+        # In the order in which they are computed: those of one pack wait for its last.
+        for each in sorted(transfers, key=lambda t: place[t.tensor.op.name]):
+            shape = self._shapes[each.tensor.name]
+            if each.tensor.dtype not in PACKABLE or not is_packable(shape):
+                continue
+            name = each.tensor.op.name
+            group = (
+                each.source,
+                each.destination,
+                self._levels[name],
+                self._waits[name],
+            )
+            packs = groups.setdefault(group, [[]])
+            if sizes.get(group, 0) >= MAX_BYTES:
+                packs.append([])
+                sizes[group] = 0
+            packs[-1].append(each)
+            size = _usual_elements(shape) * each.tensor.dtype.size
+            sizes[group] = sizes.get(group, 0) + size
+        return [
+            Pack(
+                source=str(pack[0].source),
+                destination=str(pack[0].destination),
+                tensors=tuple(each.tensor for each in pack),
+                shapes=tuple(self._shapes[each.tensor.name] or () for each in pack),
+            )
+            for packs in groups.values()
+            for pack in packs
+            if len(pack) > 1
+        ]
+
+
+def predecessors(op: tf.Operation) -> list[tf.Operation]:
+    """Return the ops that an op depends on directly."""
+    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+
+
+def ordered(operations: dict[str, tf.Operation]) -> list[tf.Operation]:
+    """Return ops, given by name, each after those of them that it depends on."""
+    done: dict[str, tf.Operation] = {}
+    for first in operations.values():
+        stack = [first]
+        while stack:
+            op = stack[-1]
+            waiting = [
+                before
+                for before in predecessors(op)
+                if before.name in operations and before.name not in done
+            ]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done.setdefault(op.name, op)
+                stack.pop()
+    return list(done.values())
+
+
+def is_packable(shape: tuple[int | None, ...] | None) -> bool:
+    """Return whether a tensor of a static shape can be packed, and is small enough.
+
+    Args:
+        shape: The shape, None for an unknown dimension; None for an unknown rank.
+    """
+    if shape is None or shape.count(None) > 1 or 0 in shape:
+        return False
+    return _usual_elements(shape) <= MAX_ELEMENTS
+
+
+def _usual_elements(shape: tuple[int | None, ...] | None) -> int:
+    dims = [_USUAL_DIMENSION if n is None else n for n in shape or ()]
+    return int(np.prod(dims, dtype=np.int64))
+
+
+def _is_small_constant(op: tf.Operation) -> bool:
+    if op.type != "Const" or op.control_inputs:
+        return False
+    elements = op.outputs[0].shape.num_elements()
+    return elements is not None and elements <= _MAX_CONSTANT_ELEMENTS
+
+
+def _dims(shape: tf.TensorShape) -> tuple[int | None, ...] | None:
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _known_shapes(step: Subgraph) -> dict[str, tuple[int | None, ...] | None]:
+    """Return the shapes that follow from the ops alone, by the names of the tensors.
+
+    A program can also set the shape of a tensor, which nothing holds it to.
+    """
+    resources = {t.op.name: t.op for t in step.handles.values()}
+    part = step.graph_def()
+    names = {node.name for node in part.node}
+    for op in resources.values():
+        for each in [op, *(t.op for t in op.inputs)]:
+            if each.name not in names:
+                names.add(each.name)
+                part.node.add().CopyFrom(each.node_def)
+                part.node[-1].attr.pop("_class", None)
+    with tf.Graph().as_default() as scratch:
+        tf.graph_util.import_graph_def(part, name="")
+    return {
+        tensor.name: _dims(tensor.shape)
+        for name in step.ops
+        for tensor in scratch.get_operation_by_name(name).outputs
+    }
