@@ -17,7 +17,7 @@ _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
 _CONTRIB = "contrib"
 # What the API of TensorFlow 1 does not have, and programs import all the same.
-_REAL = frozenset({"_api", "compiler", "core", "lite", "python", "tools"})
+_REAL = frozenset({"_api", "compiler", "core", "python", "tools"})
 # Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
 _CHECKPOINT_READER = "pywrap_tensorflow"
 _GONE = {

@@ -19,7 +19,7 @@ VARIABLE = "ESTIMATOR_RUNTIME_TF1"
 # Installed packages, separated by commas, that count as the program's own.
 PACKAGES_VARIABLE = "ESTIMATOR_RUNTIME_TF1_PACKAGES"
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _is_on = False
 
 
@@ -72,8 +72,8 @@ def turn_on() -> None:
                 "call estimator_runtime.install(tf1=True) before `import tensorflow`, "
                 "or use: estimator-runtime run --tf1"
             )
+        patch.schedule(TF1_PATCHES)
         os.environ[VARIABLE] = "1"
         packages = os.environ.get(PACKAGES_VARIABLE, "").split(",")
         importer.answer_program(frozenset(packages) - {""})
         _is_on = True
-    patch.schedule(TF1_PATCHES)

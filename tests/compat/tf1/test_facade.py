@@ -1,5 +1,6 @@
 """What the program gets as `tensorflow` and `tf.contrib`, and what it is told."""
 
+import importlib
 import json
 import pickle
 import types
@@ -174,3 +175,10 @@ def test_other_names_that_are_missing_say_so():
 def test_the_modules_can_be_pickled_by_name(contrib):
     assert pickle.loads(pickle.dumps(facade.TENSORFLOW)) is facade.TENSORFLOW
     assert pickle.loads(pickle.dumps(contrib)) is contrib
+
+
+def test_tf_lite_is_that_of_version_1_and_its_private_modules_are_real():
+    lite = facade.import_module("tensorflow.lite")
+    assert hasattr(lite.TFLiteConverter, "from_session")
+    private = facade.import_module("tensorflow.lite.python.lite")
+    assert private is importlib.import_module("tensorflow.lite.python.lite")
