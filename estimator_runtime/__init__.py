@@ -42,13 +42,17 @@ _TRAINING_HALF = {
 }
 
 
-def install(*, quiet: bool | None = None) -> None:
+def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
     """Make `tf.estimator` work in this process, with this runtime as its backend.
 
     You can call it before or after `import tensorflow`. Calling it again does nothing.
     The processes that this one starts get it too, if they run the same Python.
 
     Args:
+        tf1: Whether `import tensorflow` of the program's own files gives the API of
+            TensorFlow 1 from here on, in this process and those that it starts; see
+            docs/tensorflow1.md. Call it before the program imports TensorFlow. None
+            (the default) does what the variable ESTIMATOR_RUNTIME_TF1 says, 1 or 0.
         quiet: Whether to hide TensorFlow's deprecation warnings about what Estimators
             are made of, which no program can act on. By default they are hidden in
             notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0.
@@ -56,11 +60,12 @@ def install(*, quiet: bool | None = None) -> None:
     Raises:
         CompatibilityError: If TensorFlow is missing or older than 2.15, if
             tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
-            missing, if this process has already bound `tf.keras` to Keras 3, or if a
-            patch has failed in this process before.
-        ConfigError: If ESTIMATOR_RUNTIME_VERBOSE is neither 0 nor 1.
+            missing, if this process has already bound `tf.keras` to Keras 3, if a
+            patch has failed in this process before, or if TensorFlow 1 mode is asked
+            for after TensorFlow has executed an op.
+        ConfigError: If one of the variables is neither 0 nor 1.
     """
-    compat.install()
+    compat.install(tf1=tf1)
     log_filter.start_in_library(os.environ, quiet)
 
 
