@@ -86,6 +86,19 @@ def answer_program(packages: frozenset[str]) -> None:
     importlib.import_module = import_module
 
 
+def program_with_tensorflow_2() -> str | None:
+    """Return the file or name of a program's module that has imported TensorFlow."""
+    real = sys.modules.get(_ROOT)
+    if real is None:
+        return None
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        has_it = any(value is real for value in list(names.values()))
+        if has_it and is_program(names, None):
+            return str(names.get("__file__") or names.get("__name__"))
+    return None
+
+
 def is_program(globals: Mapping[str, Any] | None, frame: FrameType | None) -> bool:
     """Return whether the code that imports is the program's own.
 

@@ -58,7 +58,8 @@ def turn_on() -> None:
 
     Raises:
         CompatibilityError: If TensorFlow has executed an op in this process already,
-            which TensorFlow 1 would have put into a graph.
+            which TensorFlow 1 would have put into a graph, or if a module of the
+            program has imported TensorFlow already, which stays TensorFlow 2 there.
     """
     global _is_on
     with _lock:
@@ -71,6 +72,12 @@ def turn_on() -> None:
                 "TensorFlow 1 mode was asked for after TensorFlow has executed an op; "
                 "call estimator_runtime.install(tf1=True) before `import tensorflow`, "
                 "or use: estimator-runtime run --tf1"
+            )
+        if module := importer.program_with_tensorflow_2():
+            raise CompatibilityError(
+                f"TensorFlow 1 mode was asked for after {module} has imported "
+                "TensorFlow 2; call estimator_runtime.install(tf1=True) before `import "
+                "tensorflow`, or use: estimator-runtime run --tf1"
             )
         patch.schedule(TF1_PATCHES)
         os.environ[VARIABLE] = "1"

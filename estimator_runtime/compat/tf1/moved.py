@@ -166,6 +166,8 @@ def restore_numpy_names(numpy: types.ModuleType) -> None:
             names.setdefault(name, names[current])
     names.setdefault("NINF", -names["inf"])
     names.setdefault("asscalar", lambda a: a.item())
+    names.setdefault("asfarray", lambda a, dtype=float: numpy.asarray(a, dtype))
+    names.setdefault("mat", numpy.asmatrix)
     names["fromstring"] = _with_binary_mode(numpy)
 
 

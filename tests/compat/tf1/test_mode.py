@@ -232,6 +232,18 @@ def test_it_is_refused_after_tensorflow_has_run_something(tmp_path):
     )
 
 
+def test_it_is_refused_after_the_program_has_imported_tensorflow_2(tmp_path):
+    (tmp_path / "model.py").write_text("import tensorflow as tf\n")
+    text = "import estimator_runtime as er, model\ner.install(tf1=True)\n"
+    done = run("-c", text, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == (
+        "estimator_runtime.errors.CompatibilityError: TensorFlow 1 mode was asked for "
+        f"after {tmp_path}/model.py has imported TensorFlow 2; call "
+        "estimator_runtime.install(tf1=True) before `import tensorflow`, or use: "
+        "estimator-runtime run --tf1"
+    )
+
+
 def test_the_report_lists_what_the_mode_changes(tmp_path):
     text = (
         "import estimator_runtime as er; er.install(tf1={})\n"

@@ -1,0 +1,41 @@
+"""A checkpoint of TensorFlow 1.15.5 has the same values in TensorFlow 1 mode."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("tf_slim", reason="tf.contrib.layers is tf-slim's")
+
+RECORDED = pathlib.Path(__file__).parent / "recorded"
+
+
+def test_a_checkpoint_of_tensorflow_1_predicts_and_trains_on_as_there(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    for file in RECORDED.glob("model.ckpt-20.*"):
+        shutil.copy(file, model)
+    (model / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-20"\n')
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "estimator_runtime", "run", "--tf1"),
+            *(RECORDED / "train.py", "model", "0", "result.json"),
+        ],
+        cwd=tmp_path,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    expected = json.loads((RECORDED / "recorded.json").read_text())
+    assert result.pop("variables") == expected.pop("variables")
+    assert list(result) == list(expected)
+    for name, values in expected.items():
+        assert result[name] == pytest.approx(values, rel=1e-5, abs=1e-6), name
