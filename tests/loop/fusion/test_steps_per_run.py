@@ -108,8 +108,8 @@ class Clock:
         """Make sessions use this clock."""
 
         class Timed(FusedSession):
-            def __init__(session, *args):
-                super().__init__(*args, clock=self)
+            def __init__(session, *args, **kwargs):
+                super().__init__(*args, **kwargs, clock=self)
 
         class Counted(Steps):
             def run(steps, *args):
