@@ -30,7 +30,7 @@ Sources:
 
 - **TensorFlow**: the object is still there, under the name given. Without a name it is
   in a private module, of TensorFlow or of tensorflow-estimator, as it was.
-- **tf-slim**: the optional package tf-slim 1.1, `pip install 'estimator-runtime[tf1]'`.
+- **tf-slim**: the optional package tf-slim 1.1, `pip install tf-slim`.
   It uses private names that TensorFlow has moved; this package adds them.
 - **this package**: written here, with the behaviour and the names of variables of
   TensorFlow 1.15. The docstrings say what differs.
