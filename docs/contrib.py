@@ -35,7 +35,7 @@ Sources:
 - **this package**: written here, with the behaviour and the names of variables of
   TensorFlow 1.15. The docstrings say what differs.
 
-Of TensorFlow 1.2 and 1.3, `map` of `data.Dataset` took `num_threads` and
+In TensorFlow 1.2 and 1.3, `map` of `data.Dataset` took `num_threads` and
 `output_buffer_size`. The `Dataset` here is that of `tf.data`, which takes neither.
 
 On CPUs, what `tpu` has runs with `use_tpu=False`.

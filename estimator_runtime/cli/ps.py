@@ -51,7 +51,8 @@ def as_text(job: Mapping[str, Any]) -> str:
 
 def _row(task: Mapping[str, Any]) -> tuple[str, ...]:
     rate = None if task["rate"] is None else f"{task['rate']:.1f}"
-    values = (task["pid"], task["step"], rate, task["restarts"], task["state"])
+    state = task["state"] or "training"
+    values = (task["pid"], task["step"], rate, task["restarts"], state)
     shown = ("-" if value is None else str(value) for value in values)
     return task["name"], *shown, task["log"] or "-"
 

@@ -72,8 +72,7 @@ class MetricsFile:
             step: The global step that it is about.
             **values: More fields; those that are None are left out.
         """
-        known = {name: value for name, value in values.items() if value is not None}
-        record = {"time": self._clock(), "event": event, "step": step, **known}
+        record = {"time": self._clock(), "event": event, "step": step, **values}
         data = (json.dumps(_plain(record), default=str) + "\n").encode()
         with self._lock:
             if self._is_given_up:
@@ -156,9 +155,13 @@ def evaluated(metrics: Mapping[str, Any], environ: Mapping[str, str]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON, which has no NaN and no infinity: those become null."""
+    """Return a value for JSON, without what is not known.
+
+    JSON has no NaN and no infinity: those become null.
+    """
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        known = {name: each for name, each in value.items() if each is not None}
+        return {name: _plain(each) for name, each in known.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

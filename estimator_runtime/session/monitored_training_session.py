@@ -299,21 +299,19 @@ def _chief_hooks(settings: SessionSettings, batches_per_step: int) -> _HookList:
 
 
 def _progress(settings: SessionSettings, hooks: _HookList) -> _HookList:
-    """Return the hooks that show a chief's progress, unless a launcher shows it."""
+    """Return the hook that shows a chief's progress, unless a launcher shows it."""
     if reporting.is_on():
         return []
-    displays: list[Callable[[progress_bar.Progress], Any] | None] = [
-        progress_bar.choose(options.current().progress)
-    ]
+    displays: list[Callable[[progress_bar.Progress], Any]] = []
+    if display := progress_bar.choose(options.current().progress):
+        displays.append(display)
     path = metrics_file.path_in(os.environ)
     if path is not None:
         file = metrics_file.MetricsFile(path)
         displays.append(lambda first: metrics_file.MetricsDisplay(first, file))
-    return [
-        WatchedHook(hooks[:], settings.checkpoint_dir, make_display)
-        for make_display in displays
-        if make_display is not None
-    ]
+    if not displays:
+        return []
+    return [WatchedHook(hooks[:], settings.checkpoint_dir, displays)]
 
 
 def _task_rate(settings: SessionSettings) -> _HookList:

@@ -59,7 +59,9 @@ class JobFile:
         self._facts = {
             "pid": pid,
             "start_ticks": start_ticks_of(pid),
-            "command": list(job.command),
+            # Without the mark that only the command line of a task needs.
+            "command": [each for each in job.command[:2] if each != "--"]
+            + list(job.command[2:]),
             "backend": backend,
             "folder": os.getcwd(),
         }

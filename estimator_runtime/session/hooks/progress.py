@@ -29,13 +29,13 @@ _END_SECS = 5.0
 
 
 class WatchedHook(tf.compat.v1.train.SessionRunHook):
-    """Shows a session's progress on a display, from its start to its end.
+    """Shows a session's progress on displays, from its start to its end.
 
     Args:
         hooks: The hooks of the session, which hold the last step and the loss.
         folder: Folder of its checkpoints, or None.
-        make_display: Returns a display, given the `Progress` at the start. A display
-            has `show(progress)` and `close()`.
+        make_displays: Each returns a display, given the `Progress` at the start. A
+            display has `show(progress)` and `close()`.
         poll_secs: Seconds between two reads of the global step.
     """
 
@@ -43,12 +43,12 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         self,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         folder: Any,
-        make_display: Callable[[Progress], Any],
+        make_displays: Sequence[Callable[[Progress], Any]],
         poll_secs: float = POLL_SECS,
     ) -> None:
         self._hooks = OtherHooks(hooks)
         self._folder = folder
-        self._make_display = make_display
+        self._make_displays = make_displays
         self._poll_secs = poll_secs
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -88,12 +88,18 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
     def _watch(self, read: Callable[[], Any], is_over: threading.Event) -> None:
         # If the session is closed or its server is gone, there is nothing more to show.
         with contextlib.suppress(tf.errors.OpError, RuntimeError):
-            display = self._make_display(self._progress(int(read())))
-            with contextlib.closing(display):
+            first = self._progress(int(read()))
+            with contextlib.ExitStack() as stack:
+                displays = [
+                    stack.enter_context(contextlib.closing(make(first)))
+                    for make in self._make_displays
+                ]
                 was_last = False
                 while not was_last:
                     was_last = is_over.wait(self._poll_secs)
-                    display.show(self._progress(int(read())))
+                    progress = self._progress(int(read()))
+                    for display in displays:
+                        display.show(progress)
 
     def _progress(self, step: int) -> Progress:
         return Progress(

@@ -204,7 +204,7 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
     logs = tmp_path / "model" / "logs"
     assert tasks["worker 0"]["log"] == str(logs / "worker-0.log")
     first, _, head, *rows = ps().splitlines()
-    assert first.startswith(f"job {job.process.pid} (local): -- {_PROGRAM}")
+    assert first.startswith(f"job {job.process.pid} (local): {_PROGRAM}")
     assert head.split() == ["task", "pid", "step", "steps/s", "restarts", "state", "log"]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["ps", "chief", "worker"]
     (tmp_path / "go").touch()
@@ -230,6 +230,7 @@ def test_the_metrics_of_one_process_are_in_a_file_of_json_lines(launch, tmp_path
         "checkpoint": 100,
         "evaluation": 100,
     }
+    assert isinstance(last["progress"]["loss"], float)
     assert list(last["evaluation"]["metrics"]) == ["loss"]
 
 

@@ -67,7 +67,7 @@ def hooks_of(loss, last_step, folder, displays):
         train.StopAtStepHook(last_step=last_step),
         train.LoggingTensorHook({"loss": loss}, every_n_iter=10),
     ]
-    watched = WatchedHook(hooks, folder, displays, poll_secs=0.01)
+    watched = WatchedHook(hooks, folder, [displays], poll_secs=0.01)
     return [*hooks, watched]
 
 
