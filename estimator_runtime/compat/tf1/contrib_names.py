@@ -5,6 +5,7 @@ Nothing is imported but the tables, so this needs no TensorFlow. Names have no l
 is tpu.TPUConfig.
 """
 
+import difflib
 import functools
 import importlib
 from collections.abc import Iterator
@@ -82,6 +83,10 @@ def why_missing(spelled: str) -> str:
         text = _tables().MISSING.get(".".join(parts[:count]))
         if text is not None:
             return text
+    owner, _, name = spelled.rpartition(".")
+    for similar in difflib.get_close_matches(name, children(owner), n=1, cutoff=0.8):
+        found = ".".join(filter(None, [owner, similar]))
+        return f"did you mean tf.contrib.{found}?"
     return _UNKNOWN
 
 

@@ -106,6 +106,7 @@ def test_a_module_that_is_missing_can_be_imported_for_a_program_that_does_not_us
     [
         ("cloud.Reader", "it was access to BigQuery; use its client library"),
         ("data.stats", "it was removed; use tf.profiler"),
+        ("data.map_and_bach", "did you mean tf.contrib.data.map_and_batch?"),
         ("nothing", UNKNOWN),
         ("data.nothing", UNKNOWN),
         ("text.nothing", UNKNOWN),
