@@ -92,6 +92,21 @@ OTHERS = {
         "end_to_end/test_quiet_log.py: test_a_script_s_log_has_its_own_warnings_and_"
         "verbose_brings_back_all"
     ),
+    "docs/log.md | TensorFlow goes on closing": (
+        "preemption/test_session_close.py: test_a_session_of_a_dataset_is_closed_within_a_"
+        "second_or_in_the_background"
+    ),
+    "docs/tensorflow1.md | estimator-runtime run --tf1": (
+        "compat/tf1/test_mode.py: test_a_program_trains_and_its_checkpoint_has_the_names_of_"
+        "version_1"
+    ),
+    "docs/tensorflow1.md | estimator-runtime doctor": (
+        "cli/doctor/test_tensorflow_1.py: test_a_program_with_contrib_is_led_to_tf1_and_each_"
+        "member_to_what_it_is"
+    ),
+    "docs/tensorflow1_programs.md | ": (
+        "programs of others and their data, which are not in this repository"
+    ),
     "docs/preemption.md | $ estimator-runtime run train.py & sleep": (
         "launch/jobs/test_preempted_programs.py: test_a_signal_ends_the_program_when_the_last_"
         "step_is_saved"

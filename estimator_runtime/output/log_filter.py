@@ -153,7 +153,7 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
         environ: The environment variables.
         quiet: Whether to leave out the warnings on the list. None: as
             ESTIMATOR_RUNTIME_VERBOSE says, and without it in notebooks only. Warnings
-            about this package's own calls are left out in any case.
+            about this package's own calls are left out unless the variable is 1.
 
     Raises:
         ConfigError: If the variable has an invalid value.
@@ -164,8 +164,10 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
     logger = logging.getLogger("tensorflow")
     if _installed is None and quiet:
         _install()
-    elif _installed is None and not any(
-        isinstance(each, _OwnFilter) for each in logger.filters
+    elif not (
+        _installed is not None
+        or is_verbose(environ)
+        or any(isinstance(each, _OwnFilter) for each in logger.filters)
     ):
         logger.addFilter(_OwnFilter())
 

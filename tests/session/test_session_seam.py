@@ -97,5 +97,7 @@ def test_an_estimators_model_dir_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     model_dir = str(tmp_path / "file" / "model")
     estimator = tf.estimator.Estimator(model_fn, model_dir, params={})
-    with pytest.raises(ConfigError, match=rf"model_dir\) '{model_dir}' cannot be made"):
+    with pytest.raises(
+        ConfigError, match=f"model_dir is '{model_dir}', which cannot be made: "
+    ):
         estimator.train(input_fn, steps=1)
