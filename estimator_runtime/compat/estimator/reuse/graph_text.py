@@ -11,6 +11,7 @@ copied from the file, unless the file has changed.
 import collections
 import functools
 import hashlib
+import inspect
 import os
 import sys
 import threading
@@ -23,13 +24,14 @@ from tensorflow.python.framework import graph_io
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import training_util
 
-from estimator_runtime.compat import patch, versions
+from estimator_runtime.compat import patch
 
 _MAX_FILES = 8
-# What `write_graph` itself passes. Protobuf 4 prints other digits without it.
+# What `write_graph` itself passes on some TensorFlows, where protobuf would else print
+# other digits.
 _FORMAT: dict[str, Any] = (
     {"float_format": ""}
-    if versions.parse(versions.tensorflow_version()) < (2, 21)
+    if "float_format=''" in inspect.getsource(graph_io.write_graph)
     else {}
 )
 
