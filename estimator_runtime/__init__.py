@@ -62,7 +62,7 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
             tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
             missing, if this process has already bound `tf.keras` to Keras 3, if a
             patch has failed in this process before, or if TensorFlow 1 mode is asked
-            for after TensorFlow has executed an op.
+            for after the program has imported TensorFlow.
         ConfigError: If one of the variables is neither 0 nor 1.
     """
     compat.install(tf1=tf1)

@@ -23,24 +23,14 @@ _installed = False
 
 
 def install(*, tf1: bool | None = None) -> None:
-    """Make `tf.estimator` work in this process, with this runtime as its backend.
-
-    You can call it before or after `import tensorflow`. Calling it again does nothing.
-    The processes that this one starts get it too, if they run the same Python.
+    """Do what `estimator_runtime.install` promises, but for the log.
 
     Args:
-        tf1: Whether `import tensorflow` of the program's own files gives the API of
-            TensorFlow 1 from here on, in this process and those that it starts; see
-            docs/tensorflow1.md. Call it before the program imports TensorFlow. None
-            (the default) does what the variable ESTIMATOR_RUNTIME_TF1 says, 1 or 0.
+        tf1: See there.
 
     Raises:
-        CompatibilityError: If TensorFlow is missing or older than 2.15, if
-            tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
-            missing, if this process has already bound `tf.keras` to Keras 3, if a
-            patch has failed in this process before, or if TensorFlow 1 mode is asked
-            for after TensorFlow has executed an op.
-        ConfigError: If the variable is neither 1 nor 0.
+        CompatibilityError: See there.
+        ConfigError: If ESTIMATOR_RUNTIME_TF1 is neither 1 nor 0.
     """
     _install()
     if mode.is_wanted() if tf1 is None else tf1:

@@ -99,21 +99,17 @@ def _is_in(file: str, package: str) -> bool:
     return origin is not None and file.startswith(os.path.dirname(origin) + os.sep)
 
 
-def _is_repeated_by_absl(record: logging.LogRecord) -> bool:
-    """Return whether TensorFlow's own handler writes a record of absl's handler too."""
-    if record.name.partition(".")[0] != "tensorflow":
-        return False
-    stream = sys.modules["absl.logging"].get_absl_handler().python_handler.stream
-    return any(
-        isinstance(handler, logging.StreamHandler) and handler.stream == stream
-        for handler in logging.getLogger("tensorflow").handlers
-    )
-
-
 def _leave_out_copies(absl_logging: Any) -> None:
     """Make absl's handler leave out what the handler of TensorFlow's logger writes."""
-    handler = absl_logging.get_absl_handler().python_handler
-    handler.addFilter(lambda record: not _is_repeated_by_absl(record))
+    of_absl = absl_logging.get_absl_handler().python_handler
+
+    def is_new(record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] != "tensorflow" or not any(
+            isinstance(each, logging.StreamHandler) and each.stream == of_absl.stream
+            for each in logging.getLogger("tensorflow").handlers
+        )
+
+    of_absl.addFilter(is_new)
 
 
 class _OwnFilter(logging.Filter):

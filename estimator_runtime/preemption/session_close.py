@@ -241,7 +241,7 @@ def run_exit_handlers() -> None:
 
 
 def _leave(thread: threading.Thread) -> None:
-    """Let Python's exit wait for a close that goes on in the background."""
+    """Register a close in the background, which Python's exit waits for."""
     _left[:] = [each for each in _left if each.is_alive()]
     _left.append(thread)
     # Anew each time: the handler that was registered last is the first to run, while

@@ -46,7 +46,7 @@ _packages: frozenset[str] = frozenset()
 
 
 def answer_program(packages: frozenset[str]) -> None:
-    """Give the program the API of TensorFlow 1 from here on.
+    """Answer the imports of the program with the API of TensorFlow 1 from now on.
 
     Call it once in a process.
 

@@ -125,7 +125,7 @@ RESTORED = (
 
 
 def use_version_1(_module: types.ModuleType) -> None:
-    """Give TensorFlow the behaviour of version 1, but for its variables.
+    """Turn on the behaviour of TensorFlow 1, but keep resource variables.
 
     Variables are resource variables, as everywhere in TensorFlow 2: they have the same
     names, checkpoints and values, and a defined order of reads and writes. A program

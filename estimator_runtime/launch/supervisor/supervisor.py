@@ -243,7 +243,7 @@ class Supervisor:
             self._metrics.write(seen)
 
     def _tell_start(self, state: TaskState, pid: int) -> None:
-        """Tell the user, and the readers of the log, in which process a run begins."""
+        """Log, on the screen and in the task's log, the process of a new run."""
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
         state.log.head(f"{START_MARK}{state.task} started{again}, pid {pid}")

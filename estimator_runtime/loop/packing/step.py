@@ -287,7 +287,7 @@ def _imported(part: tf.compat.v1.GraphDef, **given: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _unfinalized(graph: tf.Graph) -> Iterator[Any]:
-    """Let ops be added to a graph, outside any scope that the program has entered.
+    """Allow ops to be added to a graph, outside the scopes of the program.
 
     No other thread's call of a session sees the graph half changed.
     """
