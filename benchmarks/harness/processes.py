@@ -20,7 +20,8 @@ class Run:
     Attributes:
         wall_secs: Seconds from its command to its exit.
         cpu_secs: CPU seconds of the process and of those that it started and awaited.
-        peak_mb: The most memory that any one of them had at once, in MB.
+        peak_mb: The most memory that any one of them had at once, in MB. Linux counts
+            the memory of the process that calls `run`, too: keep that one small.
         output: What it wrote to stdout and stderr.
     """
 
