@@ -160,9 +160,9 @@ def test_the_architecture_names_modules_that_there_are():
     assert gone == []
 
 
-def test_the_exit_statuses_of_the_readme_are_those_of_the_help():
+def test_the_exit_statuses_of_the_docs_are_those_of_the_help():
     explained = re.findall(r"^  (\d[\d, ]*)  ", main._EXIT_STATUSES, re.M)
-    listed = re.findall(r"^\| ([\d, ]+) \|", _text("README.md"), re.M)
+    listed = re.findall(r"^\| ([\d, ]+) \|", _text("docs/start.md"), re.M)
     assert listed == explained == ["0", "1", "2", "3", "129, 130, 143"]
 
 
@@ -179,7 +179,7 @@ def test_the_exit_statuses_of_the_readme_are_those_of_the_help():
         (["run", "leaves.py"], {}, 7),
     ],
 )
-def test_an_exit_status_is_what_the_readme_says(tmp_path, words, variables, status):
+def test_an_exit_status_is_what_the_docs_say(tmp_path, words, variables, status):
     (tmp_path / "fine.py").write_text("")
     (tmp_path / "fails.py").write_text("raise LookupError")
     (tmp_path / "leaves.py").write_text("import sys; sys.exit(7)")

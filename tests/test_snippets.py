@@ -44,18 +44,18 @@ OTHERS = {
     ),
     "README.md | pip install": "pip itself; nox installs the package in the same way",
     "README.md | python3 -m venv": _NOX,
-    "README.md | estimator-runtime run train.py --your --flags     #": (
+    "README.md | estimator-runtime doctor": (
+        "end_to_end/test_examples.py: test_a_cluster_learns_what_one_process_does"
+    ),
+    "docs/start.md | estimator-runtime run train.py --your --flags     #": (
         "test_snippets.py: test_a_command_runs_the_script_with_its_own_flags"
     ),
-    "README.md | estimator-runtime enable": (
+    "docs/start.md | estimator-runtime enable": (
         "compat/inject/test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
         "it_is_disabled"
     ),
-    "README.md | estimator-runtime run train.py --your --flags                  ": (
+    "docs/start.md | estimator-runtime run train.py --your --flags                  ": (
         "end_to_end/test_examples.py: test_a_cluster_learns_what_one_process_does"
-    ),
-    "README.md | $ estimator-runtime doctor": (
-        "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
     ),
     "benchmarks/README.md | pip install": (
         "benchmarks/test_steps_benchmark.py: test_every_model_is_trained_in_its_ways"
@@ -76,8 +76,9 @@ OTHERS = {
     "docs/clusters.md | launcher | chief and worker 0 read": (
         "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
     ),
-    "docs/doctor.md | estimator-runtime doctor": (
-        "test_snippets.py: test_the_doctor_says_what_the_readme_shows"
+    "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
+    "docs/doctor.md | $ estimator-runtime doctor": (
+        "test_snippets.py: test_the_doctor_says_what_its_page_shows"
     ),
     "docs/log.md | ps 0 ": (
         "launch/terminal/test_views.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
@@ -165,6 +166,7 @@ def test_each_python_block_is_executed_here_or_as_an_error_to_migrate_from():
         "docs/checkpoints.md",
         "docs/clusters.md",
         "docs/predictor.md",
+        "docs/start.md",
     }
 
 
@@ -191,7 +193,9 @@ def command(words, folder):
 
 
 def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
-    done = run(only("README.md").text, tmp_path)
+    snippet = only("README.md").text
+    assert snippet == only("docs/start.md").text
+    done = run(snippet, tmp_path)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
@@ -279,7 +283,7 @@ def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(tmp
 
 @pytest.mark.parametrize("line", [0, 1])
 def test_a_command_runs_the_script_with_its_own_flags(line, tmp_path):
-    [block] = [x for x in BLOCKS if "# instead of: python train.py" in x.text]
+    [block] = [x for x in BLOCKS if "# instead of: python -m package" in x.text]
     (tmp_path / "package").mkdir()
     for file in (tmp_path / "train.py", tmp_path / "package" / "train.py"):
         file.write_text(
@@ -291,7 +295,7 @@ def test_a_command_runs_the_script_with_its_own_flags(line, tmp_path):
     assert done.stdout == f"{words[-2:] if line == 0 else words[-1:]}\n"
 
 
-def test_the_doctor_says_what_the_readme_shows(tmp_path):
+def test_the_doctor_says_what_its_page_shows(tmp_path):
     [block] = [x for x in BLOCKS if x.text.startswith("$ estimator-runtime doctor")]
     shown, *lines = block.text.splitlines()
     (tmp_path / "train.py").write_text(
