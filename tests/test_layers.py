@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import pathlib
 import re
 
@@ -127,6 +128,14 @@ def test_an_import_of_a_higher_layer_is_found(monkeypatch, tmp_path):
     broken.write_text("def f():\n    from estimator_runtime.session import creators\n")
     monkeypatch.setitem(_MODULES, "checkpoint.broken", broken)
     assert _upward("checkpoint.broken") == {("checkpoint.broken", "session.creators")}
+
+
+def test_no_modules_import_each_other_in_a_circle_for_types_neither():
+    graph = {
+        each: {name for name in _ours(each, inside_functions=False) if name != each}
+        for each in _MODULES
+    }
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(_MODULES)
 
 
 @pytest.mark.parametrize(

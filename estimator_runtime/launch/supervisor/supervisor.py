@@ -107,7 +107,7 @@ class Supervisor:
             job, everyone, trainers, self._record, self._shutdown, self._console
         )
         self._heartbeats = Heartbeats(
-            job.heartbeat_timeout_secs, self._console, self._shutdown
+            job.heartbeat_timeout_secs, self._console, self._shutdown.kill
         )
         self._restart_scalars = RestartScalars(everyone, self._record, self._console)
         self._status = Status(everyone, self._record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from estimator_runtime.config.waits import IMPORT_SECS
@@ -12,7 +12,6 @@ from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Run, Task
 
 if TYPE_CHECKING:
-    from estimator_runtime.launch.supervisor.shutdown import Shutdown
     from estimator_runtime.launch.terminal.console import Console
 
 # A task is named in the log when it has been silent for this fraction of the timeout.
@@ -194,14 +193,17 @@ class Heartbeats:
     Args:
         timeout_secs: How long a task may be silent before it is killed.
         console: Where silent tasks are named.
-        shutdown: Kills tasks.
+        kill: Kills a task; called with its state and the time.
     """
 
     def __init__(
-        self, timeout_secs: float, console: Console, shutdown: Shutdown
+        self,
+        timeout_secs: float,
+        console: Console,
+        kill: Callable[[TaskState, float], None],
     ) -> None:
         self._timeout_secs = timeout_secs
-        self._console, self._shutdown = console, shutdown
+        self._console, self._kill = console, kill
 
     def check(self, states: Iterable[TaskState], now: float) -> None:
         """Name or kill those running tasks that have been silent for too long."""
@@ -219,7 +221,7 @@ class Heartbeats:
             if silent >= timeout_secs:
                 state.killed_for = f"gave no sign of life for {silent:.0f} s"
                 self._console.say(f"{state.task} {state.killed_for}: killing it")
-                self._shutdown.kill(state, now)
+                self._kill(state, now)
             elif silent >= timeout_secs * _NAMED_AT and not state.is_named_silent:
                 state.is_named_silent = True
                 self._console.say(

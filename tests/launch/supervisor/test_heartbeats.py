@@ -25,7 +25,7 @@ def test_a_silent_task_is_named_once_then_killed_once_and_a_sign_of_life_forgive
     watch.hear({"imported": True}, now=0.0)
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
-    heartbeats = Heartbeats(30.0, console, shutdown)
+    heartbeats = Heartbeats(30.0, console, shutdown.kill)
     for now in (5.0, 10.0, 11.0):
         heartbeats.check([watch], now)
     assert said.getvalue() == (
@@ -52,7 +52,7 @@ def test_a_task_whose_program_is_done_has_longer_to_end():
     watch.hear({"imported": True, "ending": True}, now=0.0)
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
-    heartbeats = Heartbeats(6.0, console, shutdown)
+    heartbeats = Heartbeats(6.0, console, shutdown.kill)
     heartbeats.check([watch], 119.0)
     assert tasks.sent == []
     heartbeats.check([watch], 120.0)
@@ -65,7 +65,7 @@ def test_a_task_may_be_silent_for_longer_until_tensorflow_is_imported():
     watch.start(now=0.0)
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
-    heartbeats = Heartbeats(30.0, console, shutdown)
+    heartbeats = Heartbeats(30.0, console, shutdown.kill)
     heartbeats.check([watch], 39.0)
     assert (said.getvalue(), tasks.sent) == ("", [])
     heartbeats.check([watch], 40.0)
@@ -81,7 +81,7 @@ def test_a_silent_task_that_uses_the_cpu_is_named_and_not_killed_until_it_stops(
     watch.hear({"imported": True}, now=0.0)
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
-    heartbeats = Heartbeats(30.0, console, shutdown)
+    heartbeats = Heartbeats(30.0, console, shutdown.kill)
     for now in range(2, 122, 2):
         watch.work(float(now))
         heartbeats.check([watch], float(now))
@@ -109,7 +109,7 @@ def test_a_task_that_only_uses_the_cpu_after_its_program_is_done_is_stuck():
     console = Console(said, said)
     shutdown = Shutdown(tasks, [watch], [watch], grace_secs=1.0, console=console)
     watch.work(119.0)
-    Heartbeats(6.0, console, shutdown).check([watch], 120.0)
+    Heartbeats(6.0, console, shutdown.kill).check([watch], 120.0)
     assert tasks.sent == [("chief", 9)]
     assert "uses the CPU" not in said.getvalue()
 
