@@ -2,7 +2,7 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job quick test test_all smoke lint reference release
+.PHONY: help main_job quick test test_all smoke lint reference docs release
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
@@ -12,6 +12,7 @@ help:
 	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
 	@echo "make reference write the pages of docs/ that are made from the code"
+	@echo "make docs      build the site in build/site"
 	@echo "make release   build the sdist and the wheel in dist/, check and try them"
 
 main_job: $(NOX)
@@ -34,6 +35,9 @@ lint: $(NOX)
 
 reference: $(NOX)
 	$(NOX) -s reference
+
+docs: $(NOX)
+	$(NOX) -s docs
 
 release: $(NOX)
 	$(NOX) -s release

@@ -7,6 +7,7 @@
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
     nox -s reference    write the pages of docs/ that are made from the code
+    nox -s docs         build the site in build/site, from README.md and docs/
     nox -s release      build the sdist and the wheel in dist/, check and try them
 
 What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
@@ -175,6 +176,27 @@ def reference(session):
     install_package(session, NEWEST_TENSORFLOW, ".")
     session.run("python", "docs/run_config.py")
     session.run("python", "docs/contrib.py")
+    session.run("python", "docs/command_line.py")
+
+
+@nox.session
+def docs(session):
+    """Build the site in build/site; a warning or a broken link fails."""
+    session.install(
+        *("--constraint=constraints/release.txt", "mkdocs-material"),
+        "mkdocstrings[python]",
+    )
+    # The pages link to files beside docs/, so the source has the repository's layout.
+    source = pathlib.Path("build/site-source")
+    shutil.rmtree(source, ignore_errors=True)
+    for folder in ("docs", "examples", "benchmarks"):
+        shutil.copytree(
+            folder, source / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    pages = ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")
+    for file in (*(f"{page}.md" for page in pages), "Dockerfile", "LICENSE"):
+        shutil.copy(file, source)
+    session.run("mkdocs", "build", "--strict", "--site-dir=build/site")
 
 
 @nox.session
@@ -184,6 +206,8 @@ def release(session):
     pins = f"--constraint=constraints/tf-{NEWEST_TENSORFLOW}.txt"
     session.install("--constraint=constraints/release.txt", "build", "twine")
     session.install(pins, "setuptools")
+    # What an earlier build has listed there would be packed again.
+    shutil.rmtree("estimator_runtime.egg-info", ignore_errors=True)
     shutil.rmtree("dist", ignore_errors=True)
     # `build` makes the wheel from the sdist that it has unpacked, not from the clone.
     session.run("python", "-m", "build", "--no-isolation")
