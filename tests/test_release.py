@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from setuptools.command.egg_info import FileList
 
+import estimator_runtime
+
 from distutils.core import run_setup  # isort: skip
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -37,3 +39,14 @@ def test_the_page_of_the_package_index_links_only_to_what_it_can_show(monkeypatc
     assert re.findall(r"\]\((.*?)\)", page) == [x for x in links if x[:4] == "http"]
     headings = re.compile(r"^#+ .*", re.M)
     assert headings.findall(page) == headings.findall(readme)
+
+
+def test_the_conda_recipe_requires_what_the_package_does():
+    setup = pathlib.Path(ROOT / "setup.cfg").read_text()
+    recipe = pathlib.Path(ROOT / "tools/conda/recipe.yaml").read_text()
+    (listed,) = re.findall(r"^install_requires =\n((?:    .*\n)+)", setup, re.M)
+    required = re.findall(r"^    (\w.*)$", listed, re.M)
+    (run,) = re.findall(r"^  run:\n((?:    - .*\n)+)", recipe, re.M)
+    packages = [line[6:].replace(" ", "") for line in run.splitlines()]
+    assert packages == ["python>=${{python_min}}", "__linux", *required]
+    assert f'version: "{estimator_runtime.__version__}"' in recipe
