@@ -2,7 +2,7 @@
 
 NOX = .venv/bin/nox
 
-.PHONY: help main_job quick test test_all smoke lint docs
+.PHONY: help main_job quick test test_all smoke lint reference docs release
 
 help:
 	@echo "make main_job  train the example on real data, to a held-out accuracy"
@@ -11,7 +11,9 @@ help:
 	@echo "make test_all  run all tests on TensorFlow 2.21 and 2.15"
 	@echo "make smoke     train one model of each kind on every TensorFlow and Python"
 	@echo "make lint      check style and types"
-	@echo "make docs      write docs/run_config.md from the docstrings"
+	@echo "make reference write the pages of docs/ that are made from the code"
+	@echo "make docs      build the site in build/site"
+	@echo "make release   build the sdist and the wheel in dist/, check and try them"
 
 main_job: $(NOX)
 	$(NOX) -s main_job
@@ -31,8 +33,14 @@ smoke: $(NOX)
 lint: $(NOX)
 	$(NOX) -s lint
 
+reference: $(NOX)
+	$(NOX) -s reference
+
 docs: $(NOX)
 	$(NOX) -s docs
+
+release: $(NOX)
+	$(NOX) -s release
 
 $(NOX): constraints/dev.txt
 	python3 -m venv .venv

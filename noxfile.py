@@ -6,7 +6,9 @@
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
-    nox -s docs         write docs/run_config.md and docs/contrib.md
+    nox -s reference    write the pages of docs/ that are made from the code
+    nox -s docs         build the site in build/site, from README.md and docs/
+    nox -s release      build the sdist and the wheel in dist/, check and try them
 
 What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`.
 `nox -R -s ...` keeps the environment of the last time, as it was installed then.
@@ -168,9 +170,58 @@ def lint(session):
 
 
 @nox.session
-def docs(session):
+def reference(session):
     """Write the pages of docs/ that are made from docstrings and tables."""
     check_python(session)
     install_package(session, NEWEST_TENSORFLOW, ".")
     session.run("python", "docs/run_config.py")
     session.run("python", "docs/contrib.py")
+    session.run("python", "docs/command_line.py")
+
+
+@nox.session
+def docs(session):
+    """Build the site in build/site; a warning or a broken link fails."""
+    session.install(
+        *("--constraint=constraints/release.txt", "mkdocs-material"),
+        "mkdocstrings[python]",
+    )
+    # The pages link to files beside docs/, so the source has the repository's layout.
+    source = pathlib.Path("build/site-source")
+    shutil.rmtree(source, ignore_errors=True)
+    for folder in ("docs", "examples", "benchmarks"):
+        shutil.copytree(
+            folder, source / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    pages = ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")
+    for file in (*(f"{page}.md" for page in pages), "Dockerfile", "LICENSE"):
+        shutil.copy(file, source)
+    session.run("mkdocs", "build", "--strict", "--site-dir=build/site")
+
+
+@nox.session
+def release(session):
+    """Build the sdist, and the wheel from it; check and try both in a clean folder."""
+    check_python(session)
+    pins = f"--constraint=constraints/tf-{NEWEST_TENSORFLOW}.txt"
+    session.install("--constraint=constraints/release.txt", "build", "twine")
+    session.install(pins, "setuptools")
+    # What an earlier build has listed there would be packed again.
+    shutil.rmtree("estimator_runtime.egg-info", ignore_errors=True)
+    shutil.rmtree("dist", ignore_errors=True)
+    # `build` makes the wheel from the sdist that it has unpacked, not from the clone.
+    session.run("python", "-m", "build", "--no-isolation")
+    session.run("twine", "check", "--strict", *map(str, pathlib.Path("dist").iterdir()))
+    (sdist,) = pathlib.Path("dist").glob("*.tar.gz")
+    (wheel,) = pathlib.Path("dist").glob("*.whl")
+    session.install(pins, f"estimator_runtime[tests] @ {wheel.resolve().as_uri()}")
+    folder = pathlib.Path(session.create_tmp())
+    shutil.rmtree(folder)
+    shutil.unpack_archive(sdist, folder)
+    session.chdir(folder / sdist.name.removesuffix(".tar.gz"))
+    # Some of the sdist's own tests, of the wheel: real jobs, and recorded data.
+    tests = session.posargs or (
+        *("tests/smoke", "tests/test_release.py", "tests/config"),
+        *("tests/checkpoint/tensor_bundle", "tests/benchmarks/test_harness.py"),
+    )
+    session.run("pytest", "-q", *tests)

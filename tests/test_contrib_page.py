@@ -18,7 +18,7 @@ def _generator():
 def test_the_page_is_what_the_tables_say():
     generator = _generator()
     written = generator.PAGE.read_text()
-    assert written == generator.page(), "docs/contrib.md is old; run: nox -s docs"
+    assert written == generator.page(), "docs/contrib.md is old; run: nox -s reference"
 
 
 def test_the_page_has_each_name_and_a_row_as_it_should_be():

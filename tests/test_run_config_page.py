@@ -25,7 +25,9 @@ def generator():
 
 def test_the_page_is_what_the_docstrings_say(generator):
     written = generator.PAGE.read_text()
-    assert written == generator.page(), "docs/run_config.md is old; run: nox -s docs"
+    assert written == generator.page(), (
+        "docs/run_config.md is old; run: nox -s reference"
+    )
 
 
 @pytest.mark.parametrize("cls", [er.RunConfig, learn.RunConfig])

@@ -72,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _parse(argv: list[str] | None) -> argparse.Namespace:
+def parsers() -> tuple[Parser, dict[str, Parser]]:
+    """Return the parser of the command line, and the one of each command by name."""
     parser = Parser(
         prog=_NAME,
         description="Train tf.estimator code, unchanged, on today's TensorFlow.",
@@ -80,30 +81,35 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"{_NAME} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    run_parser = _add_run(commands)
+    _add_run(commands)
     _add_checkpoints(commands)
     _add_ps(commands)
     _add_doctor(commands)
     _add_render(commands)
     _add_activation(commands)
+    return parser, commands.choices
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser, commands = parsers()
     arguments = sys.argv[1:] if argv is None else argv
     first = next(iter(arguments), "")
     if first.endswith(".py"):
         raise UsageError(f"{first!r} is no command; to run it: {_NAME} run {first}")
-    check_first(arguments, parser, commands.choices)
+    check_first(arguments, parser, commands)
     if arguments[:1] == ["run"]:
-        arguments = ["run", *run_flags.with_port(run_parser, arguments[1:])]
+        arguments = ["run", *run_flags.with_port(commands["run"], arguments[1:])]
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        parsers = {**commands.choices, "": parser}  # the options before a command
-        problem = unknown_argument(unknown[0], arguments, options, parsers)
+        known = {**commands, "": parser}  # the options before a command
+        problem = unknown_argument(unknown[0], arguments, options, known)
         raise UsageError(problem)
     if not hasattr(options, "command"):
         parser.error("no COMMAND given")
     return options
 
 
-def _add_run(commands: argparse._SubParsersAction[Parser]) -> Parser:
+def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "run",
         help="run an untouched script or module that uses tf.estimator",
@@ -121,7 +127,6 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> Parser:
     run_flags.add_cluster_options(parser)
     _add_program(parser)
     parser.set_defaults(command=functools.partial(_run, parser))
-    return parser
 
 
 def _run(parser: Parser, options: argparse.Namespace) -> int:
