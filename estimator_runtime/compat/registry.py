@@ -128,6 +128,12 @@ PATCHES = (
         apply=_late("estimator.savers:patch_session_manager"),
     ),
     Patch(
+        name="ProfilerHook in eager mode",
+        reason="it opens an event file when it is made, which eager mode refuses",
+        after="tensorflow",
+        apply=_late("internals:open_event_files_in_eager_mode"),
+    ),
+    Patch(
         name="graphs that are written again",
         reason="each training prints all nodes, even those that the file has already",
         after="tensorflow",
