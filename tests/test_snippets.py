@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import pytest
@@ -79,6 +80,9 @@ OTHERS = {
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": (
         "test_snippets.py: test_the_doctor_says_what_its_page_shows"
+    ),
+    "docs/how_do_i.md | estimator-runtime run --metrics": (
+        "test_snippets.py: test_the_answers_of_how_do_i_are_one_program_that_runs"
     ),
     "docs/log.md | ps 0 ": (
         "launch/terminal/test_views.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
@@ -165,6 +169,7 @@ def test_each_python_block_is_executed_here_or_as_an_error_to_migrate_from():
         "README.md",
         "docs/checkpoints.md",
         "docs/clusters.md",
+        "docs/how_do_i.md",
         "docs/predictor.md",
         "docs/start.md",
     }
@@ -229,6 +234,91 @@ def test_the_snippet_about_predictors_gives_what_predict_gives(tmp_path):
     snippet = only("docs/predictor.md").text
     done = run("\n".join([PREDICTED, snippet, compared]), tmp_path)
     assert (done.stdout, done.returncode) == ("[ True]\n", 0), done.stderr
+
+
+# MirroredStrategy gets these two for the GPUs of the page.
+TWO_CPUS = """
+import tensorflow as tf
+
+two = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+"""
+# Neither mlflow nor wandb is installed: these are the functions that the page calls.
+MLFLOW = """
+def log_metric(key, value, step):
+    print("logged", step, key)
+
+def log_metrics(metrics, step):
+    print("logged", step, *sorted(metrics))
+"""
+WANDB = """
+def init(project):
+    pass
+
+def log(values, step):
+    print("logged", step, *values)
+"""
+AFTER_THE_PAGE = """
+import glob
+import itertools
+import numpy as np
+
+names = ("hidden/kernel", "output/kernel")
+kept, new = [
+    np.array_equal(*(tf.train.load_variable(d, name) for d in ("early", "warm")))
+    for name in names
+]
+assert kept and not new
+files = ["timeline-20.json", "timeline-40.json", "plugins/profile/*/*.xplane.pb"]
+assert all(glob.glob(f"profile/{name}") for name in files)
+names = [name for name, _ in tf.train.list_variables("float16")]
+assert "current_loss_scale" in names
+assert glob.glob("exported/export/best_exporter/*/saved_model.pb")
+assert os.path.exists(os.path.join(os.fsdecode(path), "saved_model.pb"))
+rows = itertools.islice(make_estimator("exported").predict(input_fn), 16)
+[features, _] = next(iter(input_fn()))
+keras_3 = keras.saving.load_model("model.keras").predict(features["x"], verbose=0)
+np.testing.assert_allclose(keras_3, [row["y"] for row in rows], rtol=1e-5, atol=1e-6)
+"""
+
+
+def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
+    blocks = [each.text for each in PYTHON if each.page == "docs/how_do_i.md"]
+    [follow] = [text for text in blocks if "import mlflow" in text]
+    (tmp_path / "follow.py").write_text(follow)
+    (tmp_path / "mlflow.py").write_text(MLFLOW)
+    (tmp_path / "wandb.py").write_text(WANDB)
+    optional = {"import optuna": "optuna", "from ray import tune": "pyarrow"}
+    left_out = [x for x, module in optional.items() if not find_spec(module)]
+    program = [
+        text
+        for text in blocks
+        if text != follow and not any(x in text for x in left_out)
+    ]
+    text = "\n".join([TWO_CPUS, "import os", *program, AFTER_THE_PAGE])
+    (tmp_path / "train.py").write_text(text)
+    run = [*RUNTIME, "run", "--progress", "none", "--metrics", "numbers.jsonl"]
+    done = command([*run, "train.py"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    # The step is read while it is counted up: it may be one more.
+    logged = [re.fullmatch(r"logged (\d+) loss:0", line) for line in said]
+    assert [int(each[1]) // 10 for each in logged if each] == [0, 1, 2]
+    shown = ("stopped early: True", "replicas: 2", "best rate: 0.05")
+    assert {*shown, "resumed to step 120", "hidden/kernel [2, 8]"} <= set(said)
+    numbers = (tmp_path / "numbers.jsonl").read_text()
+    followed = subprocess.run(
+        [sys.executable, "follow.py"],
+        cwd=tmp_path,
+        input=numbers,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert followed.returncode == 0, followed.stderr
+    assert {"logged 100 loss", "logged 100 training loss"} <= set(
+        followed.stdout.splitlines()
+    )
 
 
 BEST = """

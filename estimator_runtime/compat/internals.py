@@ -19,6 +19,7 @@ from tensorflow.python.ops import (
     resources,
     while_v2,
 )
+from tensorflow.python.summary.writer.writer_cache import FileWriterCache
 from tensorflow.python.training import (
     basic_session_run_hooks,
     monitored_session,
@@ -106,6 +107,23 @@ def use_monotonic_time(_module: object) -> None:
     """Make the timers of hooks, and waits for a session, go by `now`."""
     for module in (basic_session_run_hooks, session_manager):
         module.time = _Time()
+
+
+class _EventFiles(FileWriterCache):
+    """The cache of event files, which refuses to open one in eager mode."""
+
+    @staticmethod
+    def get(logdir: str) -> tf.compat.v1.summary.FileWriter:
+        with graph_mode():
+            return FileWriterCache.get(logdir)
+
+
+def open_event_files_in_eager_mode(_module: object) -> None:
+    """Make `ProfilerHook`, which opens its file when it is made, work in eager mode.
+
+    TensorFlow's other hooks open theirs in the graph of the training.
+    """
+    basic_session_run_hooks.SummaryWriterCache = _EventFiles
 
 
 def is_ready(manager: SessionManager, session: tf.compat.v1.Session) -> bool:

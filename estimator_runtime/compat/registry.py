@@ -128,6 +128,12 @@ PATCHES = (
         apply=_late("estimator.savers:patch_session_manager"),
     ),
     Patch(
+        name="ProfilerHook in eager mode",
+        reason="it opens an event file when it is made, which eager mode refuses",
+        after="tensorflow",
+        apply=_late("internals:open_event_files_in_eager_mode"),
+    ),
+    Patch(
         name="graphs that are written again",
         reason="each training prints all nodes, even those that the file has already",
         after="tensorflow",
@@ -155,7 +161,19 @@ PATCHES = (
         name="tf-slim",
         reason="its functions use private names that TensorFlow has moved since",
         after="tf_slim",
-        apply=_late("removed.slim:provide_moved_names"),
+        apply=_late("removed.libraries:provide_moved_names"),
+    ),
+    Patch(
+        name="tensorflow-gan",
+        reason="its functions call inspect.getargspec, which Python 3.11 removed",
+        after="tensorflow_gan",
+        apply=_late("tf1.moved:restore_getargspec"),
+    ),
+    Patch(
+        name="adanet",
+        reason="it imports a private module that TensorFlow has moved since",
+        after="adanet",
+        apply=_late("removed.libraries:provide_tracking"),
     ),
     Patch(
         name="Keras loaders",

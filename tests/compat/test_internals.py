@@ -33,3 +33,24 @@ def test_our_own_hooks_are_scheduled_as_classes_that_are_known():
     for cls in (CheckpointHook, StepRateHook):
         assert issubclass(cls, cls.scheduled_as)
         assert hook_schedule._name_of(cls.scheduled_as) in hook_schedule._BY_CLASS
+
+
+def test_a_profiler_hook_is_made_in_eager_mode_and_writes_its_timelines(tmp_path):
+    def model_fn(features, labels, mode):
+        weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+        loss = tf.square(weight - features)
+        step = tf.compat.v1.train.get_global_step()
+        train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors(1.0).repeat()
+
+    assert tf.executing_eagerly()
+    profile = tmp_path / "profile"
+    hook = tf.estimator.ProfilerHook(save_steps=3, output_dir=str(profile))
+    estimator = tf.estimator.Estimator(model_fn, tmp_path / "model")
+    estimator.train(input_fn, hooks=[hook], steps=7)
+    timelines = sorted(path.name for path in profile.glob("timeline-*.json"))
+    assert timelines == ["timeline-3.json", "timeline-6.json"]
+    assert len(list(profile.glob("events.out.tfevents.*"))) == 1

@@ -191,11 +191,16 @@ def restore_python_names(_module: types.ModuleType) -> None:
     for name in collections.abc.__all__:
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
-    if not hasattr(inspect, "getargspec"):
-        vars(inspect)["getargspec"] = _getargspec
+    restore_getargspec(_module)
     if not hasattr(time, "clock"):
         vars(time)["clock"] = time.process_time
     sys.meta_path.append(_FormerModules())
+
+
+def restore_getargspec(_module: types.ModuleType) -> None:
+    """Set `inspect.getargspec`, which Python 3.11 removed."""
+    if not hasattr(inspect, "getargspec"):
+        vars(inspect)["getargspec"] = _getargspec
 
 
 _ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
