@@ -27,6 +27,7 @@ from estimator_runtime.cli.parser import (
     unknown_argument,
     unread_option,
 )
+from estimator_runtime.compat.inject import garbage_collector
 from estimator_runtime.compat.inject.process_name import name_after_task
 from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config.tf_config import check_form
@@ -143,6 +144,7 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     if options.is_module and mode.is_wanted():
         mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
+    is_import_spared = garbage_collector.is_wanted(os.environ)
     if options.tensorboard is not None:
         tensorboard.check(options.tensorboard)
     if is_cluster:
@@ -155,6 +157,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     name_after_task(os.environ)
     log_filter.start(os.environ)
     install()
+    if is_import_spared:
+        garbage_collector.spare_import()
     if not log_filter.is_verbose(os.environ) and not reporting.is_on():
         native_log.quieten()  # a launcher filters the lines of its tasks
     if not options.is_module and (problem := unread_option(program, arguments, parser)):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import threading
-from collections.abc import Hashable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,55 @@ from estimator_runtime.graph_cache.model import checkpoint_identity
 tf1 = tf.compat.v1
 _SEQUENCES = (list, tuple)
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
+# How far ahead of the clock the name of an export may be. Enough for a few evaluations
+# in a row, and gone before another process is likely to export to the same folder.
+_MAX_SECS_AHEAD = 5
+# As often as TensorFlow.
+_MAX_WAITS = 10
+
+
+def next_export_dir(
+    base: str | bytes,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], object] = time.sleep,
+) -> bytes | None:
+    """Return the folder for an export, which is named after the next free second.
+
+    TensorFlow sleeps for a second where the current one is taken. This function takes
+    the second after the newest export that it finds, up to five seconds ahead of the
+    clock, and sleeps only beyond that. So later exports have larger numbers, as ever.
+
+    Args:
+        base: The folder of the exports; it need not exist.
+        clock: Returns the seconds since the epoch.
+        sleep: Called with the seconds to sleep.
+
+    Returns:
+        The path, or None if no second was free in ten attempts.
+    """
+    folder = tf.compat.as_bytes(base)
+    for attempt in range(_MAX_WAITS):
+        if attempt:
+            sleep(1)
+        now = int(clock())
+        taken = [each for each in _export_seconds(folder) if each >= now]
+        # What is further ahead was named by another clock; TensorFlow ignores it too.
+        near = [each for each in taken if each <= now + _MAX_SECS_AHEAD]
+        second = max(near, default=now - 1) + 1
+        if second <= now + _MAX_SECS_AHEAD:
+            return tf.io.gfile.join(folder, str(second).encode())
+    return None
+
+
+def _export_seconds(folder: bytes) -> list[int]:
+    """Return the seconds that exports in a folder are named after, unfinished too."""
+    try:
+        names = tf.io.gfile.listdir(folder)
+    except tf.errors.NotFoundError:
+        return []
+    # Object stores list folders with a slash at the end.
+    found = (re.fullmatch(r"(?:temp-)?(\d+)/?", tf.compat.as_str(n)) for n in names)
+    return [int(each[1]) for each in found if each]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,13 @@ of each export. With the option `reuse_graphs`, input_receiver_fn is still calle
 new graph. If that graph is the one of an export before, node by node, then so is what
 model_fn would add to it. So the graph of that export is written again, with the
 variables of another checkpoint.
+
+Such an export takes less than a second, which is what TensorFlow names exports after.
+So the next one takes the next free second, where TensorFlow would wait for it.
 """
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable
 from types import ModuleType
@@ -18,7 +22,12 @@ from tensorflow_estimator.python.estimator import estimator as frozen_estimator
 
 from estimator_runtime.compat import patch
 from estimator_runtime.compat.estimator.reuse import graphs
-from estimator_runtime.graph_cache.export import Exportable, ExportGraph, receiver_key
+from estimator_runtime.graph_cache.export import (
+    Exportable,
+    ExportGraph,
+    next_export_dir,
+    receiver_key,
+)
 from estimator_runtime.graph_cache.inputs import CannotReuse
 
 tf1 = tf.compat.v1
@@ -30,12 +39,44 @@ _MEMBERS = (
     "_create_and_assert_global_step",
     "_create_global_step",
 )
+# Whether the export under way is one of an Estimator that reuses graphs.
+_is_reusing = contextvars.ContextVar("_is_reusing", default=False)
 
 
 def patch_estimator(_module: ModuleType) -> None:
     """Patch Estimators, so that those with `reuse_graphs` export with kept graphs."""
     cls = frozen_estimator.Estimator
     cls._add_meta_graph_for_mode = _exporting(cls._add_meta_graph_for_mode)
+    cls._export_all_saved_models = _marking(cls._export_all_saved_models)
+    export_lib = frozen_estimator.export_lib
+    export_lib.get_timestamped_export_dir = _naming(
+        export_lib.get_timestamped_export_dir
+    )
+
+
+def _marking(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `_export_all_saved_models`, which names the folder of its export."""
+
+    @functools.wraps(original)
+    def export_all_saved_models(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = _is_reusing.set(graphs.cache_of(self) is not None)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _is_reusing.reset(token)
+
+    return export_all_saved_models
+
+
+def _naming(original: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Wrap `get_timestamped_export_dir`."""
+
+    @functools.wraps(original)
+    def get_timestamped_export_dir(export_dir_base: str | bytes) -> bytes:
+        found = next_export_dir(export_dir_base) if _is_reusing.get() else None
+        return original(export_dir_base) if found is None else found
+
+    return get_timestamped_export_dir
 
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
