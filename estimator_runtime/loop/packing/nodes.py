@@ -41,7 +41,9 @@ class PackNodes:
             The names of the tensors that arrive, by the names of those that are sent.
         """
         types = {tensor.dtype for tensor in pack.tensors}
-        as_bytes = len(types) > 1 or _needs_bytes(pack.shapes)
+        # The optimizer takes the unknown length of a vector reshaped to a vector for a
+        # new one, different from all others. Bytes are reshaped to a matrix.
+        as_bytes = len(types) > 1 or not pack.is_known
         dtype = tf.uint8 if as_bytes else pack.tensors[0].dtype
         widths = [_width(tensor.dtype, dtype) for tensor in pack.tensors]
         here = _Task(self._part, f"{name}/send", pack.source)
@@ -86,17 +88,6 @@ class PackNodes:
                 value = there.bitcast(value, tf.uint8, tensor.dtype)
             arrived[tensor.name] = value
         return arrived
-
-
-def _needs_bytes(shapes: Sequence[tuple[int | None, ...]]) -> bool:
-    """Return whether tensors of some static shapes have to be sent as bytes.
-
-    TensorFlow's optimizer would take the length of a vector that is reshaped for a new
-    one, different from all others. Between ops of vectors alone, it would move what is
-    computed with each of them to before or after the pack, where it is computed with
-    all at once, and rounded otherwise.
-    """
-    return any(None in shape for shape in shapes) or all(len(s) < 2 for s in shapes)
 
 
 def _width(dtype: tf.DType, sent_as: tf.DType) -> int:

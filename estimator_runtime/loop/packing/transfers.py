@@ -264,7 +264,7 @@ class StepTransfers:
             if dtype not in PACKABLE or not is_packable(shape):
                 continue
             if dtype.size == 1 and None in (shape or ()):
-                continue  # see `nodes._needs_bytes`: it has no bytes of its own
+                continue  # its bytes would be a vector too: see `PackNodes.add`
             name = each.tensor.op.name
             group = (
                 each.source,

@@ -88,13 +88,21 @@ def embeddings(features):
 
 
 def same_ids(features):
-    """TensorFlow sums these in another order where it cannot tell equal shapes."""
-    tables = [variable(f"table_{i}", [9, 3]) for i in range(6)]
-    rows = [tf.nn.embedding_lookup(table, features["c0"]) for table in tables]
-    total = (rows[0] + rows[1]) + ((rows[2] + rows[3]) + (rows[4] + rows[5]))
-    vectors = [variable(f"vector_{i}", [rows]) for i, rows in enumerate((3, 5, 7))]
-    scale = sum(tf.reduce_sum(tf.exp(each)) for each in vectors)
-    return loss_of(tf.concat([features["x"], scale * total], 1), features["y"])
+    """TensorFlow sums in another order what it cannot tell to have equal shapes."""
+
+    def total(shape, change):
+        rows = [
+            tf.nn.embedding_lookup(
+                variable(f"{change.__name__}_{len(shape)}_{i}", [9, *shape]),
+                features["c0"],
+            )
+            for i in range(6)
+        ]
+        terms = [change(each) for each in rows]
+        return (terms[0] + terms[1]) + ((terms[2] + terms[3]) + (terms[4] + terms[5]))
+
+    columns = [features["x"], total([3], tf.tanh), total([3], tf.identity)]
+    return loss_of(tf.concat([*columns, total([], tf.tanh)[:, None]], 1), features["y"])
 
 
 def partitioned(features):
