@@ -215,12 +215,12 @@ class StepTransfers:
                     continue  # the handle of a resource
                 transfer = Transfer(tensor=tensor, source=source, destination=task)
                 transfers.setdefault(transfer.key, transfer)
-                if op.name in self._fixed or self._is_term(tensor, task):
+                if op.name in self._fixed or self._is_term(tensor):
                     excluded.add(transfer.key)
         return transfers, excluded
 
-    def _is_term(self, tensor: tf.Tensor, task: str) -> bool:
-        """Return whether a sum of three or more in a task has a tensor as a term."""
+    def _is_term(self, tensor: tf.Tensor) -> bool:
+        """Return whether a tensor is a term of a sum of three or more, in any task."""
         pending, seen = [tensor], set()
         while pending:
             each = pending.pop()
@@ -228,8 +228,6 @@ class StepTransfers:
                 if op.name in seen or op.name not in self.step.ops:
                     continue
                 seen.add(op.name)
-                if each is tensor and self.task_of(op) != task:
-                    continue
                 if op.type in _SUMS and self._count_terms(op) > _EXACT_TERMS:
                     return True
                 if op.type in _FORWARDING:
