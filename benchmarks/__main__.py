@@ -59,7 +59,10 @@ def main(arguments=None):
         return _print_table(args.file, args.against)
     if args.command == "cadence":
         return _measure_cadence(args)
-    _measure(args.command, args.quick, pathlib.Path(args.output))
+    chosen = vars(args)
+    names = ("models", "trainers", "rounds", "steps")
+    options = {name: chosen[name] for name in names if name in chosen}
+    _measure(args.command, args.quick, pathlib.Path(args.output), **options)
     return 0
 
 
@@ -71,6 +74,8 @@ def _parser():
         command.add_argument(
             "--quick", action="store_true", help="see that it works; no real figures"
         )
+        if name == "cluster":
+            _add_cluster_options(command)
         _add_output(command)
     purpose = "how often a training of your own should save"
     command = commands.add_parser("cadence", help=purpose, description=purpose)
@@ -82,6 +87,28 @@ def _parser():
         "--against", metavar="NAME", help="contender to compare with (default: stock)"
     )
     return parser
+
+
+def _add_cluster_options(command):
+    command.add_argument(
+        "--models",
+        nargs="+",
+        metavar="MODEL",
+        help="which to train, such as '20 variables' (default: all)",
+    )
+    command.add_argument(
+        "--trainers",
+        type=int,
+        choices=(1, 2, 4),
+        default=1,
+        help="the chief and the workers, together (default: %(default)s)",
+    )
+    command.add_argument(
+        "--rounds", type=int, default=5, help="of each (default: %(default)s)"
+    )
+    command.add_argument(
+        "--steps", type=int, default=1000, help="in each round (default: %(default)s)"
+    )
 
 
 def _print_table(path, against):
@@ -135,10 +162,10 @@ def _measure_cadence(args):
     return 0
 
 
-def _measure(name, quick, folder):
+def _measure(name, quick, folder, **options):
     _silence()
     benchmark = importlib.import_module(_BENCHMARKS[name][0])
-    report = benchmark.measure(quick, announce=_announce)
+    report = benchmark.measure(quick, announce=_announce, **options)
     own = _own_table(name) if name in _OWN_TABLES else render
     _publish(report, own(report), folder, name)
 

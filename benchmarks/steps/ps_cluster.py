@@ -7,6 +7,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import tempfile
 
 import tensorflow as tf
 
@@ -15,7 +16,8 @@ from benchmarks.training import contenders
 from benchmarks.training.contenders import Window
 from benchmarks.training.models import CLUSTER_MODELS
 
-_ROUNDS, _STEPS = 5, 1000
+_ROUNDS, _STEPS, _WARM_UP = 5, 1000, 201
+_ENDLESS = 10**9  # steps of a worker, until it is killed
 _BASELINE = "stock"
 _TIMEOUT_SECS = 180
 # A port that was free when it was picked may be taken when it is needed.
@@ -27,69 +29,91 @@ _WAYS = {
 }
 
 
-def measure(quick, announce):
-    """Train on one chief and one parameter server, in three ways in turn.
+def measure(quick, announce, *, models=None, trainers=1, rounds=_ROUNDS, steps=_STEPS):
+    """Train on a chief, maybe workers, and one parameter server, in three ways in turn.
 
-    Both tasks are processes of their own on 127.0.0.1, made anew for every
-    measurement. The figures are of the chief, but for one: the CPU time of the ps.
+    All tasks are processes of their own on 127.0.0.1, made anew for every measurement.
+    The figures are of the chief, but for the CPU time of the ps, which is for each step
+    of the chief too.
 
     Args:
         quick: As in `steps.measure`.
         announce: Called with a line of text on what is going on.
+        models: Names of the models; None for all, or with `quick` for the first one.
+        trainers: The chief and the workers, together.
+        rounds: How often each is measured; once with `quick`.
+        steps: How many steps of the chief are measured; 20 with `quick`.
 
     Returns:
         The report, ready for JSON; one of `steps.measure`.
+
+    Raises:
+        SystemExit: If there is no model of a name.
     """
-    steps, rounds = (20, 1) if quick else (_STEPS, _ROUNDS)
+    models = models or [*CLUSTER_MODELS][: 1 if quick else None]
+    if unknown := [name for name in models if name not in CLUSTER_MODELS]:
+        known = ", ".join(map(repr, CLUSTER_MODELS))
+        raise SystemExit(
+            f"benchmarks cluster: error: --models has no {unknown[0]!r}; give {known}"
+        )
+    if quick:
+        steps, rounds = 20, 1
     report = measurement.new_report("cluster", _BASELINE, quick, models={})
-    for model in [*CLUSTER_MODELS][: 1 if quick else None]:
+    for model in models:
         ways = {
-            way: functools.partial(_train_in_cluster, way, model, steps)
+            way: functools.partial(_train_in_cluster, way, model, steps, trainers)
             for way in _WAYS
         }
         costs = measurement.interleave(ways, rounds, announce)
+        others = f", workers: {trainers - 1}" if trainers > 1 else ""
         report["models"][model] = {
-            "title": f"{CLUSTER_MODELS[model].title}; 1 chief, 1 ps",
+            "title": f"{CLUSTER_MODELS[model].title}; 1 chief{others}, 1 ps",
             "measured_steps": steps,
             "contenders": measurement.summarize(costs, _BASELINE),
         }
     return report
 
 
-def _train_in_cluster(way, model, steps):
+def _train_in_cluster(way, model, steps, trainers):
     for attempt in range(_ATTEMPTS):
         try:
-            return _train_once(way, model, steps)
+            return _train_once(way, model, steps, trainers)
         except subprocess.SubprocessError:
             if attempt == _ATTEMPTS - 1:
                 raise
     return None
 
 
-def _train_once(way, model, steps):
-    chief, ps = _free_addresses(2)
-    cluster = {"chief": [chief], "ps": [ps]}
-    server = subprocess.Popen(**_task(cluster, "ps", "serve"))
+def _train_once(way, model, steps, trainers):
+    chief, ps, *workers = _free_addresses(trainers + 1)
+    cluster = {"chief": [chief], "ps": [ps], **({"worker": workers} if workers else {})}
+    others = [subprocess.Popen(**_task(cluster, "ps", 0, "serve"))]
     try:
-        task = _task(cluster, "chief", "train", way, model, str(steps))
-        task["env"][measurement.SERVER_PID] = str(server.pid)
-        result = subprocess.run(
-            **task,
-            stdout=subprocess.PIPE,
-            check=True,
-            timeout=_TIMEOUT_SECS,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            about = [way, model, str(trainers), folder]
+            for index in range(len(workers)):
+                task = _task(cluster, "worker", index, "train", *about, str(_ENDLESS))
+                others.append(subprocess.Popen(**task, stdout=subprocess.DEVNULL))
+            task = _task(cluster, "chief", 0, "train", *about, str(steps))
+            task["env"][measurement.SERVER_PID] = str(others[0].pid)
+            result = subprocess.run(
+                **task,
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=_TIMEOUT_SECS,
+            )
     finally:
-        # A parameter server never ends by itself.
-        server.kill()
-        server.wait()
+        # Neither a parameter server nor one of these workers ends by itself.
+        for process in others:
+            process.kill()
+            process.wait()
     return measurement.Cost(**json.loads(result.stdout.splitlines()[-1]))
 
 
-def _task(cluster, task_type, *arguments):
+def _task(cluster, task_type, index, *arguments):
     """Return the arguments of subprocess for one task of the cluster."""
     root = str(pathlib.Path(__file__).parents[2])
-    task = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
+    task = {"cluster": cluster, "task": {"type": task_type, "index": index}}
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     return {
         "args": [sys.executable, "-W", "ignore", "-m", __name__, *arguments],
@@ -109,11 +133,17 @@ def _be_a_task(role, *arguments):
     """Be what `_task` describes; a chief prints what a step cost."""
     tf.get_logger().setLevel("ERROR")
     config = json.loads(os.environ["TF_CONFIG"])
-    server = tf.distribute.Server(config["cluster"], config["task"]["type"], 0)
+    task = config["task"]
+    server = tf.distribute.Server(config["cluster"], task["type"], task["index"])
     if role == "serve":
         server.join()
-    way, model, steps = arguments
-    window = Window(warm_up=201, steps=int(steps))
+    way, model, trainers, meeting, steps = arguments
+    window = Window(
+        warm_up=_WARM_UP,
+        steps=int(steps),
+        trainers=int(trainers),
+        meeting=meeting if int(trainers) > 1 else None,
+    )
     cost = _WAYS[way](CLUSTER_MODELS[model], window)
     print(json.dumps(vars(cost)))
 

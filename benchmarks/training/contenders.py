@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import pathlib
 import tempfile
 
 import tensorflow as tf
@@ -35,16 +36,29 @@ class Window:
         steps: How many are measured.
         warm_up_calls: Calls of the session before them, where one call runs several
             steps. The runtime times both of its ways to run a step in the first ones.
+        trainers: How many processes train together. They are measured once all of them
+            have warmed up.
+        meeting: Folder in which each of several trainers says that it has.
     """
 
     warm_up: int
     steps: int
     warm_up_calls: int = 0
+    trainers: int = 1
+    meeting: str | None = None
 
     @property
     def end(self):
         """Steps before the measurement's end, measured or not."""
         return self.warm_up + self.steps
+
+    def is_open(self):
+        """Return whether all trainers have warmed up, as this one has."""
+        if self.meeting is None:
+            return True
+        folder = pathlib.Path(self.meeting)
+        (folder / str(os.getpid())).touch()
+        return len(list(folder.iterdir())) == self.trainers
 
     def after_calls_of(self, steps_per_call):
         """Return the window of a contender that runs several steps in one call."""
@@ -68,12 +82,17 @@ class Stopwatch:
         self.stamps = []
         # It logs after the first step, and then every so many.
         every = math.gcd(window.warm_up - 1, window.steps)
-        marks = {window.warm_up, window.end}
         steps = itertools.count(1, every)
+        marks = []
 
         def line(values):
-            if next(steps) in marks:
+            step = next(steps)
+            if not marks and step >= window.warm_up and window.is_open():
+                marks.extend([step, step + window.steps])
+            if step in marks:
                 self.stamps.append(Stamp.now())
+                if step == marks[1] and window.trainers > 1:
+                    raise tf.errors.OutOfRangeError(None, None, "has been measured")
             return "the stopwatch"
 
         self.hook = tf1.train.LoggingTensorHook(
@@ -129,8 +148,9 @@ def _train(model, window, **config):
     with tempfile.TemporaryDirectory() as folder, quiet_log() as notes:
         config = tf.estimator.RunConfig(folder, tf_random_seed=1, **config)
         estimator = model.estimator(config)
-        # So that the last measured step is not the one that ends the training.
-        steps = window.end + 1
+        # So that the last measured step is not the one that ends the training. Those
+        # of several trainers are counted together, so there the stopwatch ends it.
+        steps = window.end + 1 if window.trainers == 1 else None
         estimator.train(model.input_fn, max_steps=steps, hooks=[stopwatch.hook])
     return Cost.between(*stopwatch.stamps, window.steps, notes)
 

@@ -186,6 +186,34 @@ def _embeddings(count):
     )
 
 
+def _large_table():
+    """Return a model with a table of 50 MB, of which a step uses a few rows."""
+    rows, width = 195_312, 64
+
+    def data():
+        features, labels = _regression_data()
+        ids = np.random.RandomState(1).randint(0, rows, len(labels))
+        return {"x": features, "id": ids}, labels
+
+    def network(features):
+        column = tf.feature_column.categorical_column_with_identity("id", rows)
+        columns = [
+            tf.feature_column.numeric_column("x", shape=[16]),
+            tf.feature_column.embedding_column(column, width),
+        ]
+        net = tf1.feature_column.input_layer(features, columns)
+        for _ in range(20):
+            net = layers.dense(net, 32, tf.nn.relu)
+        return layers.dense(net, 1)
+
+    return Model(
+        title="table of 50 MB and 42 small variables, Adagrad",
+        data=data,
+        estimator=_regression(network, lambda: tf1.train.AdagradOptimizer(0.01)),
+        keras=None,
+    )
+
+
 # For parameter servers: what counts there is the number of variables.
 CLUSTER_MODELS = {
     "linear": SIMPLE_MODELS["linear"],
@@ -194,4 +222,5 @@ CLUSTER_MODELS = {
     "60 variables": _many_layers(30),
     "200 variables": _many_layers(100),
     "10 embeddings": _embeddings(10),
+    "50 MB table": _large_table(),
 }

@@ -12,7 +12,12 @@ from tensorflow.python.client import session as _session
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import distribute_coordinator_context, values
 from tensorflow.python.eager import context
-from tensorflow.python.framework import composite_tensor, op_def_registry, random_seed
+from tensorflow.python.framework import (
+    composite_tensor,
+    error_interpolation,
+    op_def_registry,
+    random_seed,
+)
 from tensorflow.python.ops import (
     gen_rnn_ops,
     resource_variable_ops,
@@ -53,6 +58,8 @@ BaseResourceVariable: Any = resource_variable_ops.BaseResourceVariable
 DistributedVariable: Any = values.DistributedVariable
 GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
 op_definition = op_def_registry.get
+# Adds where the ops were made that an error of a session names as {{node NAME}}.
+interpolate_graph = error_interpolation.interpolate_graph
 while_loop = while_v2.while_loop
 # A layer of an LSTM in one op, with its gradient.
 block_lstm = gen_rnn_ops.block_lstm

@@ -126,7 +126,9 @@ class PlannedSession(HookedSession):
             plan = self._planner.plan(wanted)
         if plan is None:
             with _naming_lost_sessions():
-                packed = self._packed and self._packed.get(fetches, wanted, feeds)
+                packed = self._packed and self._packed.get(
+                    fetches, wanted, feeds, options
+                )
                 if packed and is_plain and not options.ByteSize():
                     outputs = packed.run(feeds, None, None)
                 elif packed:

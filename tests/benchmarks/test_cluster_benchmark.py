@@ -3,7 +3,10 @@
 import json
 
 import pytest
+import tensorflow as tf
 
+from benchmarks.steps import ps_cluster
+from benchmarks.training.contenders import Stopwatch, Window
 from benchmarks.training.models import CLUSTER_MODELS
 
 
@@ -29,4 +32,28 @@ def test_there_are_models_with_few_and_with_many_variables():
         "60 variables",
         "200 variables",
         "10 embeddings",
+        "50 MB table",
     ]
+
+
+def test_several_trainers_are_measured_once_all_have_warmed_up(tmp_path):
+    window = Window(warm_up=3, steps=4, trainers=2, meeting=str(tmp_path))
+    stopwatch = Stopwatch(window)
+    line = stopwatch.hook._formatter
+    for _ in range(5):  # steps 1, 3, 5, 7 and 9
+        line({})
+    assert stopwatch.stamps == []
+    (tmp_path / "the other one").touch()
+    line({})  # step 11
+    line({})
+    assert len(stopwatch.stamps) == 1
+    with pytest.raises(tf.errors.OutOfRangeError, match="has been measured"):
+        line({})  # step 15
+    assert len(stopwatch.stamps) == 2
+
+
+def test_a_model_that_does_not_exist_is_refused():
+    with pytest.raises(
+        SystemExit, match="--models has no '7 variables'; give 'linear'"
+    ):
+        ps_cluster.measure(quick=True, announce=print, models=["7 variables"])

@@ -177,10 +177,10 @@ def may_wait(kind: str) -> bool:
     """Return whether an op of this type may wait for another call, step or task.
 
     Such as one that takes an element from a queue or an iterator. Each stateful op may,
-    but for those that are known.
+    but for those that are known, and so may any call of Python.
     """
     definition = internals.op_definition(kind)
-    if definition is None or takes_function(kind):
+    if definition is None or takes_function(kind) or kind == "PyFuncStateless":
         return True
     if not definition.is_stateful or kind in READERS or _is_seeded(kind):
         return False

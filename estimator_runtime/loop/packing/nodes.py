@@ -14,8 +14,6 @@ import tensorflow as tf
 from estimator_runtime.loop.packing.transfers import Pack
 
 _AttrValue = tf.compat.v1.AttrValue
-# A length is sent as a 64-bit number.
-_LENGTH_BYTES = 8
 
 
 class PackNodes:
@@ -42,54 +40,50 @@ class PackNodes:
         Returns:
             The names of the tensors that arrive, by the names of those that are sent.
         """
-        both = zip(pack.tensors, pack.shapes, strict=True)
-        # Those with an unknown length last, so that the known ones are one constant.
-        parts = sorted(both, key=lambda each: None in each[1])
-        unknown = sum(None in shape for _, shape in parts)
-        types = {tensor.dtype for tensor, _ in parts}
-        # Tensors of several types are sent as bytes, and so are lengths.
-        as_bytes = len(types) > 1 or unknown > 1
-        dtype = tf.uint8 if as_bytes else types.pop()
+        types = {tensor.dtype for tensor in pack.tensors}
+        # The optimizer takes the unknown length of a vector reshaped to a vector for a
+        # new one, different from all others. Bytes are reshaped to a matrix.
+        as_bytes = len(types) > 1 or not pack.is_known
+        dtype = tf.uint8 if as_bytes else pack.tensors[0].dtype
+        widths = [_width(tensor.dtype, dtype) for tensor in pack.tensors]
         here = _Task(self._part, f"{name}/send", pack.source)
+        values = [self._name_of(tensor) for tensor in pack.tensors]
         flat = []
-        for tensor, _ in parts:
-            value = self._name_of(tensor)
+        for tensor, value in zip(pack.tensors, values, strict=True):
             if tensor.dtype != dtype:
                 value = here.bitcast(value, tensor.dtype, tf.uint8)
-            flat.append(here.reshape(value, dtype, [-1]))
-        head = []
-        if unknown > 1:
-            lengths = [here.size(each, dtype) for each in flat[-unknown:]]
-            packed = here.pack(lengths, tf.int64)
-            as_uint8 = here.bitcast(packed, tf.int64, tf.uint8)
-            head.append(here.reshape(as_uint8, tf.uint8, [-1]))
-        sent = here.concat([*head, *flat], dtype)
-
+            flat.append(here.reshape(value, dtype, here.int64([-1])))
+        sent = here.concat(flat, dtype)
         there = _Task(self._part, f"{name}/receive", pack.destination)
-        widths = [_width(tensor.dtype, dtype) for tensor, _ in parts]
-        known = [
-            int(np.prod(shape, dtype=np.int64)) * width
-            for (_, shape), width in zip(parts, widths, strict=True)
-            if None not in shape
-        ]
-        if unknown > 1:
-            front = _LENGTH_BYTES * unknown
-            two = there.split(sent, dtype, there.int64([front, -1]), 2)
-            rows = there.reshape(two[0], tf.uint8, [unknown, _LENGTH_BYTES])
-            sizes = there.bitcast(rows, tf.uint8, tf.int64)
-            if known:
-                sizes = there.concat([there.int64(known), sizes], tf.int64)
-            values = there.split(two[1], dtype, sizes, len(parts))
+        if pack.is_known:
+            known = [[int(n or 0) for n in shape] for shape in pack.shapes]
+            names = [there.int64(dims) for dims in known]
+            both = zip(known, widths, strict=True)
+            sizes = there.int64([int(np.prod(s, dtype=int)) * w for s, w in both])
         else:
-            sizes = there.int64([*known, *[-1] * unknown])
-            values = there.split(sent, dtype, sizes, len(parts))
+            # TensorFlow's optimizer follows shapes through just these ops. It joins
+            # those ops of which it can tell that they have equal shapes.
+            lengths = here.pack([here.size(each, dtype) for each in flat], tf.int64)
+            dims = [
+                here.shape(value, tensor.dtype)
+                for tensor, value in zip(pack.tensors, values, strict=True)
+            ]
+            numbers = here.concat([lengths, *dims], tf.int64)
+            start = len(flat)
+            sizes = there.slice(numbers, tf.int64, 0, start)
+            names = []
+            for shape in pack.shapes:
+                names.append(there.slice(numbers, tf.int64, start, len(shape)))
+                start += len(shape)
+        parts = there.split(sent, dtype, sizes, len(flat))
         arrived = {}
-        for (tensor, shape), width, value in zip(parts, widths, values, strict=True):
-            dims = [-1 if n is None else n for n in shape]
+        for tensor, width, dims_name, value in zip(
+            pack.tensors, widths, names, parts, strict=True
+        ):
             is_cast = tensor.dtype != dtype
             if is_cast and width > 1:
-                dims.append(width)
-            value = there.reshape(value, dtype, dims)
+                dims_name = there.concat([dims_name, there.int64([width])], tf.int64)
+            value = there.reshape(value, dtype, dims_name)
             if is_cast:
                 value = there.bitcast(value, tf.uint8, tensor.dtype)
             arrived[tensor.name] = value
@@ -133,8 +127,15 @@ class _Task:
     def _axis(self) -> str:
         return self._constant(np.array(0, np.int32))
 
-    def reshape(self, value: str, dtype: tf.DType, dims: Sequence[int]) -> str:
-        return self._add("Reshape", [value, self.int64(dims)], T=dtype, Tshape=tf.int64)
+    def reshape(self, value: str, dtype: tf.DType, dims: str) -> str:
+        return self._add("Reshape", [value, dims], T=dtype, Tshape=tf.int64)
+
+    def shape(self, value: str, dtype: tf.DType) -> str:
+        return self._add("Shape", [value], T=dtype, out_type=tf.int64)
+
+    def slice(self, value: str, dtype: tf.DType, start: int, size: int) -> str:
+        bounds = [self.int64([start]), self.int64([size])]
+        return self._add("Slice", [value, *bounds], T=dtype, Index=tf.int64)
 
     def bitcast(self, value: str, dtype: tf.DType, to: tf.DType) -> str:
         return self._add("Bitcast", [value], T=dtype, type=to)

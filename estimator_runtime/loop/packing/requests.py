@@ -79,7 +79,7 @@ class PackedRequest:
         wanted: Mapping[Any, Any],
         step: PackedStep,
     ) -> None:
-        self._session = session
+        self._session, self._step = session, step
         # The copy also keeps the leaves alive: their key relies on their identity.
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self._wanted, {})
@@ -104,15 +104,23 @@ class PackedRequest:
         Returns:
             Consumer to results.
         """
-        if not feeds and options is None and run_metadata is None:
-            values = internals.run_parsed(self._session, self._tensors, self._targets)
-        else:
-            values, _ = self._session.run(
-                (self._tensors, self._targets),
-                feed_dict=feeds,
-                options=options,
-                run_metadata=run_metadata,
-            )
+        try:
+            if not feeds and options is None and run_metadata is None:
+                values = internals.run_parsed(
+                    self._session, self._tensors, self._targets
+                )
+            else:
+                values, _ = self._session.run(
+                    (self._tensors, self._targets),
+                    feed_dict=feeds,
+                    options=options,
+                    run_metadata=run_metadata,
+                )
+        except tf.errors.OpError as error:
+            known = self._step.of_program(error)
+            if known is error:
+                raise
+            raise known from None
         return self._results(values)
 
 
@@ -141,6 +149,7 @@ class PackedRequests:
         fetches: Any,
         wanted: Mapping[Any, Any],
         feeds: Mapping[Any, Any] | None,
+        options: config_pb2.RunOptions,
     ) -> PackedRequest | None:
         """Return a request that runs a packed step; None if the step itself has to run.
 
@@ -148,8 +157,12 @@ class PackedRequests:
             fetches: What the program asks for.
             wanted: Consumer to fetches: the program's and those of the hooks.
             feeds: What is fed.
+            options: The options of the call.
         """
         if self._session._closed:
+            return None
+        if options.HasField("debug_options"):
+            self._log.as_it_is("is watched by a debugger (RunOptions.debug_options)")
             return None
         try:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])

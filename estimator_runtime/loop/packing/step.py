@@ -8,6 +8,7 @@ the other at any step.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from estimator_runtime.loop.packing.transfers import (
 
 tf1 = tf.compat.v1
 SCOPE = "packed_step"
+_COPY_NAME = re.compile(rf"\b{SCOPE}(_\d+)?/[\w./>-]+")
 _FRAMES = frozenset(
     {
         "Enter",
@@ -112,6 +114,27 @@ class PackedStep:
             self._import(after)
         found = [reads.get(tensor.name, self._copy(tensor)) for tensor in fetches]
         return found, [self._copies.get(op.name, op) for op in targets]
+
+    def of_program(self, error: tf.errors.OpError) -> tf.errors.OpError:
+        """Return an error of a copied op as the program's own op would have raised it.
+
+        Args:
+            error: An error of a session's call.
+
+        Returns:
+            An error of the same class that names the program's op, and where the
+            program made it; the error as given if it is not of a copied op.
+        """
+        names = {copy.name: name for name, copy in self._copies.items()}
+        raw = error.__context__  # without the places where ops were made
+        if getattr(error.op, "name", None) not in names:
+            return error
+        if not isinstance(raw, tf.errors.OpError):
+            return error
+        message = _COPY_NAME.sub(lambda m: names.get(m[0], m[0]), raw.message)
+        op = self._graph.get_operation_by_name(names[error.op.name])
+        message = internals.interpolate_graph(message, self._graph)
+        return type(error)(op.node_def, op, message)
 
     def _copy(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the copy of a tensor; the tensor itself if there is none."""
@@ -229,8 +252,11 @@ class PackedStep:
             node.CopyFrom(op.node_def)
             node.attr.pop("_class", None)  # names ops that stay behind
             task = self._task_of(op)
-            if task is not None and not tf.DeviceSpec.from_string(op.device).job:
-                node.device = f"{task}/device:CPU:0"
+            asked = tf.DeviceSpec.from_string(op.device)
+            if task is not None and not asked.job:
+                # The placer puts it beside its resource, which may be on "CPU:1".
+                whole = tf.DeviceSpec.from_string(task).make_merged_spec(asked)
+                node.device = whole.to_string()
             del node.input[:]
             for tensor in op.inputs:
                 key = (tensor.name, task)

@@ -12,9 +12,13 @@ anything that it would not have waited for, and no two packs wait for each other
 - A large tensor is sent alone, and a pack has a limit: otherwise the first gradients
   would wait for the last ones, where stock sends them while it computes.
 
+- A tensor of unknown size, such as one with a row for each example, may be large. It is
+  packed with others of unknown size only.
+
 A pack is used by copies of ops. An op with state of its own cannot be copied, so what
-it needs is not packed. Neither are strings, which have no fixed size, nor tensors with
-several unknown dimensions.
+it needs is not packed. Neither are strings, which have no fixed size, nor the terms of
+a sum of three or more: TensorFlow adds them in an order that depends on which of their
+buffers it may overwrite, and a tensor from a pack differs in that.
 """
 
 from __future__ import annotations
@@ -37,6 +41,17 @@ MAX_BYTES = 1 << 20
 _MAX_CONSTANT_ELEMENTS = 1024
 # The unknown dimension of a tensor, for the limits: that of batches, as a rule.
 _USUAL_DIMENSION = 128
+# A sum of so many terms is the same in any order.
+_EXACT_TERMS = 2
+_SUMS = ("Add", "AddN", "AddV2")
+_JOINED = (*_SUMS, "Identity")  # TensorFlow removes an Identity between sums
+# Ops that return what they are given, in the same memory.
+_FORWARDING = frozenset(
+    """
+    Bitcast CheckNumerics CheckNumericsV2 EnsureShape ExpandDims Identity IdentityN
+    PlaceholderWithDefault PreventGradient Reshape Snapshot Squeeze StopGradient
+    """.split()
+)
 PACKABLE = frozenset(
     {
         tf.bfloat16,
@@ -83,14 +98,24 @@ class Pack:
         source: The task that computes them.
         destination: The task that uses them.
         tensors: The tensors, two or more.
-        shapes: The static shape of each, None for an unknown dimension. At most one
-            dimension of each is unknown, and no other is 0.
+        shapes: The static shape of each, None for an unknown dimension: all are known,
+            or none is. No dimension is known to be 0.
     """
 
     source: str
     destination: str
     tensors: tuple[tf.Tensor, ...]
     shapes: tuple[tuple[int | None, ...], ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the shapes are known, and need not be sent."""
+        return None not in self.shapes[0]
+
+    @property
+    def count(self) -> int:
+        """How many tensors are sent: one, and another one for unknown shapes."""
+        return 1 if self.is_known else 2
 
 
 class StepTransfers:
@@ -138,7 +163,7 @@ class StepTransfers:
     @property
     def packed_count(self) -> int:
         """How many tensors cross from one known task to another one once packed."""
-        saved = sum(len(pack.tensors) - 1 for pack in self.packs)
+        saved = sum(len(pack.tensors) - pack.count for pack in self.packs)
         return self.count - saved - len(self.constants)
 
     def _measure(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -190,9 +215,40 @@ class StepTransfers:
                     continue  # the handle of a resource
                 transfer = Transfer(tensor=tensor, source=source, destination=task)
                 transfers.setdefault(transfer.key, transfer)
-                if op.name in self._fixed:
+                if op.name in self._fixed or self._is_term(tensor):
                     excluded.add(transfer.key)
         return transfers, excluded
+
+    def _is_term(self, tensor: tf.Tensor) -> bool:
+        """Return whether a tensor is a term of a sum of three or more, in any task."""
+        pending, seen = [tensor], set()
+        while pending:
+            each = pending.pop()
+            for op in each.consumers():
+                if op.name in seen or op.name not in self.step.ops:
+                    continue
+                seen.add(op.name)
+                if op.type in _SUMS and self._count_terms(op) > _EXACT_TERMS:
+                    return True
+                if op.type in _FORWARDING:
+                    pending.extend(op.outputs)
+        return False
+
+    def _count_terms(self, op: tf.Operation) -> int:
+        """Return how many terms a sum has with the sums that TensorFlow may join."""
+        sums, pending, terms = {op.name}, [op], 0
+        while pending:
+            each = pending.pop()
+            inputs = [tensor.op for tensor in each.inputs]
+            users = [user for tensor in each.outputs for user in tensor.consumers()]
+            for other in (*inputs, *users):
+                if other.type in _JOINED and other.name in self.step.ops:
+                    if other.name not in sums:
+                        sums.add(other.name)
+                        pending.append(other)
+                elif other in inputs:
+                    terms += 1
+        return terms
 
     def _pack(self, transfers: list[Transfer]) -> list[Pack]:
         """Return the packs among some transfers."""
@@ -202,14 +258,18 @@ class StepTransfers:
         # In the order in which they are computed: those of one pack wait for its last.
         for each in sorted(transfers, key=lambda t: place[t.tensor.op.name]):
             shape = self._shapes[each.tensor.name]
-            if each.tensor.dtype not in PACKABLE or not is_packable(shape):
+            dtype = each.tensor.dtype
+            if dtype not in PACKABLE or not is_packable(shape):
                 continue
+            if dtype.size == 1 and None in (shape or ()):
+                continue  # its bytes would be a vector too: see `PackNodes.add`
             name = each.tensor.op.name
             group = (
                 each.source,
                 each.destination,
                 self._levels[name],
                 self._waits[name],
+                None in (shape or ()),
             )
             packs = groups.setdefault(group, [[]])
             if sizes.get(group, 0) >= MAX_BYTES:
@@ -218,7 +278,7 @@ class StepTransfers:
             packs[-1].append(each)
             size = _usual_elements(shape) * each.tensor.dtype.size
             sizes[group] = sizes.get(group, 0) + size
-        return [
+        made = [
             Pack(
                 source=str(pack[0].source),
                 destination=str(pack[0].destination),
@@ -227,8 +287,8 @@ class StepTransfers:
             )
             for packs in groups.values()
             for pack in packs
-            if len(pack) > 1
         ]
+        return [pack for pack in made if len(pack.tensors) > pack.count]
 
 
 def predecessors(op: tf.Operation) -> list[tf.Operation]:
@@ -262,7 +322,7 @@ def is_packable(shape: tuple[int | None, ...] | None) -> bool:
     Args:
         shape: The shape, None for an unknown dimension; None for an unknown rank.
     """
-    if shape is None or shape.count(None) > 1 or 0 in shape:
+    if shape is None or 0 in shape:
         return False
     return _usual_elements(shape) <= MAX_ELEMENTS
 

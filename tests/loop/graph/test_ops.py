@@ -111,6 +111,11 @@ def test_python_code_finds_no_graph_of_the_program_around_it(monitored):
     assert found == [6.0] * 50
 
 
+@pytest.mark.parametrize("kind", ["PyFunc", "PyFuncStateless", "EagerPyFunc"])
+def test_a_call_of_python_may_wait_for_something_else(kind):
+    assert ops.may_wait(kind)
+
+
 @pytest.mark.timeout(60)
 def test_kernels_of_one_step_may_wait_for_each_other():
     area = data_flow_ops.StagingArea([tf.float32], capacity=1)

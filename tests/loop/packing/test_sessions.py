@@ -13,6 +13,7 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 
 tf1 = tf.compat.v1
 train = tf1.train
+WORKER = "/job:worker/task:0"
 ROWS, BATCH = 40, 16  # the last batch of each epoch has 8 rows
 
 
@@ -86,6 +87,24 @@ def embeddings(features):
     return loss_of(tf.concat([features["x"], *rows], 1), features["y"])
 
 
+def same_ids(features):
+    """TensorFlow sums in another order what it cannot tell to have equal shapes."""
+
+    def total(shape, change):
+        rows = [
+            tf.nn.embedding_lookup(
+                variable(f"{change.__name__}_{len(shape)}_{i}", [9, *shape]),
+                features["c0"],
+            )
+            for i in range(6)
+        ]
+        terms = [change(each) for each in rows]
+        return (terms[0] + terms[1]) + ((terms[2] + terms[3]) + (terms[4] + terms[5]))
+
+    columns = [features["x"], total([3], tf.tanh), total([3], tf.identity)]
+    return loss_of(tf.concat([*columns, total([], tf.tanh)[:, None]], 1), features["y"])
+
+
 def partitioned(features):
     split = tf1.fixed_size_partitioner(2)
     table = variable("table", [9, 4], partitioner=split)
@@ -116,6 +135,46 @@ def local_variable(features):
 def branches(features):
     loss = network(features)
     return tf.cond(loss > 0.6, lambda: loss * 2, lambda: loss + 1)
+
+
+def in_python(features):
+    """Python keeps how often it was called, in order."""
+    calls = []
+
+    def scaled(x):
+        calls.append(len(calls))
+        return np.float32(x + len(calls))
+
+    loss = network(features)
+    with tf1.device(WORKER):
+        factor = tf1.py_func(scaled, [loss], tf.float32)
+    return loss * tf.stop_gradient(factor)
+
+
+def in_a_loop(features):
+    """A loop takes weights that cross."""
+    kernel = variable("repeated", [4, 4])
+    net = tf.while_loop(
+        lambda i, net: i < 3,
+        lambda i, net: (i + 1, tf.tanh(tf.matmul(net, kernel))),
+        [0, features["x"]],
+    )[1]
+    return loss_of(tf.nn.relu(dense(net, 8, "first")), features["y"])
+
+
+def looked_up(features):
+    """A table on the worker."""
+    with tf1.device(WORKER):
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                np.arange(9), np.arange(9)[::-1].copy(), tf.int64, tf.int64
+            ),
+            -1,
+        )
+        ids = table.lookup(tf.cast(features["c0"], tf.int64))
+    rows = tf.nn.embedding_lookup(variable("table", [9, 2]), ids)
+    net = tf.nn.relu(dense(tf.concat([features["x"], rows], 1), 8, "first"))
+    return loss_of(net, features["y"])
 
 
 def clipped(optimizer, loss, step):
@@ -212,11 +271,22 @@ def test_variables_are_equal_to_the_bit(cluster, model, optimizer):
     (line,) = packed.log
     assert line.startswith("pack_transfers: ")
     # FTRL sends a further one, computed from constants.
-    assert line[-1] in ("23" if model is network else "45")
+    assert line.rpartition(" ")[2] in ("23" if model is network else "89")
 
 
 @pytest.mark.parametrize(
-    "model", [partitioned, dropout, local_variable, branches, embeddings]
+    "model",
+    [
+        partitioned,
+        dropout,
+        local_variable,
+        branches,
+        embeddings,
+        same_ids,
+        in_python,
+        in_a_loop,
+        looked_up,
+    ],
 )
 @pytest.mark.parametrize("ps_tasks", [1, 2])
 def test_each_kind_of_model_is_equal_to_the_bit(cluster, model, ps_tasks):
@@ -403,6 +473,36 @@ def test_a_step_that_one_task_runs_is_not_spoken_of(cluster):
     cluster = dataclasses.replace(cluster, worker=cluster.ps)
     outcome = run(cluster, network, pack=True, steps=2)
     assert (len(outcome.results), outcome.log) == (2, [])
+
+
+def test_an_error_names_the_op_of_the_program_and_the_line_that_made_it(cluster):
+    def too_large(features):
+        return tf.debugging.check_numerics(network(features) / 0, "the loss is lost")
+
+    def message(pack):
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            run(cluster, too_large, pack=pack)
+        # What follows differs from run to run: which task was the first to tell.
+        where, _, text = caught.value.message.partition("Node: ")
+        return caught.value.op.name, where, "the loss is lost" in text
+
+    packed, plain = [message(pack) for pack in (True, False)]
+    assert packed == plain
+    assert packed[0] == "CheckNumerics"
+    assert "in too_large" in packed[1]
+    assert packed[2]
+
+
+def test_a_step_that_a_debugger_watches_runs_as_it_is(cluster):
+    def call(session, train_op, loss):
+        options = tf1.RunOptions()
+        options.debug_options.global_step = 1  # watches nothing yet
+        return session.run([train_op, loss], options=options)[1]
+
+    assert run(cluster, network, pack=True, steps=2, call=call).log == [
+        "pack_transfers: a step runs as it is, because it is watched by a debugger "
+        "(RunOptions.debug_options)"
+    ]
 
 
 def test_a_session_that_xla_compiles_runs_as_it_is(cluster, monkeypatch):

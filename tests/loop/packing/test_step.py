@@ -76,6 +76,42 @@ def test_a_pack_gets_no_further_tensors_when_it_is_large(cluster):
     ]
 
 
+def test_tensors_of_unknown_size_are_packed_among_themselves_with_their_shapes(cluster):
+    with tf1.device(cluster.ps):
+        known = [tf.random.normal([8], seed=i) for i in range(2)]
+        unknown = [tf1.placeholder(tf.float32, [None, None, 4]) for _ in range(4)]
+        unknown = [tf.identity(each) for each in unknown]
+    with tf1.device(cluster.worker):
+        used = [tf.identity(each) for each in (*known, *unknown)]
+    transfers = StepTransfers(
+        cluster.step(*(each.op for each in used)), cluster.task_of()
+    )
+    assert sorted(pack.shapes for pack in transfers.packs if pack.is_known) == [
+        ((8,), (8,))
+    ]
+    assert [p.shapes for p in transfers.packs if not p.is_known] == [
+        ((None, None, 4),) * 4
+    ]
+    assert (transfers.count, transfers.packed_count) == (6, 1 + 2)
+
+
+@pytest.mark.parametrize(
+    "add, is_packed",
+    [
+        (lambda a, b, c: tf.add_n([a, b, c]), False),
+        (lambda a, b, c: a + tf.identity(tf.reshape(b, [8]) + c), False),
+        (lambda a, b, c: (a * 1 + b) * c, True),
+    ],
+    ids=["sum of three", "two sums that are joined", "sum of two"],
+)
+def test_the_terms_of_a_sum_of_three_cross_alone(cluster, add, is_packed):
+    """TensorFlow may overwrite any one of them, and starts with that one."""
+    with cluster.devices():
+        total = add(*(variable(f"v{i}", [8]) for i in "abc"))
+    transfers = StepTransfers(cluster.step(total.op), cluster.task_of())
+    assert [len(pack.tensors) for pack in transfers.packs] == [3] * is_packed
+
+
 def test_tensors_of_different_levels_are_not_packed_together(cluster):
     with cluster.devices():
         first, second = variable("first", [8]), variable("second", [8])
@@ -100,7 +136,7 @@ def test_a_tensor_that_waits_for_a_queue_is_packed_with_none_that_does_not(clust
             put = queue.enqueue([total, 2 * total])
             got = queue.dequeue()
         with tf1.device(cluster.worker):
-            loss = got[0] + got[1] + total
+            loss = got[0] * got[1] * total
         init = tf1.global_variables_initializer()
     step = cluster.pack(loss.op, put)
     (packed,), (copy,) = step.substitutes([loss], [put])
@@ -109,7 +145,7 @@ def test_a_tensor_that_waits_for_a_queue_is_packed_with_none_that_does_not(clust
         limit = tf1.RunOptions(timeout_in_ms=30_000)
         values, _ = session.run([packed, copy], options=limit)
     assert step.packed_count < step.count
-    np.testing.assert_array_equal(values, [8, 8])
+    np.testing.assert_array_equal(values, [16, 16])
 
 
 @pytest.mark.parametrize("seed, is_copied", [(None, True), (7, False)])
@@ -129,6 +165,19 @@ def test_a_random_op_is_copied_only_if_it_has_no_seed(cluster, seed, is_copied):
     # With a seed, what the size of the noise depends on is not packed.
     assert (drawn is not noise) is is_copied
     assert step.packed_count == (1 if is_copied else 3)
+
+
+def test_copies_stay_on_the_device_that_the_program_names(cluster):
+    with cluster.devices():
+        weights = [variable(f"v{i}", [3]) for i in "ab"]
+        total = tf.add_n([tf.identity(each) for each in weights])
+        with tf1.device("/device:CPU:1"):
+            loss = 2 * total
+    with tf1.device("/device:CPU:1"):
+        update = tf.raw_ops.AssignAddVariableOp(resource=weights[0].handle, value=loss)
+    (copy,), (target,) = cluster.pack(update).substitutes([loss], [update])
+    assert copy.device == "/job:worker/task:0/device:CPU:1"
+    assert target.device == "/job:ps/replica:0/task:0/device:CPU:1"
 
 
 def lookup_in_a_branch(weights):
@@ -276,7 +325,7 @@ def test_values_of_every_type_and_shape_arrive_to_the_bit(cluster, types, shapes
 def test_a_shape_that_the_program_claims_is_not_relied_on(cluster):
     with tf1.device(cluster.ps):
         fed = tf1.placeholder(tf.float32, [None, 2])
-        claimed = [tf.identity(fed), tf.identity(fed)]
+        claimed = [tf.identity(fed) for _ in range(3)]
         for each in claimed:
             each.set_shape([4, 2])
     with tf1.device(cluster.worker):
@@ -284,7 +333,7 @@ def test_a_shape_that_the_program_claims_is_not_relied_on(cluster):
     copies, _ = cluster.pack(*(r.op for r in received)).substitutes(received, [])
     with tf1.Session(cluster.master) as session:
         values = session.run(copies, {fed: np.ones([3, 2])})
-    assert [value.shape for value in values] == [(3, 2), (3, 2)]
+    assert [value.shape for value in values] == [(3, 2)] * 3
 
 
 def test_control_dependencies_are_kept(cluster):
