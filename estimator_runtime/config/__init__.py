@@ -1,1 +1,1 @@
-"""The settings of a user, parsed and checked once, without TensorFlow."""
+"""What a process is given, read without TensorFlow: its settings and its memory."""

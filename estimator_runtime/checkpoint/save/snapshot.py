@@ -1,6 +1,7 @@
 """The content of a checkpoint, read between two steps in very little time.
 
-The values of resource variables are not copied. A session returns them as views of the
+The values of resource variables are held, not copied, unless saves are frequent (see
+`copy_buffers`). A session returns them as views of the
 variables' own buffers, and these buffers are copied on write: an update of a buffer
 that has another holder goes to a new buffer (`PrepareToUpdateVariable` in TensorFlow's
 training_op_helpers.h). So a view keeps the values of its step for as long as it is
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
+from estimator_runtime.checkpoint.save.copy_buffers import CopyBuffers
 from estimator_runtime.checkpoint.save.save_ops import Saved, saved_by
 from estimator_runtime.compat import internals
 
@@ -65,6 +67,7 @@ class Snapshot:
 
     Attributes:
         saved: The tensors that the Saver saves.
+        buffers: The buffers that it copies to.
 
     Raises:
         CannotSnapshot: If only the Saver can save the values.
@@ -77,14 +80,25 @@ class Snapshot:
         self._are_held = [is_held(each.tensor) for each in self.saved]
         options = config_pb2.CallableOptions(fetch=names)
         make = session._make_callable_from_options
+        held = [
+            i
+            for i, is_held in zip(self._places, self._are_held, strict=True)
+            if is_held
+        ]
+        self.buffers = CopyBuffers(held)
         self._do_call = session._do_call  # its errors name the op that failed
         self._read = self._do_call(make, options)
 
     def take(self) -> Values:
         """Return the values of this moment; no step may run during the call."""
-        raw = self._do_call(self._read)
+        raw = list(self._do_call(self._read))
+        copies = self.buffers.copies(raw)
+        for i, copy in copies.items():
+            raw[i] = copy
         held = zip(self._places, self._are_held, strict=True)
-        return Values(arrays=tuple([_kept(raw[i], is_held) for i, is_held in held]))
+        return Values(
+            arrays=tuple([_kept(raw[i], is_held or i in copies) for i, is_held in held])
+        )
 
 
 def is_held(tensor: tf.Tensor) -> bool:

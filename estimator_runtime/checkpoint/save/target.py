@@ -54,18 +54,24 @@ class Target:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
         """
-        values = self._snapshot.take()
-        size = values.bytes
+        taken = [self._snapshot.take()]
+        size = taken[0].bytes
 
         def write() -> None:
             self._series.add(
                 step,
-                lambda prefix: self._bundles.write(prefix, values),
+                lambda prefix: self._bundles.write(prefix, taken[0]),
                 size,
                 self.meta,
             )
+            taken.clear()  # frees the values before buffers are allocated
+            self._snapshot.buffers.allocate()
 
         return write, size
+
+    def free(self) -> None:
+        """Free the memory that is kept for the next snapshot."""
+        self._snapshot.buffers.free()
 
 
 def exported_meta(session: tf.compat.v1.Session, saver: Any) -> bytes:

@@ -7,6 +7,7 @@ evicts what other programs have cached.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -46,7 +47,12 @@ class DataFile:
             self._file = os.open(path, flags, 0o666)
             self._is_direct = False
         self._is_open = True
-        self._memory = mmap.mmap(-1, _BUFFER_BYTES)  # aligned to a page
+        # Aligned to a page. In huge pages, if there are any: the kernel pins each page
+        # of a direct write.
+        self._memory = mmap.mmap(-1, _BUFFER_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANON)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # of a kernel without them
+                self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._buffer = np.frombuffer(self._memory, np.uint8)
         self._filled = 0
         self._flushed = 0

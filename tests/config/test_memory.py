@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.launch.local.backend import available_mb
+from estimator_runtime.config.memory import available_mb
 
 _MB = 1 << 20
 
