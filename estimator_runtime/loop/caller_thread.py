@@ -2,20 +2,25 @@
 
 Passing a step to the pool and waiting for it costs more than the kernels of a small
 graph. A wide graph needs the pool. The graph does not show which case it is, so both
-ways are timed over the first steps. Each way is timed several times in a row: the
-threads of a pool that has just worked are awake and take the next step at once.
+ways are timed over the first steps, and this is the rule:
+
+- The calling thread runs the steps, unless the pool takes less than `SHORT_RATIO` of
+  its time.
+- Where a run takes long, it is the other way round: the pool runs the steps, unless
+  the calling thread takes less than `LONG_RATIO` of its time.
+
+Where both take about as long, the choice is therefore always the same, and not that of
+chance. For short runs it is the calling thread, which uses less processor time.
+
+The ways are timed in turns, in blocks of several runs: the threads of a pool that has
+just worked are awake and take the next step at once. Each block is compared with the
+other way's block beside it, by the best run of each, because other work on the machine
+slows down both. The median of these ratios counts.
 
 The results are bit-identical. The threads of TensorFlow's pools set the processor to
 flush denormals (tsl's `ScopedFlushDenormal`); the thread that calls `Session.run` does
 not. On that thread, kernels would compute other bits wherever an optimizer's slot or a
 gradient fades out. So it is put into the same mode for the length of a step.
-
-Short steps are timed more often. The cost of passing a step to the pool depends on the
-processors on which the threads happen to run, and stays the same for tens of steps.
-With 15 timed steps each way, one training in three chose the slower way. In long runs,
-such as runs of a hundred steps, that cost is lost in the noise. But small kernels that
-the pool passes from thread to thread may take a third longer than on one thread, so
-long runs are timed too.
 
 TensorFlow compiles a request for each way at its first call, which may take longer than
 a thousand runs. A short training would never win that back. So no request is compiled
@@ -33,20 +38,21 @@ import platform
 import statistics
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 BLOCK_RUNS = 7  # consecutive runs on the same way
 WAKING_RUNS = 2  # runs at the start of a block that do not count
-WARM_UP_RUNS = 5  # a way's first block creates its executor and fills its caches
-TIMED_RUNS = 15
-MOST_TIMED_RUNS = 80
-ENOUGH_SECS = 0.05  # total of timed runs that ends timing before MOST_TIMED_RUNS
+COUNTED_RUNS = BLOCK_RUNS - WAKING_RUNS
+# A way's first block does not count: it creates its executor and fills its caches.
+WARM_UP_BLOCKS = 1
+PAIRS = 7  # blocks of each way that are compared
 LONG_RUN_SECS = 0.02
-LONG_RUNS = BLOCK_RUNS - WAKING_RUNS  # so few are enough, because they vary little
-# For long runs, the caller's thread is chosen only if it takes less than this part of
-# the pool's time. A wrong choice costs more there in a wide graph. And the caller's
-# block comes second, so it benefits from an input pipeline that is still speeding up.
+LONG_PAIRS = 1  # so few are enough for long runs, because they vary little
+VERY_LONG_BLOCKS = 3
+SHORT_RATIO = 0.8
+# A wrong choice costs more in a wide graph whose runs are long. And the caller's block
+# comes second, so it benefits from an input pipeline that is still speeding up.
 LONG_RATIO = 0.9
 # Runs of the pool longer than this are not tried on the caller's thread: on one thread
 # of a machine with many, such a run might take minutes.
@@ -55,10 +61,11 @@ VERY_LONG_RUN_SECS = 0.5
 # that flush denormals: FTZ and DAZ in MXCSR on x86-64, FZ in FPCR on Arm.
 _CONTROL_WORD = {"x86_64": (7, 0x8040), "aarch64": (0, 1 << 24)}
 _Environment = ctypes.c_uint32 * 16  # at least as large as any fenv_t
+_Timed = list[tuple[float, int]]  # the seconds and the steps of runs
 
 
 class ThreadChoice:
-    """Times two ways to run steps in turn, then chooses the faster one.
+    """Times two ways to run steps in turn, then chooses one by the module's rule.
 
     Args:
         clock: Returns the time in seconds.
@@ -71,7 +78,7 @@ class ThreadChoice:
         self.is_caller: bool | None = None
         self._clock = clock
         # Whether on the calling thread, to the (seconds, steps) of its timed runs.
-        self._timed: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+        self._timed: dict[bool, _Timed] = {True: [], False: []}
         # A callable of one way, to the seconds that its first call took. If it has run
         # since in place of the chosen way, the seconds of those runs are subtracted.
         # Entries live as long as the plan that has the callable.
@@ -154,40 +161,42 @@ class ThreadChoice:
 
     def _is_very_long(self) -> bool:
         """Return whether the pool's runs are too long to try the calling thread."""
-        latest = self._timed[False][-LONG_RUNS:]
+        latest = self._timed[False][-COUNTED_RUNS:]
         return bool(latest) and _median_secs(latest) > VERY_LONG_RUN_SECS
 
     def _decide(self) -> None:
         """Choose a way, if enough runs of both have been timed."""
-        pool, caller = (self._timed[way][WARM_UP_RUNS:] for way in (False, True))
-        if len(pool) >= TIMED_RUNS and self._is_very_long():
+        pool, caller = (_blocks(self._timed[way]) for way in (False, True))
+        if len(pool) >= VERY_LONG_BLOCKS and self._is_very_long():
             self.is_caller = False
-        elif _is_enough(caller) and _is_enough(pool):
-            part = LONG_RATIO if _median_secs(caller) > LONG_RUN_SECS else 1
-            most_secs = part * _median_step_secs(pool)
-            self.is_caller = bool(_median_step_secs(caller) < most_secs)
+            return
+        pairs = list(zip(pool, caller, strict=False))
+        if len(pairs) < LONG_PAIRS:
+            return
+        is_long = all(_median_secs(block) > LONG_RUN_SECS for block in pairs[-1])
+        if is_long or len(pairs) >= PAIRS:
+            # Of the caller's time to the pool's.
+            ratio = statistics.median(
+                _best_step_secs(c) / max(_best_step_secs(p), 1e-9) for p, c in pairs
+            )
+            most = LONG_RATIO if is_long else 1 / SHORT_RATIO
+            self.is_caller = ratio < most
 
 
-def _is_enough(timed: Sequence[tuple[float, int]]) -> bool:
-    """Return whether the timed runs of one way predict how long the next will take."""
-    if len(timed) < LONG_RUNS:
-        return False
-    secs = _median_secs(timed)
-    if secs > LONG_RUN_SECS:
-        return True
-    if len(timed) < TIMED_RUNS:
-        return False
-    return len(timed) * secs >= ENOUGH_SECS or len(timed) >= MOST_TIMED_RUNS
+def _blocks(timed: _Timed) -> list[_Timed]:
+    """Return the complete blocks of one way, without those that warm it up."""
+    starts = range(0, len(timed) - COUNTED_RUNS + 1, COUNTED_RUNS)
+    return [timed[i : i + COUNTED_RUNS] for i in starts][WARM_UP_BLOCKS:]
 
 
-def _median_secs(timed: Sequence[tuple[float, int]]) -> float:
+def _median_secs(timed: _Timed) -> float:
     """Return the median seconds of a run."""
     return statistics.median(secs for secs, _ in timed)
 
 
-def _median_step_secs(timed: Sequence[tuple[float, int]]) -> float:
-    """Return the median seconds of a step."""
-    return statistics.median(secs / steps for secs, steps in timed)
+def _best_step_secs(timed: _Timed) -> float:
+    """Return the fewest seconds of a step, which have least of other work in them."""
+    return min(secs / steps for secs, steps in timed)
 
 
 class DenormalFlush:

@@ -197,6 +197,7 @@ class FusedSession(PlannedSession):
             extras=[*asked.fetches(), *asked.targets()],
             global_step=self._global_step.variable,
             loss=loss,
+            may_split=_may_split(self._sess),
         )
         fused = while_loop.fuse(step, request)
         self._randomness = random_ops.Randomness(graph, step, self._run_length)
@@ -290,6 +291,15 @@ def _check_distinct(hooks: Sequence[tf.compat.v1.train.SessionRunHook]) -> None:
         if id(hook) in seen:
             raise CannotFuse(f"is seen twice by one {type(hook).__name__}")
         seen.add(id(hook))
+
+
+def _may_split(session: tf.compat.v1.Session) -> bool:
+    """Return whether the ops of a step run on CPUs only, and at their own precision."""
+    config = getattr(session, "_config", None) or tf1.ConfigProto()
+    devices = session.list_devices()
+    return xla.mixed_precision(config) is None and all(
+        each.device_type == "CPU" for each in devices
+    )
 
 
 def _check_config(config: config_pb2.ConfigProto) -> None:

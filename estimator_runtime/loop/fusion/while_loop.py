@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.compat import internals
+from estimator_runtime.loop.fusion import adam
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
@@ -38,6 +39,8 @@ class LoopRequest:
         extras: Tensors and ops that hooks may ask for.
         global_step: The global step's variable; None if the graph has none.
         loss: The one of `tensors` whose NaN ends the loop early, or None.
+        may_split: Whether the loop may have several ops in place of a kernel. It needs
+            a session that runs them all on CPUs, and as they are.
     """
 
     targets: Sequence[tf.Operation]
@@ -45,6 +48,7 @@ class LoopRequest:
     extras: Sequence[tf.Tensor | tf.Operation]
     global_step: Any
     loss: tf.Tensor | None
+    may_split: bool
 
 
 def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -91,7 +95,8 @@ def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
     names = [[each.name for each in group] for group in groups]
     reads = reads_of(graph, request.global_step)
     loss = request.loss
-    return names, reads, loss is not None and loss.name, used.digest()
+    loss_name = loss is not None and loss.name
+    return names, reads, loss_name, request.may_split, used.digest()
 
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -240,6 +245,8 @@ def _loop(
         ends the loop.
     """
     graph_def = step.graph_def()
+    if request.may_split:
+        adam.split(graph_def, step.ops)
     names, loss = list(carried), request.loss
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:

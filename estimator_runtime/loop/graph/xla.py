@@ -1,10 +1,10 @@
-"""Whether XLA compiles parts of a graph, which then depend on what surrounds them."""
+"""What makes TensorFlow compute an op by what surrounds it: XLA, mixed precision."""
 
 import os
 import re
 from collections.abc import Mapping
 
-from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
 
 def reason(
@@ -15,6 +15,20 @@ def reason(
         return "is compiled by XLA (global_jit_level)"
     if _compiles_all(environ):
         return "is compiled by XLA (TF_XLA_FLAGS)"
+    return None
+
+
+def mixed_precision(config: config_pb2.ConfigProto) -> str | None:
+    """Return the setting that turns automatic mixed precision on, or None."""
+    rewrites = config.graph_options.rewrite_options
+    on = (
+        rewriter_config_pb2.RewriterConfig.ON,
+        rewriter_config_pb2.RewriterConfig.AGGRESSIVE,
+    )
+    for field in rewrites.DESCRIPTOR.fields:
+        name: str = field.name
+        if name.startswith("auto_mixed_precision") and getattr(rewrites, name) in on:
+            return name
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops, xla
@@ -270,15 +270,9 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
     reason = xla.reason(config)
     if reason is not None:
         raise CannotPack(reason)
-    rewrites = config.graph_options.rewrite_options
-    on = (
-        rewriter_config_pb2.RewriterConfig.ON,
-        rewriter_config_pb2.RewriterConfig.AGGRESSIVE,
-    )
-    for field in rewrites.DESCRIPTOR.fields:
-        name = field.name
-        if name.startswith("auto_mixed_precision") and getattr(rewrites, name) in on:
-            raise CannotPack(f"is computed in mixed precision ({name})")
+    name = xla.mixed_precision(config)
+    if name is not None:
+        raise CannotPack(f"is computed in mixed precision ({name})")
 
 
 def is_remote(session: Any) -> bool:
