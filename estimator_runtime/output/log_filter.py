@@ -25,15 +25,19 @@ VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
 _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
-_SUBJECT_OF_ESTIMATORS = "tensorflow_estimator."
+# Modules whose classes and functions only Estimators use, whoever calls them. Those of
+# the third are `tf.estimator.export.PredictOutput` and its like.
+_SUBJECTS_OF_ESTIMATORS = (
+    "tensorflow_estimator.",
+    "tensorflow.python.feature_column.",
+    "tensorflow.python.saved_model.model_utils.export_output",
+)
 # Packages whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
-# Modules that TensorFlow itself may call: sessions, savers, hooks, feature columns,
-# exports, event files.
+# Modules that TensorFlow itself may call: sessions, savers, hooks, exports, events.
 _SUBJECTS_OF_TENSORFLOW = (
     "tensorflow.python.checkpoint.",
     "tensorflow.python.training.",
-    "tensorflow.python.feature_column.",
     "tensorflow.python.lib.io.",
     "tensorflow.python.saved_model.",
 )
@@ -72,7 +76,7 @@ def is_hidden(record: logging.LogRecord) -> bool:
     if not _is_notice(record):
         return False
     file, subject = _caller(record), str(record.args[2])  # type: ignore[index]
-    if subject.startswith(_SUBJECT_OF_ESTIMATORS):
+    if subject.startswith(_SUBJECTS_OF_ESTIMATORS):
         return True
     if any(_is_in(file, package) for package in _FROZEN_CALLERS):
         return True
@@ -186,7 +190,7 @@ def summary(warnings: int, native_lines: int = 0) -> str:
 
     Args:
         warnings: The number of deprecation warnings.
-        native_lines: The number of TensorFlow's C++ codeup lines.
+        native_lines: The number of TensorFlow's C++ lines.
     """
     parts = []
     if warnings:

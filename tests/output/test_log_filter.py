@@ -52,6 +52,15 @@ def test_that_estimators_are_deprecated_is_left_out_and_counted(logger):
     assert count(logger) == 2
 
 
+def test_feature_columns_and_export_outputs_of_the_program_are_left_out(logger):
+    column = tf.feature_column.categorical_column_with_identity("digit", 10)
+    tf.feature_column.embedding_column(column, 2)
+    tf.feature_column.numeric_column("pixel")
+    tf.estimator.export.PredictOutput(tf.constant(0.0))
+    assert passed(logger) == []
+    assert count(logger) == 4
+
+
 def test_what_the_program_itself_calls_of_tensorflow_passes(logger):
     v1.train.SessionRunArgs(None)
     v1.to_float(1)
@@ -108,6 +117,9 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         (TENSORFLOW, "tensorflow.python.checkpoint.checkpoint_management", True),
         (TENSORFLOW, "tensorflow.python.ops.math_ops", False),
         ("/home/me/train.py:3", "tensorflow_estimator.python.estimator.estimator", True),
+        ("/home/me/train.py:3", "tensorflow.python.feature_column.feature_column_v2", True),
+        ("/home/me/train.py:3", "tensorflow.python.saved_model.model_utils.export_output", True),
+        ("/home/me/train.py:3", "tensorflow.python.saved_model.loader_impl", False),
         ("/home/me/train.py:3", "tensorflow.python.training.session_run_hook", False),
         ("/home/me/tensorflow/train.py:3", "tensorflow.python.training.x", False),
     ],
