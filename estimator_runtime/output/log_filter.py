@@ -1,4 +1,4 @@
-"""Log filters: deprecation warnings that a program cannot act on, and absl's copies.
+"""Log filters: warnings of TensorFlow's that a program cannot act on, absl's copies.
 
 TensorFlow reports everything that Estimators are built from as deprecated: the
 Estimator itself, and the hooks that the frozen package and this one have to use. The
@@ -15,16 +15,21 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.config.options import parse_switch
+from estimator_runtime.output import relay
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
 _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
+# How the warning of `tf.compat.v1.metrics.auc` begins, whose argument canned Estimators
+# do not leave to the program.
+_TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
 # Modules whose classes and functions only Estimators use, whoever calls them. Those of
 # the third are `tf.estimator.export.PredictOutput` and its like.
 _SUBJECTS_OF_ESTIMATORS = (
@@ -72,7 +77,9 @@ class DeprecationFilter(logging.Filter):
 
 
 def is_hidden(record: logging.LogRecord) -> bool:
-    """Return whether a record is a deprecation warning that no program can act on."""
+    """Return whether a record is a warning that no program can act on."""
+    if str(record.msg).startswith(_TRAPEZOIDAL_RULE):
+        return _is_called_by_estimators()
     if not _is_notice(record):
         return False
     file, subject = _caller(record), str(record.args[2])  # type: ignore[index]
@@ -81,6 +88,19 @@ def is_hidden(record: logging.LogRecord) -> bool:
     if any(_is_in(file, package) for package in _FROZEN_CALLERS):
         return True
     return subject.startswith(_SUBJECTS_OF_TENSORFLOW) and _is_in(file, "tensorflow")
+
+
+def _is_called_by_estimators() -> bool:
+    """Return whether the frozen package has called TensorFlow, which logs now."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if _is_in(frame.f_code.co_filename, "tensorflow_estimator"):
+            return True
+        name = str(frame.f_globals.get("__name__"))
+        if name.partition(".")[0] not in ("estimator_runtime", "logging", "tensorflow"):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _is_notice(record: logging.LogRecord) -> bool:
@@ -124,6 +144,7 @@ class _OwnFilter(logging.Filter):
 
 
 _installed: DeprecationFilter | None = None
+_native_lines_told = 0
 
 
 def start(environ: Mapping[str, str]) -> None:
@@ -173,29 +194,37 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
 
 
 def tell() -> None:
-    """Report on standard error how many warnings were left out since the last call.
+    """Report on standard error how many lines were left out since the last call.
 
     Nothing is written if there were none. A task under a launcher writes nothing
     either, because the launcher reports for all of its tasks.
     """
-    if _installed is not None and _installed.count and not reporting.is_on():
-        count, _installed.count = _installed.count, 0
+    global _native_lines_told
+    if reporting.is_on():
+        return
+    native_lines = max(0, relay.sync() - _native_lines_told)
+    _native_lines_told += native_lines
+    warnings = 0
+    if _installed is not None:
+        warnings, _installed.count = _installed.count, 0
+    if warnings or native_lines:
         # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
+            text = summary(warnings, native_lines)
+            sys.stderr.write(f"estimator-runtime: {text}\n")
 
 
 def summary(warnings: int, native_lines: int = 0) -> str:
     """Return one line that says what was left out, and how to show it.
 
     Args:
-        warnings: The number of deprecation warnings.
+        warnings: The number of warnings.
         native_lines: The number of TensorFlow's C++ lines.
     """
     parts = []
     if warnings:
         noun = "warning" if warnings == 1 else "warnings"
-        parts.append(f"{warnings} deprecation {noun} about what Estimators are made of")
+        parts.append(f"{warnings} {noun} about what Estimators are made of")
     if native_lines:
         noun = "line" if native_lines == 1 else "lines"
         parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")
