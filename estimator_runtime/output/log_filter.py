@@ -14,13 +14,13 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from types import FrameType
 from typing import Any
 
 from estimator_runtime import reporting
-from estimator_runtime.config.options import parse_switch
-from estimator_runtime.output import relay
+from estimator_runtime.config.options import OPTIONS, parse_switch
+from estimator_runtime.output import native_log, relay
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
@@ -167,11 +167,16 @@ def _install() -> None:
     wrapt.when_imported("absl.logging")(_leave_out_copies)
 
 
-def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> None:
+def start_in_library(
+    environ: MutableMapping[str, str], quiet: bool | None = None
+) -> None:
     """Install the filter in a process that the command has not started.
 
+    A notebook whose warnings are left out gets no other log lines either that a cell
+    does not need: see `_quieten_notebook`.
+
     Args:
-        environ: The environment variables.
+        environ: The environment variables of this process.
         quiet: Whether to leave out the warnings on the list. None: as
             ESTIMATOR_RUNTIME_VERBOSE says, and without it in notebooks only. Warnings
             about this package's own calls are left out unless the variable is 1.
@@ -179,18 +184,39 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
     Raises:
         ConfigError: If the variable has an invalid value.
     """
+    is_notebook = "ipykernel" in sys.modules
     if quiet is None:
-        is_asked_for = VARIABLE in environ or "ipykernel" in sys.modules
+        is_asked_for = VARIABLE in environ or is_notebook
         quiet = is_asked_for and not is_verbose(environ)
     logger = logging.getLogger("tensorflow")
     if _installed is None and quiet:
         _install()
+        if is_notebook:
+            _quieten_notebook(environ)
     elif not (
         _installed is not None
         or is_verbose(environ)
         or any(isinstance(each, _OwnFilter) for each in logger.filters)
     ):
         logger.addFilter(_OwnFilter())
+
+
+def _quieten_notebook(environ: MutableMapping[str, str]) -> None:
+    """Make a bar of what a training logs in a notebook.
+
+    There TensorFlow logs at level INFO by itself, in 40 lines for a training of 1,000
+    steps. A program that sets the verbosity after this call sees them.
+    """
+    import wrapt
+
+    def leave_out_info(tensorflow: Any) -> None:
+        logger = tensorflow.get_logger()
+        if logger.level == logging.INFO:
+            logger.setLevel(logging.WARNING)
+
+    wrapt.when_imported("tensorflow")(leave_out_info)
+    environ.setdefault(OPTIONS["progress"].variable, "auto")
+    native_log.quieten()
 
 
 def tell() -> None:
