@@ -12,6 +12,7 @@ once. So nothing here may import the package.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -190,14 +191,12 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
     if _relay is not None:
         return True
     numbers = (2,) if task is None else (1, 2)
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as ours:
         try:
-            kept = [os.dup(number) for number in numbers]
-            pipes = [os.pipe() for _ in numbers]
-            answers, answers_end = os.pipe()
+            kept = [_duplicate(number, ours) for number in numbers]
+            pipes = [_pipe(stack, ours) for _ in numbers]
+            answers, answers_end = _pipe(ours, stack)
             ends = [source for source, _ in pipes]
-            for each in (*ends, answers_end):
-                stack.callback(os.close, each)
             config = {
                 "streams": list(zip(ends, kept, strict=True)),
                 "answers": answers_end,
@@ -216,6 +215,7 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
             )
         except (OSError, subprocess.SubprocessError):
             return False
+        ours.pop_all()  # they stay open
     inputs = [pipe for _, pipe in pipes]
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -248,6 +248,28 @@ def sync(timeout_secs: float = _SYNC_SECS) -> int:
     with contextlib.suppress(OSError, ValueError):
         return _relay.sync(timeout_secs)
     return 0
+
+
+def _duplicate(number: int, stack: contextlib.ExitStack) -> int:
+    """Return a copy of a file descriptor, which `stack` closes.
+
+    It is none of the first three, which may be closed, and have to stay so.
+    """
+    copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    stack.callback(os.close, copy)
+    return copy
+
+
+def _pipe(
+    of_source: contextlib.ExitStack, of_end: contextlib.ExitStack
+) -> tuple[int, int]:
+    """Return both ends of a pipe, each closed by its stack; see `_duplicate`."""
+    source, end = os.pipe()
+    try:
+        return _duplicate(source, of_source), _duplicate(end, of_end)
+    finally:
+        os.close(source)
+        os.close(end)
 
 
 def finish() -> None:

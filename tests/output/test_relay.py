@@ -206,3 +206,38 @@ def test_without_standard_error_nothing_changes():
     )
     done = subprocess.run([sys.executable, "-c", program], timeout=30)
     assert done.returncode == 0
+
+
+def test_standard_streams_that_are_closed_stay_closed():
+    program = (
+        "import os\n"
+        "os.close(0)\n"
+        "os.close(1)\n"
+        "from estimator_runtime.output import relay\n"
+        "assert relay.start(task=None, hides_noise=True, expects_gpu=False)\n"
+        "for number in (0, 1):\n"
+        "    try:\n"
+        "        os.fstat(number)\n"
+        "    except OSError:\n"
+        "        os.write(2, b'closed\\n')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, b"closed\nclosed\n")
+
+
+def test_where_the_process_cannot_be_started_nothing_changes():
+    program = (
+        "import os, sys\n"
+        "from estimator_runtime.output import relay\n"
+        "before = os.listdir('/proc/self/fd')\n"
+        "sys.executable = '/nonexistent'\n"
+        "assert not relay.start(task=None, hides_noise=True, expects_gpu=False)\n"
+        "assert os.listdir('/proc/self/fd') == before\n"
+        "print('shown', file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, b"shown\n")
