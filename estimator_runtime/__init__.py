@@ -55,7 +55,8 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
             (the default) does what the variable ESTIMATOR_RUNTIME_TF1 says, 1 or 0.
         quiet: Whether to hide TensorFlow's deprecation warnings about what Estimators
             are made of, which no program can act on. By default they are hidden in
-            notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0.
+            notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0. A notebook then
+            shows a progress bar instead of TensorFlow's log; see docs/log.md.
 
     Raises:
         CompatibilityError: If TensorFlow is missing or older than 2.15, if

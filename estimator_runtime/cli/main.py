@@ -8,6 +8,7 @@ is printed as one line. A program's own exceptions never get this far.
 from __future__ import annotations
 
 import argparse
+import atexit
 import functools
 import os
 import signal
@@ -28,11 +29,12 @@ from estimator_runtime.cli.parser import (
     unread_option,
 )
 from estimator_runtime.compat.inject import garbage_collector
-from estimator_runtime.compat.inject.process_name import name_after_task
+from estimator_runtime.compat.inject.process_name import name_after_task, task_name
 from estimator_runtime.compat.tf1 import mode
+from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.output import log_filter, native_log, tensorboard
+from estimator_runtime.output import log_filter, native_log, relay, tensorboard
 
 _NAME = "estimator-runtime"
 
@@ -154,6 +156,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     # Only the form is checked, because only the script knows whether it needs a chief
     # or a task: under a multi-worker strategy, for example, worker 0 leads.
     check_form(os.environ)
+    if options.log_format == "json":
+        _write_json()
     name_after_task(os.environ)
     log_filter.start(os.environ)
     install()
@@ -169,6 +173,27 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         if problem := misplaced_option(error, arguments, parser):
             print(f"{_NAME}: {problem}", file=sys.stderr)
         raise
+
+
+def _write_json() -> None:
+    """Make each line that this process writes from here on an object of JSON.
+
+    Raises:
+        EstimatorRuntimeError: If that is not possible.
+    """
+    is_started = relay.start(
+        task=task_name(os.environ) or "main",
+        hides_noise=not log_filter.is_verbose(os.environ),
+        expects_gpu=native_log.are_here(),
+    )
+    if not is_started:
+        raise EstimatorRuntimeError(
+            "--log-format json needs a process beside this one, which cannot be "
+            "started; leave the option out"
+        )
+    if os.environ.get(OPTIONS["progress"].variable) == "bar":
+        os.environ[OPTIONS["progress"].variable] = "plain"  # a bar is no lines
+    atexit.register(relay.finish)  # the first, so that it is called last
 
 
 def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:

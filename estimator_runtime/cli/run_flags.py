@@ -37,7 +37,6 @@ _NEED_CLUSTER = (
     "evaluation_timeout",
     "log_dir",
     "log_level",
-    "log_format",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
@@ -119,7 +118,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--log-format",
         choices=("text", "json"),
-        help="write each line of the tasks as text (the default), or as a JSON object",
+        help="write each line as text (the default), or as a JSON object; of one "
+        "process, too",
     )
     group.add_argument(
         "--backend",

@@ -1,4 +1,4 @@
-"""Log filters: deprecation warnings that a program cannot act on, and absl's copies.
+"""Log filters: warnings of TensorFlow's that a program cannot act on, absl's copies.
 
 TensorFlow reports everything that Estimators are built from as deprecated: the
 Estimator itself, and the hooks that the frozen package and this one have to use. The
@@ -14,26 +14,35 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from types import FrameType
 from typing import Any
 
 from estimator_runtime import reporting
-from estimator_runtime.config.options import parse_switch
+from estimator_runtime.config.options import OPTIONS, parse_switch
+from estimator_runtime.output import native_log, relay
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
 _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
-_SUBJECT_OF_ESTIMATORS = "tensorflow_estimator."
+# How the warning of `tf.compat.v1.metrics.auc` begins, whose argument canned Estimators
+# do not leave to the program.
+_TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
+# Modules whose classes and functions only Estimators use, whoever calls them. Those of
+# the third are `tf.estimator.export.PredictOutput` and its like.
+_SUBJECTS_OF_ESTIMATORS = (
+    "tensorflow_estimator.",
+    "tensorflow.python.feature_column.",
+    "tensorflow.python.saved_model.model_utils.export_output",
+)
 # Packages whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
-# Modules that TensorFlow itself may call: sessions, savers, hooks, feature columns,
-# exports, event files.
+# Modules that TensorFlow itself may call: sessions, savers, hooks, exports, events.
 _SUBJECTS_OF_TENSORFLOW = (
     "tensorflow.python.checkpoint.",
     "tensorflow.python.training.",
-    "tensorflow.python.feature_column.",
     "tensorflow.python.lib.io.",
     "tensorflow.python.saved_model.",
 )
@@ -68,15 +77,30 @@ class DeprecationFilter(logging.Filter):
 
 
 def is_hidden(record: logging.LogRecord) -> bool:
-    """Return whether a record is a deprecation warning that no program can act on."""
+    """Return whether a record is a warning that no program can act on."""
+    if str(record.msg).startswith(_TRAPEZOIDAL_RULE):
+        return _is_called_by_estimators()
     if not _is_notice(record):
         return False
     file, subject = _caller(record), str(record.args[2])  # type: ignore[index]
-    if subject.startswith(_SUBJECT_OF_ESTIMATORS):
+    if subject.startswith(_SUBJECTS_OF_ESTIMATORS):
         return True
     if any(_is_in(file, package) for package in _FROZEN_CALLERS):
         return True
     return subject.startswith(_SUBJECTS_OF_TENSORFLOW) and _is_in(file, "tensorflow")
+
+
+def _is_called_by_estimators() -> bool:
+    """Return whether the frozen package has called TensorFlow, which logs now."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if _is_in(frame.f_code.co_filename, "tensorflow_estimator"):
+            return True
+        name = str(frame.f_globals.get("__name__"))
+        if name.partition(".")[0] not in ("estimator_runtime", "logging", "tensorflow"):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _is_notice(record: logging.LogRecord) -> bool:
@@ -120,6 +144,7 @@ class _OwnFilter(logging.Filter):
 
 
 _installed: DeprecationFilter | None = None
+_native_lines_told = 0
 
 
 def start(environ: Mapping[str, str]) -> None:
@@ -142,11 +167,16 @@ def _install() -> None:
     wrapt.when_imported("absl.logging")(_leave_out_copies)
 
 
-def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> None:
+def start_in_library(
+    environ: MutableMapping[str, str], quiet: bool | None = None
+) -> None:
     """Install the filter in a process that the command has not started.
 
+    A notebook whose warnings are left out gets no other log lines either that a cell
+    does not need: see `_quieten_notebook`.
+
     Args:
-        environ: The environment variables.
+        environ: The environment variables of this process.
         quiet: Whether to leave out the warnings on the list. None: as
             ESTIMATOR_RUNTIME_VERBOSE says, and without it in notebooks only. Warnings
             about this package's own calls are left out unless the variable is 1.
@@ -154,12 +184,15 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
     Raises:
         ConfigError: If the variable has an invalid value.
     """
+    is_notebook = "ipykernel" in sys.modules
     if quiet is None:
-        is_asked_for = VARIABLE in environ or "ipykernel" in sys.modules
+        is_asked_for = VARIABLE in environ or is_notebook
         quiet = is_asked_for and not is_verbose(environ)
     logger = logging.getLogger("tensorflow")
     if _installed is None and quiet:
         _install()
+        if is_notebook:
+            _quieten_notebook(environ)
     elif not (
         _installed is not None
         or is_verbose(environ)
@@ -168,30 +201,56 @@ def start_in_library(environ: Mapping[str, str], quiet: bool | None = None) -> N
         logger.addFilter(_OwnFilter())
 
 
+def _quieten_notebook(environ: MutableMapping[str, str]) -> None:
+    """Make a bar of what a training logs in a notebook.
+
+    There TensorFlow logs at level INFO by itself, in 40 lines for a training of 1,000
+    steps. A program that sets the verbosity after this call sees them.
+    """
+    import wrapt
+
+    def leave_out_info(tensorflow: Any) -> None:
+        logger = tensorflow.get_logger()
+        if logger.level == logging.INFO:
+            logger.setLevel(logging.WARNING)
+
+    wrapt.when_imported("tensorflow")(leave_out_info)
+    environ.setdefault(OPTIONS["progress"].variable, "auto")
+    native_log.quieten()
+
+
 def tell() -> None:
-    """Report on standard error how many warnings were left out since the last call.
+    """Report on standard error how many lines were left out since the last call.
 
     Nothing is written if there were none. A task under a launcher writes nothing
     either, because the launcher reports for all of its tasks.
     """
-    if _installed is not None and _installed.count and not reporting.is_on():
-        count, _installed.count = _installed.count, 0
+    global _native_lines_told
+    if reporting.is_on():
+        return
+    native_lines = max(0, relay.sync() - _native_lines_told)
+    _native_lines_told += native_lines
+    warnings = 0
+    if _installed is not None:
+        warnings, _installed.count = _installed.count, 0
+    if warnings or native_lines:
         # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"estimator-runtime: {summary(count)}\n")
+            text = summary(warnings, native_lines)
+            sys.stderr.write(f"estimator-runtime: {text}\n")
 
 
 def summary(warnings: int, native_lines: int = 0) -> str:
     """Return one line that says what was left out, and how to show it.
 
     Args:
-        warnings: The number of deprecation warnings.
-        native_lines: The number of TensorFlow's C++ codeup lines.
+        warnings: The number of warnings.
+        native_lines: The number of TensorFlow's C++ lines.
     """
     parts = []
     if warnings:
         noun = "warning" if warnings == 1 else "warnings"
-        parts.append(f"{warnings} deprecation {noun} about what Estimators are made of")
+        parts.append(f"{warnings} {noun} about what Estimators are made of")
     if native_lines:
         noun = "line" if native_lines == 1 else "lines"
         parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,7 +80,12 @@ class Bar:
     """
 
     def __init__(self, first: Progress, stream: Any = None) -> None:
-        from tqdm.auto import tqdm
+        from tqdm import TqdmWarning
+
+        with warnings.catch_warnings():
+            # A notebook without ipywidgets gets a bar of text, without an explanation.
+            warnings.simplefilter("ignore", TqdmWarning)
+            from tqdm.auto import tqdm
 
         class Quiet(tqdm):
             monitor_interval = 0  # no monitor thread of tqdm's

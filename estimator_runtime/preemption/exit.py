@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
+from estimator_runtime.output import relay
+
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
 
@@ -67,3 +69,4 @@ def _say(words: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
         words()
     flush()
+    relay.sync()

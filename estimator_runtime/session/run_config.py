@@ -104,7 +104,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             False.
         progress: How progress is shown: "auto", "bar", "plain" or "none". Under the
             command, the default is "auto". None takes the command's `--progress`,
-            else ESTIMATOR_RUNTIME_PROGRESS, else "none".
+            else ESTIMATOR_RUNTIME_PROGRESS, else "auto" in a notebook whose log
+            `install` has quietened, as it does by default, and "none" elsewhere.
 
     Attributes:
         cluster_spec: `tf.train.ClusterSpec` of all tasks; empty without a cluster.

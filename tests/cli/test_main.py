@@ -1,5 +1,6 @@
 """The command line: what it refuses, in one line, and what it answers."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,12 @@ import pytest
 import estimator_runtime
 from estimator_runtime.cli.main import main
 
+TF_CONFIG_OF_WORKER = json.dumps(
+    {
+        "cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]},
+        "task": {"type": "worker", "index": 1},
+    }
+)
 OURS = [sys.executable, "-m", "estimator_runtime"]
 
 
@@ -685,3 +692,33 @@ def test_a_metric_without_a_name_is_refused_by_the_name_of_its_flag(folder):
         "argument --best-metric: it is ''; give the name of a metric of the "
         "evaluation, such as 'loss'; see 'estimator-runtime run --help'",
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "task"),
+    [
+        ({}, "main"),
+        ({"TF_CONFIG": TF_CONFIG_OF_WORKER}, "worker 1"),
+    ],
+)
+def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, task):
+    (folder / "train.py").write_text(
+        "import os, sys\n"
+        "print('WARNING:tensorflow:careful')\n"
+        "os.system('echo of a child >&2')\n"
+        "print('the start', end='', flush=True)\n"
+        "1 / 0\n"
+    )
+    arguments = ["run", "--log-format", "json", "train.py"]
+    status, *texts = run(arguments, folder, **variables)
+    assert status == 1
+    stdout, stderr = (list(map(json.loads, text.splitlines())) for text in texts)
+    assert {line["task"] for line in (*stdout, *stderr)} == {task}
+    assert [(line["level"], line["message"]) for line in stdout] == [
+        ("warning", "WARNING:tensorflow:careful"),
+        ("info", "the start"),
+    ]
+    messages = [line["message"] for line in stderr]
+    assert messages[0] == "of a child"
+    assert messages[1].startswith("Traceback")
+    assert messages[-1] == "ZeroDivisionError: division by zero"

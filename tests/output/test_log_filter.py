@@ -52,6 +52,15 @@ def test_that_estimators_are_deprecated_is_left_out_and_counted(logger):
     assert count(logger) == 2
 
 
+def test_feature_columns_and_export_outputs_of_the_program_are_left_out(logger):
+    column = tf.feature_column.categorical_column_with_identity("digit", 10)
+    tf.feature_column.embedding_column(column, 2)
+    tf.feature_column.numeric_column("pixel")
+    tf.estimator.export.PredictOutput(tf.constant(0.0))
+    assert passed(logger) == []
+    assert count(logger) == 4
+
+
 def test_what_the_program_itself_calls_of_tensorflow_passes(logger):
     v1.train.SessionRunArgs(None)
     v1.to_float(1)
@@ -66,6 +75,25 @@ def test_what_a_hook_of_tensorflow_calls_of_tensorflow_is_left_out(logger):
     (line,) = passed(logger)
     assert "LoggingTensorHook.__init__" in line
     assert count(logger) == 1  # its SecondOrStepTimer
+
+
+def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(logger):
+    def metrics(labels, predictions):
+        return v1.metrics.auc(labels, predictions["logistic"], curve="PR")
+
+    def warns(estimator):
+        with tf.Graph().as_default():
+            v1.train.create_global_step()
+            estimator.model_fn({"x": tf.ones([2, 1])}, tf.ones([2, 1]), "eval", None)
+        return any("Trapezoidal" in each for each in passed(logger))
+
+    column = tf.feature_column.numeric_column("x")
+    canned = tf.estimator.LinearClassifier([column])
+    assert not warns(canned)
+    own = tf.estimator.add_metrics(
+        canned, lambda labels, predictions: {"mine": metrics(labels, predictions)}
+    )
+    assert warns(own)
 
 
 def test_a_deprecation_of_the_program_s_own_passes(logger):
@@ -108,6 +136,9 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         (TENSORFLOW, "tensorflow.python.checkpoint.checkpoint_management", True),
         (TENSORFLOW, "tensorflow.python.ops.math_ops", False),
         ("/home/me/train.py:3", "tensorflow_estimator.python.estimator.estimator", True),
+        ("/home/me/train.py:3", "tensorflow.python.feature_column.feature_column_v2", True),
+        ("/home/me/train.py:3", "tensorflow.python.saved_model.model_utils.export_output", True),
+        ("/home/me/train.py:3", "tensorflow.python.saved_model.loader_impl", False),
         ("/home/me/train.py:3", "tensorflow.python.training.session_run_hook", False),
         ("/home/me/tensorflow/train.py:3", "tensorflow.python.training.x", False),
     ],
@@ -156,9 +187,9 @@ def test_a_variable_of_another_value_is_refused():
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ((1,), "left out 1 deprecation warning about what Estimators are made of; --verbose shows them"),
+        ((1,), "left out 1 warning about what Estimators are made of; --verbose shows them"),
         ((0, 7), "left out 7 lines of TensorFlow's C++ code; --verbose shows them"),
-        ((54, 1), "left out 54 deprecation warnings about what Estimators are made of and 1 line of TensorFlow's C++ code; --verbose shows them"),
+        ((54, 1), "left out 54 warnings about what Estimators are made of and 1 line of TensorFlow's C++ code; --verbose shows them"),
     ],
 )  # fmt: skip
 def test_one_line_says_how_many_were_left_out(counts, expected):

@@ -8,6 +8,7 @@ from typing import Any
 
 from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import (
+    batches,
     folder,
     own_modules,
     packages,
@@ -128,6 +129,8 @@ def _examine(
         yield unparsable
     elif uses:
         yield from _examine_program(options.script, uses, modules, answer, environ)
+        files = [(os.path.basename(options.script), uses), *modules]
+        yield from batches.examine([(name, its.input) for name, its in files], config)
 
 
 def _examine_program(

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from estimator_runtime.cli.doctor import batches
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from estimator_runtime.cli.script import load_script
 from estimator_runtime.compat import versions
@@ -60,6 +61,7 @@ class Uses:
         tpu_lines: Lines that pass use_tpu=True.
         keras_names: Name of the package keras, such as "keras.layers.Dense", to the
             first line that needs it.
+        input: What it shows about its input.
     """
 
     names: dict[str, int]
@@ -67,6 +69,7 @@ class Uses:
     by_position: dict[str, int]
     tpu_lines: tuple[int, ...]
     keras_names: dict[str, int]
+    input: batches.InputUse
 
     @property
     def estimator_names(self) -> tuple[str, ...]:
@@ -97,6 +100,7 @@ def read(source: str | bytes) -> Uses:
         by_position=names.by_position,
         tpu_lines=tuple(names.tpu_lines),
         keras_names=of_keras,
+        input=batches.read(tree),
     )
 
 
@@ -374,6 +378,10 @@ def _missing(
     reported = set()
     for dotted, line in uses.names.items():
         part = answer["missing"].get(dotted)
+        # TensorFlow 1 has the first part of `tf.layers.nosuch`, which is no mistake.
+        in_v1 = answer["missing_in_v1"].get(dotted)
+        if part is not None and in_v1 is not None and len(in_v1) > len(part):
+            part = in_v1
         if part is None or part in reported or dotted in of_version_1:
             continue
         reported.add(part)

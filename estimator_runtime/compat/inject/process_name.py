@@ -24,15 +24,26 @@ def name_after_task(environ: Mapping[str, str]) -> None:
     a task, and on systems other than Linux. Call `tf_config.check_form` first.
     """
     global _is_named
+    name = task_name(environ)
+    if name is not None:
+        # A missing name is not worth an error where /proc cannot be written.
+        with contextlib.suppress(OSError), open(_PATH, "w") as file:
+            file.write(name)
+            _is_named = True
+
+
+def task_name(environ: Mapping[str, str]) -> str | None:
+    """Return the name of this process's task, such as "worker 1", or None.
+
+    Call `tf_config.check_form` first.
+    """
     text = environ.get("TF_CONFIG")
     document = parse(text) if text else {}
     # `check_form` checks the task only if there is a cluster.
     task = read_task(document.get("task", {})) if document.get("cluster") else {}
-    if "type" in task and "index" in task:
-        # A missing name is not worth an error where /proc cannot be written.
-        with contextlib.suppress(OSError), open(_PATH, "w") as name:
-            name.write(f"{task['type']} {task['index']}")
-            _is_named = True
+    if "type" not in task or "index" not in task:
+        return None
+    return f"{task['type']} {task['index']}"
 
 
 def keep(command_name: ModuleType) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sys
@@ -12,12 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.stream_writer import (
     StreamWriter,
     without_waiting,
 )
-from estimator_runtime.output import terminal
+from estimator_runtime.output import relay, terminal
 
 # Colours of the terminal's own palette, which are legible on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
@@ -91,7 +89,7 @@ class Console:
         """Write one line of the task with this name, given without its line break."""
         stream = self._stderr if is_error else self._stdout
         if self.as_json:
-            text = f"{json.dumps(self._record(name, line))}\n"
+            text = f"{relay.as_json(name, line, self._clock())}\n"
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
@@ -103,10 +101,6 @@ class Console:
             _put(stream, text)
             if self._rows:
                 _put(self._stderr, self._drawing())
-
-    def _record(self, name: str, line: str) -> dict[str, Any]:
-        level = levels.level_of(line) or "info"
-        return {"time": self._clock(), "task": name, "level": level, "message": line}
 
     def say(self, line: str) -> None:
         """Write one line of the launcher itself."""

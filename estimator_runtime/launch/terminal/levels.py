@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.output.relay import level_of
 
 VARIABLE = "ESTIMATOR_RUNTIME_LOG_LEVEL"
 # From the lowest to the highest.
 LEVELS = ("debug", "info", "warning", "error")
-_LETTERS = {"I": "info", "W": "warning", "E": "error", "F": "error"}
-# As Python's logging, glog and absl, and TensorFlow's older C++ code write it.
-_LEVEL = re.compile(
-    r"(?:(?P<name>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]*:"
-    r"|(?P<letter>[IWEF])\d{4} \S+ +\d+ \S+:\d+\] "
-    r"|\d{4}-\d\d-\d\d \S+: (?P<old>[IWEF]) )"
-)
 _OPENING, _CLOSING = "([{", ")]}"
 # A message that opens more brackets than it closes goes on for so many lines at most.
 _MAX_LINES = 200
-
-
-def level_of(line: str) -> str | None:
-    """Return the level of a log line; None if it does not begin with one."""
-    found = _LEVEL.match(line)
-    if found is None:
-        return None
-    name = (found["name"] or "").lower()
-    name = {"critical": "error", "fatal": "error"}.get(name, name)
-    return name or _LETTERS[found["letter"] or found["old"]]
 
 
 def in_environ(environ: Mapping[str, str]) -> str | None:

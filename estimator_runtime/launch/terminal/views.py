@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter, native_log
+from estimator_runtime.output.relay import NoiseFilter
 from estimator_runtime.output.terminal import time_left
 
 if TYPE_CHECKING:
@@ -26,26 +26,6 @@ if TYPE_CHECKING:
     )
 
 _LINE_SECS = 10.0
-# The prefix that glog writes: severity, time, thread and file.
-_INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
-_ANY = r"(?:[IWE]\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: [IWE] )(?:\S+/)?"
-_NOISE = re.compile(
-    r"WARNING: All log messages before absl::InitializeLog\(\) is called are written "
-    r"to STDERR$"
-    rf"|{_INFO}port\.cc:\d+\] oneDNN custom operations are on\. "
-    rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
-    r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
-    r"TensorFlow with the appropriate compiler flags\.$"
-    # A session or a peer has ended, as each does when a training ends.
-    rf"|{_ANY}local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
-    r"(?:ABORTED: Cleanup|OUT_OF_RANGE: End of sequence)"
-    rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
-    r"enabled$"
-)
-_WITHOUT_GPU = re.compile(
-    rf"{_INFO}cudart_stub\.cc:\d+\] Could not find cuda drivers on your machine, GPU "
-    r"will not be used\.$"
-)
 
 
 class View:
@@ -229,6 +209,8 @@ class Screen:
         self._view: View | None = None
         self._noise_count = self._below_count = 0
         self._filters: dict[Task, LevelFilter] = {}
+        # By task, as a message may have several lines; None is the fork server.
+        self._noise: dict[Task | None, NoiseFilter] = {}
         self._lock = threading.Lock()
 
     def open(self, tasks: Sequence[TaskState]) -> None:
@@ -244,7 +226,7 @@ class Screen:
 
         That is startup noise, and what is below the level of the presentation.
         """
-        if is_error and self._leaves_out(line):
+        if is_error and self._leaves_out(task, line):
             return
         level = self._filters.get(task)
         if is_error and level is not None and level.hides(line):
@@ -254,7 +236,7 @@ class Screen:
 
     def write_of_fork_server(self, line: str) -> None:
         """Show a line of the fork server, unless it is noise; thread-safe."""
-        if not self._leaves_out(line):
+        if not self._leaves_out(None, line):
             self.console.say(line)
 
     def show(self, seen: JobStatus, now: float) -> None:
@@ -275,22 +257,16 @@ class Screen:
                 "--log-level info shows them here"
             )
 
-    def _leaves_out(self, line: str) -> bool:
+    def _leaves_out(self, task: Task | None, line: str) -> bool:
         shown = self._presentation
-        if shown.is_verbose or not is_startup_noise(line, shown.expects_gpu):
+        if shown.is_verbose:
             return False
         with self._lock:
+            noise = self._noise.setdefault(task, NoiseFilter(shown.expects_gpu))
+            if not noise.hides(line):
+                return False
             self._noise_count += 1
         return True
-
-
-def is_startup_noise(line: str, expects_gpu: bool) -> bool:
-    """Return whether TensorFlow's C++ code logs this line at any start.
-
-    Where a GPU is expected, the line that reports that there is none is no noise.
-    """
-    is_about_gpu = _WITHOUT_GPU.match(line) is not None and not expects_gpu
-    return is_about_gpu or _NOISE.match(line) is not None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -63,6 +63,7 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
         "tf.Session()\n"
         "tf.contrib.learn.RunConfig()\n"
         "tf.compat.v1.estimator.tpu.TPUEstimator(None, use_tpu=True)\n"
+        "tf.layers.nosuch()\n"
     )
     (tmp_path / "file").touch()
     status, output = doctor(
@@ -79,6 +80,7 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
         "tf.contrib.learn.RunConfig): run it with --tf1",
         "script: train.py:5: there is no tf.estimator.Oracle in this TensorFlow; "
         "look for its new name, or take it out",
+        "script: train.py:9: there is no tf.layers.nosuch in this TensorFlow; look for",
     ]
     if NEW:
         expected.append(
@@ -179,6 +181,8 @@ def test_layers_of_keras_3_beside_an_estimator_are_a_problem(keras, used, tmp_pa
 def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
     (tmp_path / "train.py").write_text(
         "import tensorflow as tf\n\n\ndef model_fn():\n    tf.summary.scalar('x', 1.0)\n"
+        "TF_CONFIG = tf.estimator.RunConfig(tf_random_seed=1)\n"
+        "tf.data.Dataset.range(3).shuffle(3)\n"
     )
     status, output = doctor("train.py", cwd=tmp_path)
     note = (
@@ -186,6 +190,9 @@ def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
         r"where it has no writer; write tf\.compat\.v1\.summary\.scalar\n"
     )
     assert re.search(note, output)
+    assert re.search(
+        r"note +script +train\.py:7: with tf_random_seed, shuffle\(\)", output
+    )
     assert status == 0
 
 
@@ -194,6 +201,13 @@ def test_a_script_that_cannot_be_parsed_is_a_problem(tmp_path):
     status, output = doctor("train.py", cwd=tmp_path)
     assert "train.py:1: invalid syntax: a = = 1; mend that line first" in output
     assert (status, output.splitlines()[-1]) == (1, "1 problem")
+
+
+def test_the_collector_is_off_while_tensorflow_is_imported_to_be_asked(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("import gc\nassert gc.isenabled()\n")
+    with pytest.raises(EstimatorRuntimeError) as error:
+        probe.ask([], first_path=str(tmp_path))
+    assert str(error.value).startswith("importing TensorFlow fails: AssertionError; ")
 
 
 def test_a_tensorflow_that_hangs_when_imported_is_ended_at_the_deadline(tmp_path):

@@ -42,7 +42,11 @@ def answer(*v1):
         def __contains__(self, name):
             return self.get(name) is not None
 
-    return {"missing": Missing({n: n for n in names}), "v1": dict.fromkeys(names, True)}
+    return {
+        "missing": Missing({n: n for n in names}),
+        "v1": dict.fromkeys(names, True),
+        "missing_in_v1": {},
+    }
 
 
 OLD = """
@@ -117,7 +121,7 @@ def test_few_names_do_not_make_a_program_one_of_tensorflow_1(names, is_old):
 def test_a_private_name_that_the_mode_restores_is_of_tensorflow_1():
     uses = read("from tensorflow.python.framework import ops\nops.Tensor\nops.Oracle")
     names = [f"tensorflow.python.framework.ops.{n}" for n in ("Tensor", "Oracle")]
-    lacks = {"missing": {name: name for name in names}, "v1": {}}
+    lacks = {"missing": {name: name for name in names}, "v1": {}, "missing_in_v1": {}}
     assert tensorflow_1.of_version_1(uses, lacks) == names[:1]
 
 

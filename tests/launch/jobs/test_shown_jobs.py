@@ -47,7 +47,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
     )
     (said,) = re.findall(r"^launcher *\| left out (.*)$", quiet.text, re.MULTILINE)
     assert re.fullmatch(
-        r"\d+ deprecation warnings about what Estimators are made of and \d+ lines of "
+        r"\d+ warnings about what Estimators are made of and \d+ lines of "
         r"TensorFlow's C\+\+ code; --verbose shows them",
         said,
     )

@@ -76,6 +76,13 @@ NO_GPU = (
     "drivers on your machine, GPU will not be used.",
     "2026-11-22 02:48:12.380685: I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could "
     "not find cuda drivers on your machine, GPU will not be used.",
+    "E0000 00:00:1795315669.930892    6103 cuda_platform.cc:52] failed call to cuInit: "
+    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "2026-11-22 02:48:12.416359: E external/local_xla/xla/stream_executor/cuda/"
+    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register factory "
+    "for plugin cuDNN when one has already been registered",
+    "2026-11-22 02:48:13.232758: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] "
+    "TF-TRT Warning: Could not find TensorRT",
 )
 KNOWN = (
     "WARNING: All log messages before absl::InitializeLog() is called are written to "
@@ -100,12 +107,6 @@ KNOWN = (
 )
 OTHERS = (
     "",
-    "E0000 00:00:1795315669.930892    6103 cuda_platform.cc:52] failed call to cuInit: "
-    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
-    "2026-11-22 02:48:12.416359: E external/local_xla/xla/stream_executor/cuda/"
-    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register factory",
-    "2026-11-22 02:48:13.232758: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] "
-    "TF-TRT Warning: Could not find TensorRT",
     "I0000 00:00:1795315669.930892    6103 grpc_server_lib.cc:467] Started server with "
     "target: grpc://127.0.0.1:42665",
     "W0000 00:00:1795315669.930892    6103 port.cc:153] oneDNN custom operations are on. ",
@@ -132,7 +133,7 @@ def test_the_lines_of_the_start_are_left_out_and_counted(chief):
         screen.write_of_fork_server(line)
     assert shown.getvalue() == ""
     screen.close()
-    assert "20" in shown.getvalue()
+    assert "26 lines" in shown.getvalue()
 
 
 @pytest.mark.parametrize("line", KNOWN)
@@ -150,6 +151,18 @@ def test_warnings_errors_and_all_that_is_not_on_the_list_stay(line, chief):
     screen, shown = _screen()
     screen.write(chief.task, line, is_error=True)
     assert shown.getvalue() == f"chief    | {line}\n"
+
+
+def test_a_message_of_several_lines_is_that_of_one_task(chief):
+    screen, shown = _screen()
+    header = (
+        "W0000 00:00:1795578705.020689   22089 type_inference.cc:340] Type inference "
+        "failed. This indicates an invalid graph that escaped type checking."
+    )
+    screen.write(chief.task, header, is_error=True)
+    screen.write(Task(type="ps", index=0), "}", is_error=True)
+    screen.write(chief.task, "}", is_error=True)
+    assert shown.getvalue() == "ps 0     | }\n"
 
 
 @pytest.mark.parametrize("line", NO_GPU)

@@ -1,0 +1,410 @@
+"""A process between the standard streams of a program and where they lead.
+
+What TensorFlow's C++ code writes passes no stream of Python's, only file descriptor 2.
+`start` puts a pipe there, and starts a process that reads it and writes on what is
+worth showing, or every line as a JSON object. The process outlives the program, so the
+last words of one that crashes arrive, too.
+
+The process runs this file alone, with the standard library, because that starts at
+once. So nothing here may import the package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_LETTERS = {"I": "info", "W": "warning", "E": "error", "F": "error"}
+# As Python's logging, glog and absl, and TensorFlow's older C++ code write it.
+_LEVEL = re.compile(
+    r"(?:(?P<name>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]*:"
+    r"|(?P<letter>[IWEF])\d{4} \S+ +\d+ \S+:\d+\] "
+    r"|\d{4}-\d\d-\d\d \S+: (?P<old>[IWEF]) )"
+)
+# The prefix that glog writes: severity, time, thread and file.
+_INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
+_ANY = r"(?:[IWE]\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: [IWE] )(?:\S+/)?"
+_NOISE = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog\(\) is called are written "
+    r"to STDERR$"
+    rf"|{_INFO}port\.cc:\d+\] oneDNN custom operations are on\. "
+    rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
+    r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
+    r"TensorFlow with the appropriate compiler flags\.$"
+    # A session or a peer has ended, as each does when a training ends.
+    rf"|{_ANY}local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
+    r"(?:ABORTED: Cleanup|OUT_OF_RANGE: End of sequence)"
+    rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
+    r"enabled$"
+)
+_WITHOUT_GPU = re.compile(
+    rf"{_INFO}cudart_stub\.cc:\d+\] Could not find cuda drivers on your machine, GPU "
+    r"will not be used\.$"
+    rf"|{_ANY}cuda_\w+\.cc:\d+\] Unable to register cu\w+ factory: Attempting to "
+    r"register factory for plugin cu\w+ when one has already been registered$"
+    rf"|{_ANY}py_utils\.cc:\d+\] TF-TRT Warning: Could not find TensorRT$"
+    rf"|{_ANY}cuda_\w+\.cc:\d+\] failed call to cuInit: "
+)
+# TensorFlow's own `zero_fraction`, which canned DNNs summarize each layer with, makes a
+# `cond` of this kind. One optimization of the graph is left out, and all is right.
+_TYPE_INFERENCE = re.compile(
+    rf"{_ANY}type_inference\.cc:\d+\] Type inference failed\. This indicates an "
+)
+_ITS_REST = re.compile(
+    r"\s*(?:goo\.gle/debug\w+\s*|type_id: \w+|args \{|\}"
+    r"|is neither a subtype nor a supertype of the combined inputs preceding it:"
+    r"|for .* type infer\w* function \d+"
+    r"|)$"
+)
+_ITS_END = re.compile(r"\s*while inferring type of node '")
+# TensorFlow's message has 25 lines.
+_MOST_LINES = 200
+
+# A line that asks the process for an answer: how many lines it has left out.
+_MARK = b"\0estimator-runtime: synchronize\n"
+_START_SECS = 10.0
+_SYNC_SECS = 1.0
+# How long the start of a line waits for its end, in text.
+_PARTIAL_SECS = 0.05
+_RETRY_SECS = 0.05
+_MOST_PENDING = 1 << 20
+
+
+def level_of(line: str) -> str | None:
+    """Return the level of a log line; None if it does not begin with one."""
+    found = _LEVEL.match(line)
+    if found is None:
+        return None
+    name = (found["name"] or "").lower()
+    name = {"critical": "error", "fatal": "error"}.get(name, name)
+    return name or _LETTERS[found["letter"] or found["old"]]
+
+
+def as_json(task: str, line: str, now: float) -> str:
+    """Return a line of a task as a JSON object, without its line break.
+
+    Args:
+        task: The name of the task.
+        line: The line.
+        now: Seconds since 1970.
+    """
+    level = level_of(line) or "info"
+    return json.dumps({"time": now, "task": task, "level": level, "message": line})
+
+
+class NoiseFilter:
+    """Finds the lines of TensorFlow's C++ code that say nothing, in one stream.
+
+    Args:
+        expects_gpu: Whether lines that say that there is no GPU are worth showing.
+    """
+
+    def __init__(self, expects_gpu: bool) -> None:
+        self._expects_gpu = expects_gpu
+        self._lines_left = 0  # of a message of several lines
+
+    def hides(self, line: str) -> bool:
+        """Return whether a line is noise; call it for each line, in their order."""
+        if self._lines_left:
+            is_end = _ITS_END.match(line) is not None
+            if is_end or _ITS_REST.match(line):
+                self._lines_left = 0 if is_end else self._lines_left - 1
+                return True
+            self._lines_left = 0
+        if _TYPE_INFERENCE.match(line):
+            self._lines_left = _MOST_LINES
+            return True
+        is_about_gpu = _WITHOUT_GPU.match(line) is not None and not self._expects_gpu
+        return is_about_gpu or _NOISE.match(line) is not None
+
+
+class _Relay:
+    """The program's end: the pipes to the process, and the one of its answers."""
+
+    def __init__(self, pipes: Sequence[int], answers: int) -> None:
+        self._pipes, self._answers = pipes, answers
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+
+    def sync(self, timeout_secs: float) -> int:
+        # A fork shares the pipe of the answers.
+        if os.getpid() != self._owner or not self._lock.acquire(timeout=timeout_secs):
+            return 0
+        try:
+            return self._ask(time.monotonic() + timeout_secs)
+        finally:
+            self._lock.release()
+
+    def _ask(self, deadline: float) -> int:
+        count, text = 0, b""
+        for pipe in self._pipes:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([], [pipe], [], left)[1]:
+                return 0
+            os.write(pipe, _MARK)
+            text = b""
+            while not text.endswith(b"\n"):
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([self._answers], [], [], left)[0]:
+                    return 0
+                part = os.read(self._answers, 64)
+                if not part:
+                    return 0
+                text += part
+            count += int(text.split()[-1])
+        return count
+
+
+_relay: _Relay | None = None
+
+
+def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
+    """Put the process between the streams of this one and where they lead.
+
+    In text, only file descriptor 2 leads to it. `sys.stderr` then is a stream of the
+    same file, terminal or pipe as before, but beside that descriptor. If the process
+    cannot be started, or standard error is closed, nothing changes.
+
+    Args:
+        task: The name in the JSON objects that all lines of standard output and error
+            become; None for text.
+        hides_noise: Whether to leave out lines of TensorFlow's C++ code that say
+            nothing.
+        expects_gpu: Whether lines that say that there is no GPU are worth showing.
+
+    Returns:
+        Whether the process runs.
+    """
+    global _relay
+    if _relay is not None:
+        return True
+    numbers = (2,) if task is None else (1, 2)
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as ours:
+        try:
+            kept = [_duplicate(number, ours) for number in numbers]
+            pipes = [_pipe(stack, ours) for _ in numbers]
+            answers, answers_end = _pipe(ours, stack)
+            ends = [source for source, _ in pipes]
+            config = {
+                "streams": list(zip(ends, kept, strict=True)),
+                "answers": answers_end,
+                "task": task,
+                "hides_noise": hides_noise,
+                "expects_gpu": expects_gpu,
+            }
+            subprocess.run(
+                [sys.executable, "-I", "-S", __file__, json.dumps(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[*ends, *kept, answers_end],
+                timeout=_START_SECS,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        ours.pop_all()  # they stay open
+    inputs = [pipe for _, pipe in pipes]
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    for number, pipe in zip(numbers, inputs, strict=True):
+        os.dup2(pipe, number)
+    if task is None:
+        _keep_stderr(kept[0])
+    else:
+        for number in kept:
+            os.close(number)
+        # Line by line, as nobody reads half of an object.
+        with contextlib.suppress(AttributeError, ValueError):
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    _relay = _Relay(inputs, answers)
+    return True
+
+
+def sync(timeout_secs: float = _SYNC_SECS) -> int:
+    """Wait until everything that was written so far has been written on.
+
+    Args:
+        timeout_secs: The longest time to wait.
+
+    Returns:
+        The number of lines left out so far; 0 if there is no answer.
+    """
+    if _relay is None:
+        return 0
+    with contextlib.suppress(OSError, ValueError):
+        return _relay.sync(timeout_secs)
+    return 0
+
+
+def _duplicate(number: int, stack: contextlib.ExitStack) -> int:
+    """Return a copy of a file descriptor, which `stack` closes.
+
+    It is none of the first three, which may be closed, and have to stay so.
+    """
+    copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    stack.callback(os.close, copy)
+    return copy
+
+
+def _pipe(
+    of_source: contextlib.ExitStack, of_end: contextlib.ExitStack
+) -> tuple[int, int]:
+    """Return both ends of a pipe, each closed by its stack; see `_duplicate`."""
+    source, end = os.pipe()
+    try:
+        return _duplicate(source, of_source), _duplicate(end, of_end)
+    finally:
+        os.close(source)
+        os.close(end)
+
+
+def finish() -> None:
+    """Flush standard output and error, and wait until all of it is written on."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    sync()
+
+
+def _keep_stderr(number: int) -> None:
+    """Make `sys.stderr` a stream of a file descriptor, with the settings it has now."""
+    old: Any = sys.stderr
+    if not isinstance(old, io.TextIOWrapper):  # a notebook's
+        return
+    raw = io.FileIO(number, "w")
+    raw.name = "<stderr>"  # as Python names it
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=old.encoding,
+        errors=old.errors,
+        line_buffering=True,
+        write_through=old.write_through,
+    )
+    sys.__stderr__ = sys.stderr  # type: ignore[misc]
+
+
+class _RelayedStream:
+    """A stream of the program, in the process that reads it.
+
+    Args:
+        source: The file descriptor of the pipe.
+        sink: The file descriptor of where the stream leads.
+        shape: Returns what to write for a line, given without its line break; None for
+            nothing. None writes lines as they are, and does not wait for their end.
+        noise: What leaves out lines, or None.
+    """
+
+    def __init__(
+        self,
+        source: int,
+        sink: int,
+        shape: Callable[[str], str] | None,
+        noise: NoiseFilter | None,
+    ) -> None:
+        self.source, self._sink = source, sink
+        self._shape, self._noise = shape, noise
+        self._rest = b""
+        self._is_within = False  # a line whose start is written
+        self._hidden = 0
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._rest) and self._shape is None
+
+    def take(self, data: bytes, answer: Callable[[int], object]) -> None:
+        # What is left from before has no line break, so search the new part only.
+        if b"\n" not in data and len(self._rest) < _MOST_PENDING:
+            self._rest += data
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            line += b"\n"
+            if line.endswith(_MARK):
+                if line != _MARK:
+                    self._put(line.removesuffix(_MARK))
+                answer(self._hidden)
+            else:
+                self._put(line)
+
+    def put_rest(self) -> None:
+        """Write the start of a line."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._put(rest)
+
+    def _put(self, line: bytes) -> None:
+        text = line.decode(errors="replace").removesuffix("\n")
+        was_within = self._is_within
+        self._is_within = self._shape is None and not line.endswith(b"\n")
+        if not was_within and self._noise is not None and self._noise.hides(text):
+            self._hidden += 1
+            return
+        if self._shape is not None:
+            line = f"{self._shape(text)}\n".encode()
+        while line:
+            try:
+                line = line[os.write(self._sink, line) :]
+            except BlockingIOError:  # another process has made it non-blocking
+                time.sleep(_RETRY_SECS)
+
+
+def _serve(config: dict[str, Any]) -> None:
+    task = config["task"]
+
+    def shape(line: str) -> str:
+        return as_json(task, line, time.time())
+
+    def answer(hidden: int) -> None:
+        # The program may have ended, or closed its end of the pipe.
+        with contextlib.suppress(OSError):
+            os.write(config["answers"], f"{hidden}\n".encode())
+
+    streams = {}
+    for source, sink in config["streams"]:
+        noise = NoiseFilter(config["expects_gpu"]) if config["hides_noise"] else None
+        streams[source] = _RelayedStream(source, sink, shape if task else None, noise)
+    while streams:
+        is_partial = any(each.waits for each in streams.values())
+        ready = select.select(
+            list(streams), [], [], _PARTIAL_SECS if is_partial else None
+        )
+        for source in ready[0]:
+            data = os.read(source, 1 << 16)
+            if data:
+                streams[source].take(data, answer)
+            else:
+                streams.pop(source).put_rest()
+        if not ready:
+            for each in streams.values():
+                if each.waits:
+                    each.put_rest()
+
+
+def _main(config: dict[str, Any]) -> None:
+    # As the child of nobody, the process is not among those that the program waits for.
+    if os.fork():
+        os._exit(0)
+    os.setsid()  # Ctrl-C is for the program, whose last lines are to come
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    with contextlib.suppress(OSError):  # the reader has gone
+        _serve(config)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _main(json.loads(sys.argv[1]))
