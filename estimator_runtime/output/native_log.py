@@ -1,4 +1,4 @@
-"""Hides what TensorFlow's C++ code logs, but says nothing."""
+"""The log level of TensorFlow's C++ code, which hides uninformative startup lines."""
 
 import glob
 import importlib.abc
@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-
-from estimator_runtime.output import relay
 
 VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 _NO_INFO = "1"  # warnings and errors pass
@@ -29,15 +27,11 @@ class _BeforeTensorFlow(importlib.abc.MetaPathFinder):
 
 
 def quieten() -> None:
-    """Hide what TensorFlow's C++ code writes of no use: see `relay.NoiseFilter`.
+    """Make TensorFlow's C++ code log only warnings and errors, once it is imported.
 
-    From its import on it logs only warnings and errors, too, but if it is imported
-    already, or if there is a GPU: then the lines show how TensorFlow uses it. Nothing
-    changes if the user has set the level.
+    Nothing changes if the user has set the level, if TensorFlow is already imported, or
+    if there is a GPU, because then the lines show how TensorFlow uses it.
     """
-    if VARIABLE in os.environ:
-        return
-    relay.start(task=None, hides_noise=True, expects_gpu=are_here())
     is_waiting = any(isinstance(each, _BeforeTensorFlow) for each in sys.meta_path)
     if "tensorflow" in sys.modules or are_here() or is_waiting:
         return

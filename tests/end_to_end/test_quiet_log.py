@@ -93,13 +93,12 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
     assert "ERROR:tensorflow:an error" in text
     assert re.fullmatch(
         f"estimator-runtime: left out {len(left_out)} warnings about what Estimators "
-        r"are made of( and \d+ lines of TensorFlow's C\+\+ code)?; --verbose shows them",
+        "are made of; --verbose shows them",
         quiet[-1],
     )
     assert "left out" not in "\n".join(verbose)
     if not native_log.are_here():
         assert CXX_START not in text
-        assert not [line for line in quiet if re.match(r"\S+ \S+ .*\.cc:\d+\]", line)]
         assert CXX_START in "\n".join(verbose)
 
 
