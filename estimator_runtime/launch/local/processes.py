@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError

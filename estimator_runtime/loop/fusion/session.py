@@ -1,8 +1,9 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import hook_schedule
-from estimator_runtime.loop.fusion import random_ops, while_loop
+from estimator_runtime.loop.fusion import while_loop
 from estimator_runtime.loop.fusion.runner import Steps
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph import xla
@@ -135,7 +136,7 @@ class FusedSession(PlannedSession):
 
     def _starts_data(self, fetches: object) -> bool:
         """Return whether a call initializes an iterator."""
-        ops = random_ops.ops_of(self._sess.graph, fetches).values()
+        ops = ops_of(self._sess.graph, fetches).values()
         return any(op.type in _DATA_STARTERS for op in ops)
 
     def _trains(self, fetches: object, key: object) -> bool:
@@ -145,7 +146,7 @@ class FusedSession(PlannedSession):
         """
         if key in self._before:
             return False
-        ops = random_ops.ops_of(self._sess.graph, fetches).values()
+        ops = ops_of(self._sess.graph, fetches).values()
         if len(self._before) == MAX_PLANS or graph_ops.any_trains(
             self._sess.graph, ops
         ):
@@ -189,7 +190,7 @@ class FusedSession(PlannedSession):
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
-        random_ops.check_end(graph, self._hooks)
+        check_end(graph, self._hooks)
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         request = while_loop.LoopRequest(
             targets=targets,
@@ -199,7 +200,7 @@ class FusedSession(PlannedSession):
             loss=loss,
         )
         fused = while_loop.fuse(step, request)
-        self._randomness = random_ops.Randomness(graph, step, self._run_length)
+        self._randomness = Randomness(graph, step, self._run_length)
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
             raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
@@ -303,3 +304,85 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
     # the names of ops in branches change from one request to the next.
     if config.graph_options.place_pruned_graph:
         raise CannotFuse("is placed anew for each request (place_pruned_graph)")
+
+
+_logger = logging.getLogger(__name__)
+
+
+def check_end(
+    graph: tf.Graph, hooks: Iterable[tf.compat.v1.train.SessionRunHook]
+) -> None:
+    """Raise CannotFuse if a hook draws random numbers when the session ends."""
+    for hook, fetches in _at_end(hooks):
+        drawn = graph_ops.with_own_randomness(graph, ops_of(graph, fetches).values())
+        if drawn:
+            raise CannotFuse(
+                f"is run beside a {type(hook).__name__} that draws random numbers, "
+                f"{drawn[0]!r}, at the end"
+            )
+
+
+class Randomness:
+    """Logs, once, that another call draws the random numbers that the loop has drawn.
+
+    The loop has ops of its own, and so random generators of its own (see `graph.ops`).
+    The program's generators do not advance while the loop runs. Another call that draws
+    from them gets the numbers that the first step has had.
+
+    Args:
+        graph: The graph of the session.
+        step: The part of the graph that the loop runs.
+        run_length: The length of runs, which the log names.
+    """
+
+    def __init__(self, graph: tf.Graph, step: Subgraph, run_length: RunLength) -> None:
+        self._graph = graph
+        self._names = graph_ops.with_own_randomness(graph, step.ops.values())
+        self._run_length = run_length
+        self._known: dict[Hashable, object] = {}  # other requests, by key
+
+    def drawn_by(self, fetches: object) -> str | None:
+        """Return the name of an op that draws both in a step and for `fetches`."""
+        if not self._names:
+            return None
+        both = ops_of(self._graph, fetches).keys() & set(self._names)
+        return min(both, default=None)
+
+    def tell(self, fetches: object, key: Hashable) -> None:
+        """Record another call of the session, and log it if it draws the same numbers.
+
+        Args:
+            fetches: What the call asks for.
+            key: Equal for equal requests (see `plan.structure`).
+        """
+        if not self._names or key in self._known or len(self._known) == MAX_PLANS:
+            return
+        self._known[key] = fetches  # the key relies on their identity
+        both = self.drawn_by(fetches)
+        if both is not None:
+            self._names = []
+            _logger.warning(
+                "steps_per_run=%s: random numbers, and so losses, are not those of "
+                "steps_per_run=1, because %r is run by different calls of the session",
+                self._run_length,
+                both,
+            )
+
+
+def _at_end(
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook],
+) -> Iterator[tuple[tf.compat.v1.train.SessionRunHook, Any]]:
+    """Yield the hooks that run the session when it ends, with what they fetch then."""
+    for hook in hooks:
+        logs = isinstance(hook, tf.compat.v1.train.LoggingTensorHook)
+        if logs and hook._log_at_end:
+            yield hook, hook._current_tensors
+        final = isinstance(hook, tf.compat.v1.train.FinalOpsHook)
+        if final and hook._final_ops is not None:
+            yield hook, hook._final_ops
+
+
+def ops_of(graph: tf.Graph, fetches: object) -> dict[str, tf.Operation]:
+    """Return the ops that a call of the session runs, by name."""
+    asked = internals.FetchHandler(graph, fetches, {})
+    return Subgraph(graph, [*(t.op for t in asked.fetches()), *asked.targets()]).ops
