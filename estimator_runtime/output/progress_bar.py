@@ -18,6 +18,10 @@ from estimator_runtime.output import terminal
 from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
+# Drawing holds the lock for microseconds. If it is held for longer, the terminal has
+# stopped, or a process has ended without releasing the lock.
+_LOCK_SECS = 5.0
+_MANY_PARTS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,12 +226,6 @@ def _replace_stream(handler: logging.StreamHandler, old: Any, new: Any) -> None:
                 handler.stream = new
     finally:
         handler.release()
-
-
-# Drawing holds the lock for microseconds. If it is held for longer, the terminal has
-# stopped, or a process has ended without releasing the lock.
-_LOCK_SECS = 5.0
-_MANY_PARTS = 1000
 
 
 class Room:
