@@ -205,7 +205,7 @@ def test_class_names_are_unique():
                 where.setdefault(node.name, []).append(name)
     # As in tf.contrib.learn, whose names they keep.
     where["RunConfig"].remove("contrib.learn")
-    where["TaskType"].remove("contrib.place")
+    where["TaskType"].remove("contrib.learn")
     assert {name: all_ for name, all_ in where.items() if len(all_) > 1} == {}
 
 

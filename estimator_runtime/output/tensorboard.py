@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import terminal
 

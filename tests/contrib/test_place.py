@@ -5,7 +5,7 @@ import json
 import pytest
 
 from estimator_runtime.config.cluster_spec import Cluster
-from estimator_runtime.contrib.place import Place
+from estimator_runtime.contrib.learn import Place
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 _INDEX = "0 or more, or leave index out"

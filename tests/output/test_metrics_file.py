@@ -6,8 +6,11 @@ import pytest
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.supervisor.job_metrics import JobMetrics
-from estimator_runtime.launch.terminal.job_status import JobStatus, TaskStatus
+from estimator_runtime.launch.terminal.job_status import (
+    JobMetrics,
+    JobStatus,
+    TaskStatus,
+)
 from estimator_runtime.output import metrics_file
 from estimator_runtime.output.metrics_file import MetricsDisplay, MetricsFile
 from estimator_runtime.output.progress_bar import Progress

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.session import creators, ps_adoption
+from estimator_runtime.session import creators
 
 er.install()
 
@@ -32,8 +32,8 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     config = er.RunConfig()
     server = tf.distribute.Server(config.cluster_spec, "chief", 0)
     assert server.target == config.master
-    ps_adoption.disown(cluster, config.session_config, timeout_secs=1)
-    told = [r.getMessage() for r in caplog.records if r.name == ps_adoption.__name__]
+    creators.disown(cluster, config.session_config, timeout_secs=1)
+    told = [r.getMessage() for r in caplog.records if r.name == creators.__name__]
     assert told == [
         "ps 0 could not be told within 1 s that its values are unusable "
         "(PeerTimeoutError); a chief that restarts while it is alive goes on from them"
@@ -43,7 +43,7 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
 @pytest.mark.timeout(60)
 def test_what_cannot_be_revoked_is_an_error(silent_address):
     with pytest.raises(tf.errors.DeadlineExceededError):
-        ps_adoption.revoke({"ps": [silent_address]}, None, timeout_secs=1)
+        creators.revoke({"ps": [silent_address]}, None, timeout_secs=1)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_session_on_live_values_that_cannot_be_looked_at_is_closed(
         looked_at.append(session)
         raise RuntimeError("as of a ps")
 
-    monkeypatch.setattr(ps_adoption.AdoptionNote, "is_signed", is_signed)
+    monkeypatch.setattr(creators.AdoptionNote, "is_signed", is_signed)
     assert train(error="as of a ps") == ()
     (session,) = looked_at
     with pytest.raises(RuntimeError, match="closed Session"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.session.ps_adoption import NanSearch
+from estimator_runtime.session.creators import NanSearch
 
 tf1 = tf.compat.v1
 

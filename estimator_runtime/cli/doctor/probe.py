@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
-from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
 

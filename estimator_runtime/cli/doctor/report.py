@@ -10,7 +10,6 @@ from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import (
     batches,
     folder,
-    own_modules,
     packages,
     probe,
     script,
@@ -99,7 +98,7 @@ def _examine(
     installed = packages.examine()
     yield installed
     uses, unparsable = script.load(options.script)
-    modules = own_modules.find(options.script) if uses else []
+    modules = script.find_own_modules(options.script) if uses else []
     answer = None
     if installed.state == PROBLEM:
         text = "TensorFlow was not asked: mend the packages first"

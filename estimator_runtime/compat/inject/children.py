@@ -1,4 +1,4 @@
-"""Installation of the runtime in the processes that this one starts.
+"""The runtime in the processes that this one starts: children and helper processes.
 
 A forked child inherits the runtime. Any other child is a new interpreter, in which
 `import tensorflow` would not provide `tf.estimator`:
@@ -18,7 +18,9 @@ from typing import Any
 
 from estimator_runtime.compat.tf1 import mode
 
-_STARTUP = str(pathlib.Path(__file__).parent / "startup")
+# Children search this folder for `sitecustomize`. In a helper process, Python puts it
+# before the standard library.
+STARTUP = str(pathlib.Path(__file__).parent / "startup")
 VARIABLE = "ESTIMATOR_RUNTIME_CHILDREN"
 
 # The code that a child of multiprocessing executes. At that time the child does not
@@ -42,10 +44,8 @@ def arm_environment(environ: MutableMapping[str, str]) -> None:
         environ: `os.environ`, or a dict that becomes the environment of a child.
     """
     path = environ.get("PYTHONPATH")
-    if _STARTUP not in (path or "").split(os.pathsep):
-        environ["PYTHONPATH"] = os.pathsep.join(
-            [_STARTUP, path] if path else [_STARTUP]
-        )
+    if STARTUP not in (path or "").split(os.pathsep):
+        environ["PYTHONPATH"] = os.pathsep.join([STARTUP, path] if path else [STARTUP])
     environ[VARIABLE] = sys.prefix
 
 
@@ -80,3 +80,18 @@ class _InstallWhenUnpickled:
         # None for a process without the mode, which a child may turn on for itself.
         tf1 = mode.is_on() or None
         return exec, (_INSTALL, {"path": self._path, "tf1": tf1})
+
+
+def helper_command(module: str, *arguments: str) -> list[str]:
+    """Return a command that calls `main([*arguments])` of a module of this package.
+
+    Nothing is imported from the current folder of the command, which `python -m` would
+    search first. A program that this process then runs with `script` has the same
+    sys.path as with plain Python.
+
+    Args:
+        module: Full name of the module. The result of its `main` is the exit status of
+            the process.
+        *arguments: The arguments of `main`.
+    """
+    return [sys.executable, f"{STARTUP}/run_helper.py", module, *arguments]

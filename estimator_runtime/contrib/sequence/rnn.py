@@ -33,7 +33,23 @@ _EPSILON = 1e-12  # That of tf.contrib.layers.layer_norm.
 _PEEPHOLES = ("w_i_diag", "w_f_diag", "w_o_diag")
 
 
-class LayerNormBasicLSTMCell(_RNNCell):
+class _LSTMCell(_RNNCell):
+    """A cell of an LSTM: its output has the size of each of the parts of its state."""
+
+    _num_units: int
+
+    @property
+    def state_size(self) -> Any:
+        """The sizes of the two parts of the state."""
+        return _LSTMStateTuple(self._num_units, self._num_units)
+
+    @property
+    def output_size(self) -> int:
+        """The size of the output."""
+        return self._num_units
+
+
+class LayerNormBasicLSTMCell(_LSTMCell):
     """An LSTM whose gates and state are normalized, with dropout of what it learns.
 
     Each of the four gates, and the new state, is shifted and scaled to mean 0 and
@@ -75,16 +91,6 @@ class LayerNormBasicLSTMCell(_RNNCell):
         self._layer_norm = layer_norm
         self._gain = norm_gain
         self._shift = norm_shift
-
-    @property
-    def state_size(self) -> Any:
-        """The sizes of the two parts of the state."""
-        return _LSTMStateTuple(self._num_units, self._num_units)
-
-    @property
-    def output_size(self) -> int:
-        """The size of the output."""
-        return self._num_units
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Return the output of one step, and the state after it."""
@@ -128,7 +134,7 @@ class LayerNormBasicLSTMCell(_RNNCell):
         return tf.nn.batch_normalization(value, mean, variance, beta, gamma, _EPSILON)
 
 
-class LSTMBlockCell(_RNNCell):
+class LSTMBlockCell(_LSTMCell):
     """An LSTM with optional peepholes: values and variables of TensorFlow 1's.
 
     That was one op; here it is made of several.
@@ -159,16 +165,6 @@ class LSTMBlockCell(_RNNCell):
         self._forget_bias = forget_bias
         self._clip = cell_clip if cell_clip is not None and cell_clip > 0 else None
         self._use_peephole = use_peephole
-
-    @property
-    def state_size(self) -> Any:
-        """The sizes of the two parts of the state."""
-        return _LSTMStateTuple(self._num_units, self._num_units)
-
-    @property
-    def output_size(self) -> int:
-        """The size of the output."""
-        return self._num_units
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Return the output of one step, and the state after it."""

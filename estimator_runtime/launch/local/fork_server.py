@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.compat.inject import garbage_collector
-from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch.local import process_tree
 from estimator_runtime.launch.task import STOP_SIGNALS

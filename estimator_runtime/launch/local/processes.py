@@ -1,9 +1,10 @@
-"""Tasks as children of one fork server on this machine; see `task.Tasks`."""
+"""Tasks as children of one fork server on this machine, and what their pipes say."""
 
 import collections
 import contextlib
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -13,15 +14,25 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from estimator_runtime.compat.inject.helper_process import helper_command
+from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.local import process_tree
-from estimator_runtime.launch.local.pipes import LOOK_SECS, Reader
 from estimator_runtime.launch.local.ports import HeldPorts
-from estimator_runtime.launch.task import STOP_SIGNALS, Events, Lost, Run, Task
+from estimator_runtime.launch.task import (
+    STOP_SIGNALS,
+    Ended,
+    Event,
+    Events,
+    Lost,
+    Output,
+    Reported,
+    Run,
+    Task,
+    Working,
+)
 from estimator_runtime.reporting import JOB_VARIABLE
 
 _HOST = "127.0.0.1"
@@ -33,6 +44,19 @@ _SEND_SECS = 10.0
 _LOOKS = 10
 # The interval between two checks whether the job is cancelled.
 _ASK_SECS = 0.2
+_CHUNK = 65536
+# More than a pipe holds. Once a task has ended, only that much is read, because another
+# process may go on writing to its pipe.
+_LAST_CHUNKS = 32
+# The interval between two checks whether there is room for lines again.
+_WAIT_SECS = 0.05
+# The interval between two checks whether a task without reports uses the CPU.
+_LOOK_SECS = 2.0
+# A task that uses this fraction of one core counts as working. On a busy machine with
+# many tasks it may get no more. TensorFlow's threads use less while they only wait.
+_WORKING_PART = 0.05
+# A longer line is split, so that a line without an end cannot fill the memory.
+_MAX_LINE = 1 << 20
 
 
 class Processes:
@@ -110,7 +134,7 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        look_secs = min(LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
+        look_secs = min(_LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
         self._reader = Reader(self._connection, events, look_secs)
 
     def _first_answer(self, is_cancelled: Callable[[], bool]) -> bytes:
@@ -220,3 +244,221 @@ def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
     with stream:
         for line in stream:
             hear(line.decode(errors="replace").rstrip("\r\n"))
+
+
+class Reader:
+    """A thread that turns what tasks write and report into events.
+
+    The end of a run comes after everything that the run has written. So does the loss
+    of all runs.
+
+    A task cannot report while native code holds Python's global interpreter lock.
+    Therefore silent tasks are judged by the CPU time of their processes, and count as
+    alive while it grows.
+
+    Args:
+        connection: The socket to the fork server. The thread ends when it is closed.
+        events: The queue for the events.
+        look_secs: The interval, in seconds, between two checks of the CPU time of
+            silent tasks.
+    """
+
+    def __init__(
+        self, connection: socket.socket, events: Events, look_secs: float = _LOOK_SECS
+    ) -> None:
+        self._connection, self._events = connection, events
+        self._look_secs, self._looked_at = look_secs, time.monotonic()
+        self._pids: dict[int, int] = {}  # of running tasks, by number
+        # Of the tasks that were silent at the last check, the CPU time used by then.
+        self._cpu_secs: dict[int, float] = {}
+        self._runs: dict[int, Run] = {}  # by the number that the fork server knows
+        # Of the runs that have not ended: standard output and error, and reports.
+        self._streams: dict[int, list[_Stream]] = {}
+        self._selector = selectors.EpollSelector()
+        self._selector.register(connection, selectors.EVENT_READ, None)
+        # A selector inside the other one, so that reading of all lines can be paused at
+        # once.
+        self._lines = selectors.EpollSelector()
+        self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
+        self._thread = threading.Thread(
+            target=self._read, name="estimator_runtime output", daemon=True
+        )
+        self._thread.start()
+
+    def add(self, number: int, run: Run, fds: Sequence[int]) -> None:
+        """Read the pipes of a run that is about to start, and close them at its end.
+
+        Args:
+            number: The number by which the fork server knows the run.
+            run: The run.
+            fds: The pipes of its standard output, its standard error and its reports.
+        """
+        self._runs[number] = run
+        streams = [
+            _Stream(run, fd, event)
+            for fd, event in zip(fds, (_output, _error, _report), strict=True)
+        ]
+        for fd, stream in zip(fds, streams, strict=True):
+            os.set_blocking(fd, False)
+            self._selector_of(stream).register(fd, selectors.EVENT_READ, stream)
+        # Only now may they be closed, as the loss of the fork server may do at once.
+        self._streams[number] = streams
+
+    def pid_of(self, number: int) -> int | None:
+        """Return the pid of a run, or None before it has started and after its end."""
+        return self._pids.get(number)
+
+    def close(self, timeout_secs: float) -> None:
+        """Wait for the end of the connection, and close all pipes."""
+        self._thread.join(timeout_secs)
+        if self._thread.is_alive():
+            return
+        for streams in self._streams.values():
+            for stream in streams:
+                self._close(stream)
+        self._lines.close()
+        self._selector.close()
+
+    def _read(self) -> None:
+        """Read everything until the fork server is gone."""
+        are_read = True
+        while True:
+            if are_read != self._events.takes_lines():
+                are_read = not are_read
+                if are_read:
+                    self._selector.register(
+                        self._lines, selectors.EVENT_READ, self._lines
+                    )
+                else:
+                    self._selector.unregister(self._lines)
+            self._look()
+            wait_secs = self._look_secs if are_read else _WAIT_SECS
+            for key, _ in self._selector.select(wait_secs):
+                if key.data is self._lines:
+                    self._read_lines()
+                elif key.data is not None:
+                    self._drain(key.data)
+                elif not self._hear():
+                    return
+
+    def _look(self) -> None:
+        """Put an event for each task that sends no reports but uses the CPU."""
+        elapsed = time.monotonic() - self._looked_at
+        if elapsed < self._look_secs:
+            return
+        self._looked_at += elapsed
+        before, self._cpu_secs = self._cpu_secs, {}
+        for number, pid in self._pids.items():
+            reports = self._streams[number][-1]
+            has_news, reports.has_news = reports.has_news, False
+            stat = None if has_news else process_tree.stat_of(pid)
+            if stat is None:
+                continue
+            self._cpu_secs[number] = stat.cpu_secs
+            used = stat.cpu_secs - before.get(number, stat.cpu_secs)
+            if used >= _WORKING_PART * elapsed:
+                self._events.put(Working(run=self._runs[number]))
+
+    def _read_lines(self) -> None:
+        for key, _ in self._lines.select(0):
+            self._drain(key.data)
+
+    def _selector_of(self, stream: "_Stream") -> selectors.EpollSelector:
+        return self._selector if stream.is_reports else self._lines
+
+    def _hear(self) -> bool:
+        """Handle one message of the fork server; return False if it is gone."""
+        try:
+            message = self._connection.recv(_MAX_MESSAGE)
+        except OSError:
+            message = b""
+        if not message:
+            for number in list(self._streams):
+                self._finish(number)
+            self._events.put(Lost(reason="the fork server of the tasks is gone"))
+            return False
+        notice = json.loads(message)
+        if "started" in notice:
+            self._pids[notice["started"]] = notice["pid"]
+            return True
+        number = notice["ended"]
+        self._finish(number)
+        status, cause = notice["status"], notice.get("cause")
+        self._events.put(Ended(run=self._runs[number], status=status, cause=cause))
+        return True
+
+    def _finish(self, number: int) -> None:
+        """Forward what an ended run has last written, and close its pipes."""
+        self._pids.pop(number, None)
+        for stream in self._streams.pop(number):
+            self._drain(stream, _LAST_CHUNKS)
+            for event in stream.feed(b""):
+                self._events.put(event)
+            self._close(stream)
+
+    def _drain(self, stream: "_Stream", chunks: int = 1) -> None:
+        for _ in range(chunks):
+            if stream.fd is None:
+                return
+            try:
+                data = os.read(stream.fd, _CHUNK)
+            except BlockingIOError:
+                return
+            for event in stream.feed(data):
+                self._events.put(event)
+            if not data:
+                self._close(stream)
+
+    def _close(self, stream: "_Stream") -> None:
+        if stream.fd is not None:
+            self._selector_of(stream).unregister(stream.fd)
+            os.close(stream.fd)
+            stream.fd = None
+
+
+class _Stream:
+    """One of the three pipes of a run, split into lines, each of which is an event.
+
+    Attributes:
+        is_reports: Whether the lines are reports, and not output.
+        fd: The read end of the pipe; None once it is closed.
+        has_news: Whether a line has arrived since this was last set to False.
+    """
+
+    def __init__(self, run: Run, fd: int, event: Callable[[Run, bytes], Event]) -> None:
+        self._run, self._event = run, event
+        self.is_reports = event is _report
+        self._rest = b""
+        self.fd: int | None = fd
+        self.has_news = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Return an event for each line that is now complete.
+
+        Without any data, the rest counts as a complete line.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._rest and (not data or len(self._rest) > _MAX_LINE):
+            lines.append(self._rest)
+            self._rest = b""
+        self.has_news = self.has_news or bool(lines)
+        return [self._event(self._run, line) for line in lines]
+
+
+def _output(run: Run, line: bytes) -> Event:
+    return Output(run=run, line=_text(line), is_error=False)
+
+
+def _error(run: Run, line: bytes) -> Event:
+    return Output(run=run, line=_text(line), is_error=True)
+
+
+def _report(run: Run, line: bytes) -> Event:
+    try:
+        return Reported(run=run, report=json.loads(line))
+    except ValueError:  # cut off by the end of the task
+        return Reported(run=run, report={})
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")

@@ -16,7 +16,7 @@ from types import ModuleType
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from estimator_runtime.compat.inject.helper_process import FIRST_FOLDER
+from estimator_runtime.compat.inject.children import STARTUP
 from estimator_runtime.errors import ConfigError, LaunchError
 from estimator_runtime.launch.job import Resources
 from estimator_runtime.launch.ray import node_probe
@@ -70,7 +70,7 @@ def connect(address: str, working_dir: str | None = None) -> None:
         if folder is not None:
             # Ray's workers search this process's current folder before the standard
             # library. Other users may be able to write to that folder.
-            os.chdir(FIRST_FOLDER)
+            os.chdir(STARTUP)
         ray.init(
             address=address,
             runtime_env=runtime_env,

@@ -26,7 +26,6 @@ from estimator_runtime.config.waits import (
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor.job_metrics import JobMetrics
 from estimator_runtime.launch.supervisor.job_record import Record, RestartScalars
 from estimator_runtime.launch.supervisor.restart_policy import Budget
 from estimator_runtime.launch.supervisor.shutdown import Completion, Shutdown
@@ -44,7 +43,7 @@ from estimator_runtime.launch.task import (
     Tasks,
     Working,
 )
-from estimator_runtime.launch.terminal.job_status import Status
+from estimator_runtime.launch.terminal.job_status import JobMetrics, Status
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.supervisor.job_file import JobFile

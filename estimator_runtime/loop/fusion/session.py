@@ -1,8 +1,15 @@
 """The session that runs several steps at once, up to the next one a hook must see."""
 
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +19,31 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import hook_schedule
-from estimator_runtime.loop.fusion import random_ops, while_loop
-from estimator_runtime.loop.fusion.runner import Steps
+from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.fusion import while_loop
+from estimator_runtime.loop.fusion.while_loop import FusedSteps
+from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph import xla
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
 from estimator_runtime.loop.packing.requests import PackingLog
-from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, key_of, structure
+from estimator_runtime.loop.plan import (
+    MAX_PLANS,
+    CannotPlan,
+    Plan,
+    Substitute,
+    key_of,
+    structure,
+)
 from estimator_runtime.loop.planned import CALLER, PlannedSession, differ
 from estimator_runtime.loop.run_length import RunLength, RunLog
 
 tf1 = tf.compat.v1
 
 _DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
+_RAN = "steps run"
+_LOSS = "loss"
+_logger = logging.getLogger(__name__)
 
 
 class FusedSession(PlannedSession):
@@ -135,7 +154,7 @@ class FusedSession(PlannedSession):
 
     def _starts_data(self, fetches: object) -> bool:
         """Return whether a call initializes an iterator."""
-        ops = random_ops.ops_of(self._sess.graph, fetches).values()
+        ops = ops_of(self._sess.graph, fetches).values()
         return any(op.type in _DATA_STARTERS for op in ops)
 
     def _trains(self, fetches: object, key: object) -> bool:
@@ -145,7 +164,7 @@ class FusedSession(PlannedSession):
         """
         if key in self._before:
             return False
-        ops = random_ops.ops_of(self._sess.graph, fetches).values()
+        ops = ops_of(self._sess.graph, fetches).values()
         if len(self._before) == MAX_PLANS or graph_ops.any_trains(
             self._sess.graph, ops
         ):
@@ -189,7 +208,7 @@ class FusedSession(PlannedSession):
         losses = [t for t in tensors if any(t is loss for loss in watched)]
         loss = losses[0] if losses else None
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
-        random_ops.check_end(graph, self._hooks)
+        check_end(graph, self._hooks)
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         request = while_loop.LoopRequest(
             targets=targets,
@@ -200,7 +219,7 @@ class FusedSession(PlannedSession):
             may_split=_may_split(self._sess),
         )
         fused = while_loop.fuse(step, request)
-        self._randomness = random_ops.Randomness(graph, step, self._run_length)
+        self._randomness = Randomness(graph, step, self._run_length)
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
             raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
@@ -313,3 +332,242 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
     # the names of ops in branches change from one request to the next.
     if config.graph_options.place_pruned_graph:
         raise CannotFuse("is placed anew for each request (place_pruned_graph)")
+
+
+def check_end(
+    graph: tf.Graph, hooks: Iterable[tf.compat.v1.train.SessionRunHook]
+) -> None:
+    """Raise CannotFuse if a hook draws random numbers when the session ends."""
+    for hook, fetches in _at_end(hooks):
+        drawn = graph_ops.with_own_randomness(graph, ops_of(graph, fetches).values())
+        if drawn:
+            raise CannotFuse(
+                f"is run beside a {type(hook).__name__} that draws random numbers, "
+                f"{drawn[0]!r}, at the end"
+            )
+
+
+class Randomness:
+    """Logs, once, that another call draws the random numbers that the loop has drawn.
+
+    The loop has ops of its own, and so random generators of its own (see `graph.ops`).
+    The program's generators do not advance while the loop runs. Another call that draws
+    from them gets the numbers that the first step has had.
+
+    Args:
+        graph: The graph of the session.
+        step: The part of the graph that the loop runs.
+        run_length: The length of runs, which the log names.
+    """
+
+    def __init__(self, graph: tf.Graph, step: Subgraph, run_length: RunLength) -> None:
+        self._graph = graph
+        self._names = graph_ops.with_own_randomness(graph, step.ops.values())
+        self._run_length = run_length
+        self._known: dict[Hashable, object] = {}  # other requests, by key
+
+    def drawn_by(self, fetches: object) -> str | None:
+        """Return the name of an op that draws both in a step and for `fetches`."""
+        if not self._names:
+            return None
+        both = ops_of(self._graph, fetches).keys() & set(self._names)
+        return min(both, default=None)
+
+    def tell(self, fetches: object, key: Hashable) -> None:
+        """Record another call of the session, and log it if it draws the same numbers.
+
+        Args:
+            fetches: What the call asks for.
+            key: Equal for equal requests (see `plan.structure`).
+        """
+        if not self._names or key in self._known or len(self._known) == MAX_PLANS:
+            return
+        self._known[key] = fetches  # the key relies on their identity
+        both = self.drawn_by(fetches)
+        if both is not None:
+            self._names = []
+            _logger.warning(
+                "steps_per_run=%s: random numbers, and so losses, are not those of "
+                "steps_per_run=1, because %r is run by different calls of the session",
+                self._run_length,
+                both,
+            )
+
+
+def _at_end(
+    hooks: Iterable[tf.compat.v1.train.SessionRunHook],
+) -> Iterator[tuple[tf.compat.v1.train.SessionRunHook, Any]]:
+    """Yield the hooks that run the session when it ends, with what they fetch then."""
+    for hook in hooks:
+        logs = isinstance(hook, tf.compat.v1.train.LoggingTensorHook)
+        if logs and hook._log_at_end:
+            yield hook, hook._current_tensors
+        final = isinstance(hook, tf.compat.v1.train.FinalOpsHook)
+        if final and hook._final_ops is not None:
+            yield hook, hook._final_ops
+
+
+def ops_of(graph: tf.Graph, fetches: object) -> dict[str, tf.Operation]:
+    """Return the ops that a call of the session runs, by name."""
+    asked = internals.FetchHandler(graph, fetches, {})
+    return Subgraph(graph, [*(t.op for t in asked.fetches()), *asked.targets()]).ops
+
+
+@dataclasses.dataclass(kw_only=True)
+class _RunRequest:
+    """The plans that serve one request."""
+
+    plan: Plan  # for the whole run, or for its last step
+    but_last: Plan | None = None  # for the steps before it; None until it is needed
+    is_cut: bool = False  # whether the last step of a run is always run on its own
+
+
+class Steps:
+    """Runs the steps of a session through their fused body.
+
+    Args:
+        session: A `tf.compat.v1.Session` of this process.
+        fused: The loop of steps in the session's graph.
+        global_step: The global step of the session.
+        loss: The tensor whose NaN ends a run, or None.
+        flush: Flushes denormals on the calling thread; None if that is not possible.
+
+    Attributes:
+        always: What every run fetches beside what it is asked for: consumer to
+            fetches.
+        lacking: Consumers whose values the last run did not compute, because a NaN
+            ended it before its last step.
+        loss: As given.
+        trained: Returns the number of steps trained so far.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        fused: FusedSteps,
+        global_step: GlobalStep,
+        loss: Any,
+        flush: DenormalFlush | None,
+    ) -> None:
+        self._session = session
+        self._fused = fused
+        self._flush = flush
+        self._known: collections.OrderedDict[Hashable, _RunRequest]
+        self._known = collections.OrderedDict()
+        self._callables: weakref.WeakValueDictionary[bytes, Callable[..., Any]]
+        self._callables = weakref.WeakValueDictionary()
+        self.loss = loss
+        self.trained = global_step.trained
+        self.always = {_RAN: fused.ran}
+        if loss is not None:
+            self.always[_LOSS] = loss
+        self.lacking: list[Any] = []
+        self._total = self._total_before = 0
+        session.run(fused.reset)
+
+    def run(
+        self,
+        call: Callable[..., Sequence[Any]],
+        wanted: Mapping[Any, Any],
+        count: int,
+        options: Any,
+        run_metadata: Any,
+    ) -> tuple[int, dict[Any, Any]]:
+        """Run `count` steps, or fewer if the loss becomes NaN.
+
+        Args:
+            call: Runs a plan and returns the raw values. It takes the plan, the number
+                of steps, and the keyword `is_rest`: whether this is the last step of a
+                longer run, run on its own.
+            wanted: Consumer to fetches, those of `always` included.
+            count: The number of steps to run, 1 or more.
+            options: `RunOptions` for the last step; may be empty.
+            run_metadata: `RunMetadata` that receives what the last step reports.
+
+        Returns:
+            The number of steps run, and consumer to results of the last one.
+
+        Raises:
+            ConfigError: If a hook asks for a value that the fused steps do not have.
+        """
+        self._total_before = self._total
+        self.lacking = []
+        request = self._request(wanted)
+        plan, but_last = request.plan, request.but_last
+        is_traced = bool(options.ByteSize())
+        is_cut = count > 1 and (request.is_cut or is_traced)
+        ran = 0
+        if is_cut:
+            if but_last is None:
+                but_last = self._plan(self._fused.but_last, wanted)
+                request.but_last = but_last
+            results = but_last.results(call(but_last, count - 1))
+            ran = self._count(results)
+            if np.any(np.isnan(results.get(_LOSS, 0.0))):
+                self.lacking = self._lacking(wanted)
+                return ran, results
+            count = 1
+        if is_traced:
+            values = plan.traced(self._session, [count], options, run_metadata)
+        else:
+            values = call(plan, count, is_rest=is_cut)
+        results = plan.results(values)
+        return ran + self._count(results), results
+
+    def completed(self) -> int:
+        """Return the number of complete steps of a run that has failed."""
+        self._total = int(self._session.run(self._fused.total))
+        return self._total - self._total_before
+
+    def kept(self, consumer: object, fetches: Any) -> Any:
+        """Return a caller's values of the last complete step; run no step."""
+        plan = self._plan(self._fused.kept, {consumer: fetches})
+        return plan.results(plan.on_pool())[consumer]
+
+    def _lacking(self, wanted: Mapping[Any, Any]) -> list[Any]:
+        """Return the consumers that ask for something that is not part of a step."""
+        plans = {c: self._plan(self._fused.but_last, {c: f}) for c, f in wanted.items()}
+        return [c for c, plan in plans.items() if plan.places_of(self._fused.extras)]
+
+    def _count(self, results: Mapping[Any, Any]) -> int:
+        """Return how many steps a run had, and add them to the total."""
+        ran = int(results[_RAN])
+        self._total += ran
+        return ran
+
+    def _request(self, wanted: Mapping[Any, Any]) -> _RunRequest:
+        """Return the plans for `wanted`, from a cache of the last ones used."""
+        key: Hashable
+        try:
+            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+            request = self._known.get(key) or self._make_request(wanted)
+        except CannotPlan:
+            request = self._make_request(wanted)
+            # No later request finds this entry. The cache keeps its callables alive,
+            # so that the next request that runs the same can share them.
+            key = request.plan.on_pool
+        self._known[key] = request
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_PLANS:
+            self._known.popitem(last=False)
+        return request
+
+    def _make_request(self, wanted: Mapping[Any, Any]) -> _RunRequest:
+        """Compile the plans for `wanted`."""
+        with contextlib.suppress(CannotPlan):
+            return _RunRequest(plan=self._plan(self._fused.steps, wanted))
+        try:
+            return _RunRequest(
+                plan=self._plan(self._fused.last, wanted),
+                but_last=self._plan(self._fused.but_last, wanted),
+                is_cut=True,
+            )
+        except CannotPlan as error:
+            raise ConfigError(
+                f"a hook that does not see every step asks for {error}; list it in the "
+                "hook's `fused_fetches`, or take away its `steps_until_due`"
+            ) from error
+
+    def _plan(self, substitute: Substitute, wanted: Mapping[Any, Any]) -> Plan:
+        """Compile one plan, which shares callables with the others of the session."""
+        return Plan(self._session, wanted, self._flush, substitute, self._callables)

@@ -5,7 +5,7 @@ as stateful without saying where its state is. It may be in a resource: then the
 takes the same handle and shares the state. Or it may be in the kernel: then the copy
 has a new state. So a stateful op is copied only if it is one of TensorFlow's own that
 takes a resource, or is known to keep no state. Ops that draw random numbers are an
-exception: they keep a generator in the kernel, and `random_ops` handles them.
+exception: they keep a generator in the kernel, and `fusion.session` handles them.
 """
 
 import functools

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.store import files, locks
-from estimator_runtime.checkpoint.store.retention import Policy, RetentionPlan
+from estimator_runtime.checkpoint.store.series import Policy, RetentionPlan
 from estimator_runtime.checkpoint.store.state_file import read_state
 
 er.install()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from estimator_runtime.checkpoint.store.retention import Policy, RetentionPlan
+from estimator_runtime.checkpoint.store.series import Policy, RetentionPlan
 
 
 def saved(*times):

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from estimator_runtime.cli.doctor import own_modules, script, tensorflow_1
+from estimator_runtime.cli.doctor import script, tensorflow_1
 from estimator_runtime.compat.tf1 import contrib_names
 
 TABLES = types.SimpleNamespace(
@@ -164,7 +164,7 @@ def test_the_own_modules_that_a_script_imports_are_found_and_no_others(tmp_path)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = dict(own_modules.find(str(tmp_path / "train.py")))
+    found = dict(script.find_own_modules(str(tmp_path / "train.py")))
     assert list(found) == [
         "model/__init__.py",
         "model/modeling.py",

@@ -15,7 +15,7 @@ TURNS = f"{START}takes turns with other calls of the session"
 
 def said(caplog):
     loggers = [
-        f"estimator_runtime.loop.{name}" for name in ("run_length", "fusion.random_ops")
+        f"estimator_runtime.loop.{name}" for name in ("run_length", "fusion.session")
     ]
     return [r.getMessage() for r in caplog.records if r.name in loggers]
 

@@ -8,8 +8,7 @@ from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import session as loop_session
 from estimator_runtime.loop.fusion import session as fusion_session
-from estimator_runtime.loop.fusion.runner import Steps
-from estimator_runtime.loop.fusion.session import FusedSession
+from estimator_runtime.loop.fusion.session import FusedSession, Steps
 from estimator_runtime.loop.run_length import RunLength
 
 er.install()

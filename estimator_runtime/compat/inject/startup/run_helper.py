@@ -2,7 +2,7 @@
 
 `python -m` and `python -c` put the current folder before the standard library on
 sys.path: in /tmp, another user's json.py would run. `python FILE` puts the folder of
-FILE there, which is this one. See `estimator_runtime.compat.inject.helper_process`.
+FILE there, which is this one. See `estimator_runtime.compat.inject.children`.
 """
 
 import sys
