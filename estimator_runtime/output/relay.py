@@ -19,7 +19,6 @@ import os
 import re
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -187,6 +186,8 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
     Returns:
         Whether the process runs.
     """
+    import subprocess  # here, so that what imports this module needs none
+
     global _relay
     if _relay is not None:
         return True
