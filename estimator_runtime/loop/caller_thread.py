@@ -119,6 +119,11 @@ class ThreadChoice:
             self._compiled[run] = secs
             if caller:
                 self._pool_secs -= self._compiled[on_pool]
+                if not self._timed[True]:
+                    # The pool has run all steps so far. Only its latest block is beside
+                    # the caller's first one, which begins here.
+                    del self._timed[False][:-COUNTED_RUNS]
+                    self._runs -= place
         else:
             if not caller:
                 self._pool_secs += secs

@@ -328,8 +328,10 @@ class _RelayedStream:
 
     def take(self, data: bytes, answer: Callable[[int], object]) -> None:
         # What is left from before has no line break, so search the new part only.
-        if b"\n" not in data and len(self._rest) < _MOST_PENDING:
+        if b"\n" not in data:
             self._rest += data
+            if len(self._rest) >= _MOST_PENDING:  # such as a bar that redraws itself
+                self.put_rest()
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -380,10 +382,10 @@ def _serve(config: dict[str, Any]) -> None:
         streams[source] = _RelayedStream(source, sink, shape if task else None, noise)
     while streams:
         is_partial = any(each.waits for each in streams.values())
-        ready = select.select(
+        ready, _, _ = select.select(
             list(streams), [], [], _PARTIAL_SECS if is_partial else None
         )
-        for source in ready[0]:
+        for source in ready:
             data = os.read(source, 1 << 16)
             if data:
                 streams[source].take(data, answer)

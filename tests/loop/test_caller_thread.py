@@ -88,6 +88,18 @@ def test_a_load_that_slows_down_both_ways_for_a_while_decides_nothing(slow):
     assert choice.is_caller is True
 
 
+def test_runs_of_the_pool_before_the_caller_has_any_are_not_compared():
+    clock = Clock()
+    choice = ThreadChoice(clock)
+    # Until the input pipeline is at speed. The pool takes 0.77 of the caller's time.
+    slow_pool = clock.run("pool", 4e-4, first_secs=0.1)
+    caller = clock.run("caller", 2.6e-4, first_secs=0.1)
+    pool = clock.run("pool", 2e-4)
+    for _ in range(20 * BLOCK):
+        choice.run(slow_pool, caller)
+    assert decision(choice, pool, caller, 1000)[-1][1] is False
+
+
 def test_a_slow_stretch_of_one_way_decides_nothing():
     clock = Clock()
     choice = ThreadChoice(clock)

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -119,6 +120,41 @@ def test_what_native_code_writes_passes_but_for_the_noise_which_is_counted():
     assert done.stderr.decode() == (
         f"one\ntwo\nthree\nthe start of a line and {NOISE}\n"
     )
+
+
+def test_the_start_of_a_line_is_shown_before_its_end_comes():
+    program = (
+        "import os, sys\n"
+        "from estimator_runtime.output import relay\n"
+        "assert relay.start(task=None, hides_noise=True, expects_gpu=False)\n"
+        "os.write(2, b'Password: ')\n"
+        "assert sys.stdin.readline() == 'secret\\n'\n"
+        "os.write(2, b'thanks\\n')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        timer = threading.Timer(30, process.kill)
+        timer.start()
+        try:
+            assert os.read(process.stderr.fileno(), 100) == b"Password: "
+            process.stdin.write(b"secret\n")
+            process.stdin.flush()
+            assert process.stderr.read() == b"thanks\n"
+        finally:
+            timer.cancel()
+    assert process.returncode == 0
+
+
+def test_a_line_without_an_end_is_not_kept_whole(monkeypatch):
+    monkeypatch.setattr(relay, "_MOST_PENDING", 8)
+    source, sink = os.pipe()
+    stream = relay._RelayedStream(0, sink, lambda line: f"<{line}>", None)
+    for part in (b"\r10 %", b"\r20 %", b"\r30 %", b"\n"):
+        stream.take(part, lambda hidden: None)
+    os.close(sink)
+    assert os.read(source, 100) == b"<\r10 %\r20 %>\n<\r30 %>\n"
+    os.close(source)
 
 
 def test_the_last_words_of_a_process_that_crashes_arrive():

@@ -99,7 +99,8 @@ class CopyBuffers:
     def allocate(self) -> None:
         """Allocate the buffers for the next snapshot, on any thread, if they pay.
 
-        Call this after the values of the last snapshot have been freed.
+        Call this after the values of the last snapshot have been freed. It never fails:
+        the checkpoint that was written before is good.
         """
         wanted = self._wanted
         size = sum(_bytes(shape, dtype) for shape, dtype in wanted.values())
@@ -108,7 +109,10 @@ class CopyBuffers:
             and not self._buffers
             and self._has_room(size, _TO_ALLOCATE)
         ):
-            self._buffers = {place: _Buffer(*each) for place, each in wanted.items()}
+            try:
+                self._buffers = {p: _Buffer(*each) for p, each in wanted.items()}
+            except MemoryError:  # by a limit of this process, such as ulimit -v
+                self._frequent = 0
 
     def free(self) -> None:
         """Free the buffers, except those whose copies are in use."""

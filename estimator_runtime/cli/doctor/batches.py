@@ -60,16 +60,26 @@ def read(tree: ast.AST) -> InputUse:
             seeds = seeds or (node.arg == "tf_random_seed" and not is_none)
         elif isinstance(node, ast.arg):
             words.add(node.arg)
-        elif isinstance(node, ast.Call):
-            method = node.func
-            if isinstance(method, ast.Attribute) and method.attr == "shuffle":
-                shuffle_lines.append(method.end_lineno or node.lineno)
+        elif isinstance(node, ast.Call) and _shuffles_dataset(node.func):
+            shuffle_lines.append(node.func.end_lineno or node.lineno)
     return InputUse(
         seeds=seeds,
         shuffle_line=min(shuffle_lines, default=None),
         differs_by_task=any(part in word for word in words for part in _BY_TASK),
         is_for_ps=any(part in word for word in words for part in _OF_PS),
     )
+
+
+def _shuffles_dataset(function: ast.expr) -> bool:
+    """Return whether a function that is called may be a dataset's method `shuffle`.
+
+    `random`, `np.random` and `tf.random` have functions of this name.
+    """
+    if not isinstance(function, ast.Attribute) or function.attr != "shuffle":
+        return False
+    owner = function.value
+    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", None)
+    return name != "random"
 
 
 def examine(

@@ -16,7 +16,7 @@ import gc
 import importlib.util
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -53,7 +53,9 @@ def sparing() -> Iterator[None]:
     """
     is_collecting = gc.isenabled()
     gc.disable()
-    before = gc.get_objects()
+    # Not the objects: what another thread stops using in this context has to end then,
+    # and `tuple` needs the only reference to a tuple that it is still making.
+    before = set(map(id, gc.get_objects()))
     try:
         yield
         _freeze_all_but(before)
@@ -62,8 +64,8 @@ def sparing() -> Iterator[None]:
             gc.enable()
 
 
-def _freeze_all_but(objects: Sequence[Any]) -> None:
-    """Freeze all objects that the collector knows, but leave some in its charge.
+def _freeze_all_but(ids: Container[int]) -> None:
+    """Freeze all objects that the collector knows, but leave those of `ids` to it.
 
     `gc.freeze` has no exceptions, so the collector has to forget these for a moment.
     """
@@ -71,13 +73,20 @@ def _freeze_all_but(objects: Sequence[Any]) -> None:
     track = ctypes.pythonapi.PyObject_GC_Track
     untrack.argtypes = track.argtypes = [ctypes.py_object]
     untrack.restype = track.restype = None
+    known: list[Any] = []
+    objects: list[Any] = []
+    found = itertools.compress(known, map(ids.__contains__, map(id, known)))
     # One call, in which Python runs no signal handler and no other thread. No object
     # may be left untracked, nor be tracked twice: a dict tracks itself at a change.
     collections.deque(
         itertools.chain(
+            map(known.extend, itertools.starmap(gc.get_objects, [()])),
+            map(objects.extend, [found]),
+            itertools.starmap(known.clear, [()]),
             map(untrack, objects),
             itertools.starmap(gc.freeze, [()]),
             map(track, itertools.filterfalse(gc.is_tracked, objects)),
+            itertools.starmap(objects.clear, [()]),
         ),
         maxlen=0,
     )

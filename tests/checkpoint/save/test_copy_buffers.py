@@ -86,6 +86,18 @@ def test_no_buffers_are_allocated_where_the_memory_is_unknown(machine):
     assert buffers.bytes == 0
 
 
+def test_buffers_that_cannot_be_allocated_are_done_without(machine, monkeypatch):
+    def refused(*_):
+        raise MemoryError
+
+    buffers = machine.buffers()
+    with monkeypatch.context() as limited:
+        limited.setattr(np, "empty", refused)
+        assert [save(buffers, machine, value()) for _ in range(4)] == [set()] * 4
+    assert buffers.bytes == 0
+    assert [save(buffers, machine, value()) for _ in range(3)][-1] == {0}
+
+
 def test_short_memory_frees_the_buffers(machine):
     buffers = machine.buffers()
     for _ in range(3):

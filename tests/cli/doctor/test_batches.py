@@ -67,6 +67,8 @@ def test_a_script_that_is_not_about_a_cluster_is_told_only_if_it_is_a_task_of_on
         ("tf_random_seed=1", "tf_random_seed=None"),
         ("tf_random_seed=1", ""),
         (".shuffle(", ".take("),
+        ("data.repeat().shuffle(", "random.shuffle("),
+        ("data.repeat().shuffle(", "np.random.shuffle("),
     ],
 )
 def test_what_may_make_the_batches_differ_is_no_finding(old, new):

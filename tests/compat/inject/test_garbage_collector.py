@@ -72,6 +72,42 @@ def test_an_import_that_fails_freezes_nothing(tmp_path, state, is_enabled):
     assert run(tmp_path, "program.py", state) == (0, [f"{is_enabled} 0"], "")
 
 
+_THREADED = """
+import builtins, threading, weakref
+from estimator_runtime.compat.inject import garbage_collector
+
+class Own:
+    pass
+
+def numbers():
+    yield 1
+    waiting.set()
+    builtins.imported.wait()
+    yield 2
+
+def work():
+    own = Own()
+    builtins.reference = weakref.ref(own)
+    made.append(tuple(numbers()))  # of fewer items than Python makes room for
+
+made, waiting, builtins.imported = [], threading.Event(), threading.Event()
+builtins.worker = threading.Thread(target=work)
+worker.start()
+waiting.wait()
+garbage_collector.spare_import()
+import tensorflow
+print(made, tensorflow.ended)
+"""
+
+
+def test_threads_that_run_during_the_import_see_no_difference(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(
+        "imported.set()\nworker.join()\nended = reference() is None\n"
+    )
+    (tmp_path / "program.py").write_text(_THREADED)
+    assert run(tmp_path, "program.py") == (0, ["[(1, 2)] True"], "")
+
+
 _PROGRAM = """
 import gc, weakref
 
