@@ -145,6 +145,33 @@ def is_ready_for_local_init(
     return manager._model_ready_for_local_init(session)[0]
 
 
+def fetches_at_end(hook: tf.compat.v1.train.SessionRunHook) -> list[Any]:
+    """Return what a hook of TensorFlow's fetches when the session ends; [] if nothing.
+
+    Each item is the argument of one call of `Session.run`. Call this after `begin`.
+    """
+    found: list[Any] = []
+    if isinstance(hook, tf.compat.v1.train.LoggingTensorHook) and hook._log_at_end:
+        found.append(hook._current_tensors)
+    final = isinstance(hook, tf.compat.v1.train.FinalOpsHook)
+    if final and hook._final_ops is not None:
+        found.append(hook._final_ops)
+    return found
+
+
+def adam_scalars(optimizer: tf.compat.v1.train.AdamOptimizer) -> list[Any]:
+    """Return the numbers that Adam's update uses, as tensors and variables.
+
+    Call this while the optimizer applies gradients, or after that in the same graph.
+
+    Returns:
+        The powers of beta1 and beta2, the learning rate, beta1, beta2 and epsilon.
+    """
+    powers = optimizer._get_beta_accumulators()
+    rates = optimizer._lr_t, optimizer._beta1_t, optimizer._beta2_t
+    return [*powers, *rates, optimizer._epsilon_t]
+
+
 def seeds_drawn(graph: tf.Graph) -> int:
     """Return how many ops of a graph have drawn a seed from it."""
     return _seeds_drawn.get(graph, 0)

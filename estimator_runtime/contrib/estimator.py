@@ -406,7 +406,7 @@ def forward_features(
     defaults = dict(sparse_default_values or {})
 
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
-        spec = estimator._call_model_fn(features, labels, mode, config)
+        spec = estimator.model_fn(features, labels, mode, config)
         if mode != tf.estimator.ModeKeys.PREDICT:
             return spec
         added = _dense(features, list(features) if wanted is None else wanted, defaults)

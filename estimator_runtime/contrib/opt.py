@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
 
 __all__ = [
@@ -116,6 +117,8 @@ class DecoupledWeightDecayExtension:
         with tf.control_dependencies(ops):
             return apply(*args)
 
+    # The next four are TensorFlow's extension points for optimizers: subclasses of
+    # `tf.train.Optimizer` define them.
     def _apply_dense(self, grad: Any, var: Any) -> Any:
         apply = super()._apply_dense  # type: ignore[misc]
         return self._after(self._decay(grad, var), apply, grad, var)
@@ -221,6 +224,7 @@ class LazyAdamOptimizer(_AdamOptimizer):
     every step; this one moves, and updates the moments of, those in the gradient only.
     """
 
+    # TensorFlow's extension points for optimizers, as in the class above.
     def _apply_sparse(self, grad: Any, var: Any) -> Any:
         return self._update_rows(grad.values, var, grad.indices)
 
@@ -229,10 +233,8 @@ class LazyAdamOptimizer(_AdamOptimizer):
 
     def _update_rows(self, grad: Any, var: Any, indices: Any) -> Any:
         kind = var.dtype.base_dtype
-        power1, power2 = (tf.cast(x, kind) for x in self._get_beta_accumulators())
-        rate, beta1, beta2, epsilon = (
-            tf.cast(each, kind)
-            for each in (self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t)
+        power1, power2, rate, beta1, beta2, epsilon = (
+            tf.cast(each, kind) for each in internals.adam_scalars(self)
         )
         rate *= tf.sqrt(1 - power2) / (1 - power1)
         first, second = self.get_slot(var, "m"), self.get_slot(var, "v")

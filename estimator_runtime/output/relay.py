@@ -1,12 +1,12 @@
-"""A process between the standard streams of a program and where they lead.
+"""A process between the standard streams of a program and their destinations.
 
-What TensorFlow's C++ code writes passes no stream of Python's, only file descriptor 2.
-`start` puts a pipe there, and starts a process that reads it and writes on what is
-worth showing, or every line as a JSON object. The process outlives the program, so the
-last words of one that crashes arrive, too.
+TensorFlow's C++ code bypasses Python's streams and writes to file descriptor 2. `start`
+replaces that descriptor with a pipe, and starts a process that reads the pipe. The
+process forwards the lines worth showing, or every line as a JSON object. It outlives
+the program, so the last output of a program that crashes arrives too.
 
-The process runs this file alone, with the standard library, because that starts at
-once. So nothing here may import the package.
+To start at once, the process runs only this file and the standard library. So nothing
+here may import the package.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _LETTERS = {"I": "info", "W": "warning", "E": "error", "F": "error"}
-# As Python's logging, glog and absl, and TensorFlow's older C++ code write it.
+# The formats of Python's logging, of glog and absl, and of TensorFlow's older C++ code.
 _LEVEL = re.compile(
     r"(?:(?P<name>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):[\w.]*:"
     r"|(?P<letter>[IWEF])\d{4} \S+ +\d+ \S+:\d+\] "
     r"|\d{4}-\d\d-\d\d \S+: (?P<old>[IWEF]) )"
 )
-# The prefix that glog writes: severity, time, thread and file.
+# The prefix of glog: severity, time, thread and file.
 _INFO = r"(?:I\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: I )(?:\S+/)?"
 _ANY = r"(?:[IWE]\d{4} \S+ +\d+ |\d{4}-\d\d-\d\d \S+: [IWE] )(?:\S+/)?"
 _NOISE = re.compile(
@@ -42,7 +42,7 @@ _NOISE = re.compile(
     rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
     r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
     r"TensorFlow with the appropriate compiler flags\.$"
-    # A session or a peer has ended, as each does when a training ends.
+    # A session or a peer has ended, which is normal when a training ends.
     rf"|{_ANY}local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
     r"(?:ABORTED: Cleanup|OUT_OF_RANGE: End of sequence)"
     rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
@@ -56,8 +56,8 @@ _WITHOUT_GPU = re.compile(
     rf"|{_ANY}py_utils\.cc:\d+\] TF-TRT Warning: Could not find TensorRT$"
     rf"|{_ANY}cuda_\w+\.cc:\d+\] failed call to cuInit: "
 )
-# TensorFlow's own `zero_fraction`, which canned DNNs summarize each layer with, makes a
-# `cond` of this kind. One optimization of the graph is left out, and all is right.
+# Canned DNNs summarize each layer with TensorFlow's `zero_fraction`. Its `cond` causes
+# this message: TensorFlow skips one graph optimization, and the results are right.
 _TYPE_INFERENCE = re.compile(
     rf"{_ANY}type_inference\.cc:\d+\] Type inference failed\. This indicates an "
 )
@@ -71,18 +71,18 @@ _ITS_END = re.compile(r"\s*while inferring type of node '")
 # TensorFlow's message has 25 lines.
 _MOST_LINES = 200
 
-# A line that asks the process for an answer: how many lines it has left out.
+# A line that asks the process how many lines it has left out.
 _MARK = b"\0estimator-runtime: synchronize\n"
 _START_SECS = 10.0
 _SYNC_SECS = 1.0
-# How long the start of a line waits for its end, in text.
+# How long the start of a line waits for the rest, in text mode.
 _PARTIAL_SECS = 0.05
 _RETRY_SECS = 0.05
 _MOST_PENDING = 1 << 20
 
 
 def level_of(line: str) -> str | None:
-    """Return the level of a log line; None if it does not begin with one."""
+    """Return the level of a log line, or None if it does not begin with one."""
     found = _LEVEL.match(line)
     if found is None:
         return None
@@ -92,7 +92,7 @@ def level_of(line: str) -> str | None:
 
 
 def as_json(task: str, line: str, now: float) -> str:
-    """Return a line of a task as a JSON object, without its line break.
+    """Return a line of a task as a JSON object without a line break.
 
     Args:
         task: The name of the task.
@@ -104,10 +104,10 @@ def as_json(task: str, line: str, now: float) -> str:
 
 
 class NoiseFilter:
-    """Finds the lines of TensorFlow's C++ code that say nothing, in one stream.
+    """Recognizes useless lines of TensorFlow's C++ code in one stream.
 
     Args:
-        expects_gpu: Whether lines that say that there is no GPU are worth showing.
+        expects_gpu: Whether messages about a missing GPU are worth showing.
     """
 
     def __init__(self, expects_gpu: bool) -> None:
@@ -115,7 +115,7 @@ class NoiseFilter:
         self._lines_left = 0  # of a message of several lines
 
     def hides(self, line: str) -> bool:
-        """Return whether a line is noise; call it for each line, in their order."""
+        """Return whether a line is noise; call this for every line, in order."""
         if self._lines_left:
             is_end = _ITS_END.match(line) is not None
             if is_end or _ITS_REST.match(line):
@@ -130,7 +130,7 @@ class NoiseFilter:
 
 
 class _Relay:
-    """The program's end: the pipes to the process, and the one of its answers."""
+    """The program's end of the pipes to the process, and of the one for its answers."""
 
     def __init__(self, pipes: Sequence[int], answers: int) -> None:
         self._pipes, self._answers = pipes, answers
@@ -138,7 +138,7 @@ class _Relay:
         self._lock = threading.Lock()
 
     def sync(self, timeout_secs: float) -> int:
-        # A fork shares the pipe of the answers.
+        # A forked child shares the pipe for the answers.
         if os.getpid() != self._owner or not self._lock.acquire(timeout=timeout_secs):
             return 0
         try:
@@ -170,21 +170,20 @@ _relay: _Relay | None = None
 
 
 def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
-    """Put the process between the streams of this one and where they lead.
+    """Start the process between the streams of this one and their destinations.
 
-    In text, only file descriptor 2 leads to it. `sys.stderr` then is a stream of the
-    same file, terminal or pipe as before, but beside that descriptor. If the process
-    cannot be started, or standard error is closed, nothing changes.
+    In text mode, only file descriptor 2 leads to the process. `sys.stderr` still writes
+    to the same file, terminal or pipe as before, through another descriptor. If the
+    process cannot be started, or standard error is closed, nothing changes.
 
     Args:
-        task: The name in the JSON objects that all lines of standard output and error
-            become; None for text.
-        hides_noise: Whether to leave out lines of TensorFlow's C++ code that say
-            nothing.
-        expects_gpu: Whether lines that say that there is no GPU are worth showing.
+        task: The task name in the JSON objects into which every line of standard output
+            and standard error is turned; None for text mode.
+        hides_noise: Whether to leave out useless lines of TensorFlow's C++ code.
+        expects_gpu: Whether messages about a missing GPU are worth showing.
 
     Returns:
-        Whether the process runs.
+        Whether the process is running.
     """
     import subprocess  # here, so that what imports this module needs none
 
@@ -228,7 +227,7 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
     else:
         for number in kept:
             os.close(number)
-        # Line by line, as nobody reads half of an object.
+        # Flush each line, because half an object is of no use to a reader.
         with contextlib.suppress(AttributeError, ValueError):
             sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     _relay = _Relay(inputs, answers)
@@ -236,13 +235,13 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
 
 
 def sync(timeout_secs: float = _SYNC_SECS) -> int:
-    """Wait until everything that was written so far has been written on.
+    """Wait until everything written so far has been forwarded.
 
     Args:
-        timeout_secs: The longest time to wait.
+        timeout_secs: The maximum time to wait.
 
     Returns:
-        The number of lines left out so far; 0 if there is no answer.
+        The number of lines left out so far; 0 if the process does not answer.
     """
     if _relay is None:
         return 0
@@ -252,9 +251,9 @@ def sync(timeout_secs: float = _SYNC_SECS) -> int:
 
 
 def _duplicate(number: int, stack: contextlib.ExitStack) -> int:
-    """Return a copy of a file descriptor, which `stack` closes.
+    """Return a copy of a file descriptor that `stack` closes.
 
-    It is none of the first three, which may be closed, and have to stay so.
+    It is never one of the first three, which may be closed and must stay closed.
     """
     copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
     stack.callback(os.close, copy)
@@ -264,7 +263,7 @@ def _duplicate(number: int, stack: contextlib.ExitStack) -> int:
 def _pipe(
     of_source: contextlib.ExitStack, of_end: contextlib.ExitStack
 ) -> tuple[int, int]:
-    """Return both ends of a pipe, each closed by its stack; see `_duplicate`."""
+    """Return both ends of a pipe, each closed by its own stack; see `_duplicate`."""
     source, end = os.pipe()
     try:
         return _duplicate(source, of_source), _duplicate(end, of_end)
@@ -274,7 +273,7 @@ def _pipe(
 
 
 def finish() -> None:
-    """Flush standard output and error, and wait until all of it is written on."""
+    """Flush standard output and error, and wait until everything is forwarded."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -282,7 +281,7 @@ def finish() -> None:
 
 
 def _keep_stderr(number: int) -> None:
-    """Make `sys.stderr` a stream of a file descriptor, with the settings it has now."""
+    """Make `sys.stderr` write to a file descriptor, and keep its other settings."""
     old: Any = sys.stderr
     if not isinstance(old, io.TextIOWrapper):  # a notebook's
         return
@@ -299,14 +298,14 @@ def _keep_stderr(number: int) -> None:
 
 
 class _RelayedStream:
-    """A stream of the program, in the process that reads it.
+    """One stream of the program, in the process that reads it.
 
     Args:
         source: The file descriptor of the pipe.
-        sink: The file descriptor of where the stream leads.
-        shape: Returns what to write for a line, given without its line break; None for
-            nothing. None writes lines as they are, and does not wait for their end.
-        noise: What leaves out lines, or None.
+        sink: The file descriptor of the destination.
+        shape: Returns the text to write for a line, both without a line break. With
+            None, lines are written unchanged, without waiting for their end.
+        noise: Finds the lines to leave out; None to write all.
     """
 
     def __init__(
@@ -319,7 +318,7 @@ class _RelayedStream:
         self.source, self._sink = source, sink
         self._shape, self._noise = shape, noise
         self._rest = b""
-        self._is_within = False  # a line whose start is written
+        self._is_within = False  # whether the start of a line is written
         self._hidden = 0
 
     @property
@@ -344,7 +343,7 @@ class _RelayedStream:
                 self._put(line)
 
     def put_rest(self) -> None:
-        """Write the start of a line."""
+        """Write the unfinished line that is pending."""
         rest, self._rest = self._rest, b""
         if rest:
             self._put(rest)
@@ -372,7 +371,7 @@ def _serve(config: dict[str, Any]) -> None:
         return as_json(task, line, time.time())
 
     def answer(hidden: int) -> None:
-        # The program may have ended, or closed its end of the pipe.
+        # The program may have ended or closed its end of the pipe.
         with contextlib.suppress(OSError):
             os.write(config["answers"], f"{hidden}\n".encode())
 
@@ -398,13 +397,13 @@ def _serve(config: dict[str, Any]) -> None:
 
 
 def _main(config: dict[str, Any]) -> None:
-    # As the child of nobody, the process is not among those that the program waits for.
+    # Detach from the program, so that it does not wait for this process as its child.
     if os.fork():
         os._exit(0)
-    os.setsid()  # Ctrl-C is for the program, whose last lines are to come
+    os.setsid()  # Ctrl-C must not end it before the program's last lines
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
-    with contextlib.suppress(OSError):  # the reader has gone
+    with contextlib.suppress(OSError):  # the reader is gone
         _serve(config)
     os._exit(0)
 

@@ -1,7 +1,7 @@
-"""TensorBoard alongside a training: it starts and ends with it.
+"""Runs TensorBoard alongside a training, from its start to its end.
 
-TensorBoard runs in a process of its own, see `tensorboard_server`. Standard library
-only, because the command uses this module before TensorFlow is imported.
+TensorBoard runs in its own process; see `tensorboard_server`. This module uses only the
+standard library, because the command needs it before TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import terminal
 
 HOST = "127.0.0.1"
-# Used instead of a port: the first free one from 6006, TensorBoard's default.
+# Used instead of a port number: the first free port from 6006, TensorBoard's default.
 FIRST_FREE = "first-free"
-_ANSWER_SECS = 120.0  # it may import TensorFlow while the training does so, too
+_ANSWER_SECS = 120.0  # it may import TensorFlow while the training does so too
 _END_SECS = 5.0
-# With these variables, TensorBoard would take itself for a task of the training.
+# With these variables, TensorBoard would run as if it were a task of the training.
 _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
 
 
@@ -37,7 +37,7 @@ def check(port: int | str) -> None:
     """Check that TensorBoard can be started, before the training begins.
 
     Args:
-        port: A port, 0 for any free one, or `FIRST_FREE`.
+        port: A port number, 0 for any free port, or `FIRST_FREE`.
 
     Raises:
         ConfigError: If TensorBoard is not installed, or the port is in use.
@@ -50,7 +50,7 @@ def check(port: int | str) -> None:
     if port in (FIRST_FREE, 0):
         return
     with socket.socket() as probe:
-        # As servers do: the port of a server that has just ended is free.
+        # As servers do: the port of a server that has just ended counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -63,13 +63,13 @@ def check(port: int | str) -> None:
 
 
 class Dashboard:
-    """A TensorBoard process on one folder, until `close` or the end of this process.
+    """A TensorBoard process for a folder, until `close` or the end of this process.
 
     Args:
-        folder: The folder, with its subfolders; it need not exist yet.
+        folder: The folder, with its subfolders; it does not need to exist yet.
         port: As for `check`.
-        say: Called once with a line, from another thread: the address once TensorBoard
-            responds, or the reason why there is none.
+        say: Called once, from another thread, with a line of text: the address as soon
+            as TensorBoard responds, or the reason why it could not be started.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Dashboard:
         self._say = say
         self._is_closed = False
         environ = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as it runs)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (stays open)
         self._process = subprocess.Popen(
             helper_command(
                 "estimator_runtime.output.tensorboard_server",
@@ -103,7 +103,7 @@ class Dashboard:
     def started(
         cls, folder: str, port: int | str, say: Callable[[str], None]
     ) -> Dashboard | None:
-        """Start TensorBoard, and return it.
+        """Start TensorBoard and return it.
 
         If the process cannot be created, call `say` with the reason and return None.
         The arguments are those of the class.
@@ -148,7 +148,7 @@ class Dashboard:
 
 
 class _Wanted:
-    """The request for TensorBoard, in the process that trains."""
+    """The request for TensorBoard in the process that trains."""
 
     port: int | str | None = None
     pid = 0
@@ -156,7 +156,7 @@ class _Wanted:
 
 
 def want(port: int | str | None) -> None:
-    """Request TensorBoard for the first training of this process.
+    """Request TensorBoard for the first training in this process.
 
     Args:
         port: As for `check`; None requests nothing.
@@ -168,7 +168,7 @@ def show(folder: str | None) -> None:
     """Start TensorBoard on the folder of a training, if the command requested it.
 
     Args:
-        folder: The folder of the training's summaries, or None.
+        folder: The folder with the summaries of the training, or None.
     """
     if _Wanted.port is None or folder is None or _Wanted.pid != os.getpid():
         return

@@ -1,7 +1,7 @@
 """The TensorBoard process, which `tensorboard.Dashboard` starts.
 
-It ends when its parent process has ended for any reason. Its first line on standard
-output is a JSON object: {"url": ...} once TensorBoard responds, or {"problem": ...}.
+It ends when its parent process ends, for any reason. Its first line on standard output
+is a JSON object: {"url": ...} once TensorBoard responds, or {"problem": ...}.
 """
 
 import http.client
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
         The exit status.
     """
     folder, port, parent = arguments
-    # A regular exit, which removes the files of TensorBoard's data server.
+    # Exit regularly, so that the files of TensorBoard's data server are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Started before the imports, because they take seconds.
+    # Started before the imports, which take seconds.
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not look like the answer
@@ -55,15 +55,15 @@ def _serve(folder: str, port: str) -> str:
     from tensorboard import program
 
     server = program.TensorBoard()
-    # Without a port TensorBoard finds a free one itself.
+    # If no port is given, TensorBoard finds a free one itself.
     ports = [] if port == FIRST_FREE else ["--port", port]
     server.configure(["tensorboard", "--logdir", folder, "--host", HOST, *ports])
     return server.launch()
 
 
 def _wait_for_answer(url: str) -> None:
-    address: Any = urllib.parse.urlparse(url)  # of a URL that has a host
-    # Not urllib, because it would use a proxy from the environment.
+    address: Any = urllib.parse.urlparse(url)  # the URL always has a host
+    # urllib would use a proxy from the environment.
     connection = http.client.HTTPConnection(
         address.hostname, address.port, timeout=_ANSWER_SECS
     )

@@ -1,7 +1,7 @@
-"""The last output of a process that ends without Python's own exit, without blocking.
+"""Write the last output of a process that skips Python's own exit, without blocking.
 
 The reader of standard output or error may be gone, or may have stopped reading while
-the pipe is full. The program may have closed a stream, or replaced it by an object of
+the pipe is full. The program may have closed a stream, or replaced it with an object of
 its own.
 """
 
@@ -33,9 +33,9 @@ def flush_files() -> None:
 
 
 def say(words: Callable[[], object]) -> None:
-    """Call a function that writes or logs, then flush; for two seconds at most.
+    """Call a function that writes or logs, then flush; take at most two seconds.
 
-    The function runs on a thread of its own, which is left behind if it blocks.
+    The function runs in its own thread, which is abandoned if it blocks.
 
     Args:
         words: The function; its errors are ignored.
@@ -51,14 +51,14 @@ def say(words: Callable[[], object]) -> None:
 
 
 def end(status: int) -> NoReturn:
-    """End the process at once, after output that a reader still reads is flushed."""
+    """Flush the output as far as its readers accept it, and end the process."""
     say(lambda: None)
     os._exit(status)
 
 
 def _flush_files() -> None:
     for each in gc.get_objects():
-        # Not isinstance, which reads __class__: a proxy may run code for that.
+        # isinstance would read __class__, for which a proxy may run code.
         if issubclass(type(each), io.IOBase):
             with contextlib.suppress(Exception):
                 if not each.closed:

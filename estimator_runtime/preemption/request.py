@@ -1,12 +1,12 @@
-"""Stop requests: a signal stops a training after a step, with a checkpoint of it.
+"""Stop requests: a signal stops a training after a step, and saves a checkpoint of it.
 
 Without this, SIGTERM ends a process in the middle of a step, and everything since the
 last checkpoint is lost. While a training runs in the main thread, SIGTERM, SIGHUP (a
 lost connection) and a first Ctrl-C only request a stop, unless the program has a
 handler of its own. The session then ends as it does after its last step. After that,
-SystemExit(143), or 129 for SIGHUP, or KeyboardInterrupt is raised, so that no caller
-takes the training for finished. Where no session is open, there is nothing to save, and
-the exception is raised at once.
+SystemExit(143), SystemExit(129) for SIGHUP, or KeyboardInterrupt for Ctrl-C is raised,
+so that no caller mistakes the training for a finished one. If no session is open, there
+is nothing to save, and the exception is raised at once.
 """
 
 import contextlib
@@ -27,16 +27,17 @@ _AGAIN = "; the same again ends the program at once"
 
 
 class Watch:
-    """A period, until `end` is called, in which signals request an orderly stop.
+    """A period in which signals request an orderly stop, until `end` is called.
 
-    A watch does nothing outside of the main thread. Several watches may overlap.
+    A watch does nothing outside the main thread. Several watches may overlap.
 
     Args:
-        has_session: Whether there is a session, which has something to save.
+        has_session: Whether a session is open, which has something to save.
 
     Attributes:
         has_session: As given; may be changed later.
-        is_on: Whether the watch goes on, and signals are handled in this thread.
+        is_on: Whether the watch has not ended, and this is the thread that handles
+            signals.
     """
 
     def __init__(self, has_session: bool = True) -> None:
@@ -47,7 +48,7 @@ class Watch:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the training is to stop at the end of this step."""
+        """Whether the training should stop at the end of this step."""
         return _request.number is not None and self.is_on
 
     def hold(self) -> None:
@@ -63,7 +64,7 @@ class Watch:
 
 
 def is_requested() -> bool:
-    """Return whether a training of this process is to stop at the end of its step."""
+    """Return whether a training in this process should stop after its current step."""
     return _request.number is not None
 
 
@@ -73,31 +74,31 @@ def requested() -> int | None:
 
 
 def request(number: int) -> None:
-    """Request a stop as the signal `number` does, on behalf of another task."""
+    """Request a stop on behalf of another task, as the signal `number` would."""
     if _request.number is None:
         _request.number = number
 
 
 def is_hurried() -> bool:
-    """Return whether a second signal has come, so the main thread must not wait.
+    """Return whether a second signal has arrived, so the main thread must not wait.
 
-    This stays true until another training begins. It is False in other threads.
+    The result stays True until another training begins. In other threads it is False.
     """
     is_main = threading.current_thread() is threading.main_thread()
     return _request.is_hurried and is_main
 
 
 def leave(saved: str | None = None) -> None:
-    """End the program, if a stop was requested and nothing is left to be saved.
+    """End the program if a stop was requested; call it when everything is saved.
 
     Args:
-        saved: Path, without suffix, of the checkpoint that has the last step; "" if a
-            training was stopped that saves none; None if no step was under way.
+        saved: Path, without suffix, of the checkpoint of the last step; "" if the
+            stopped training saves no checkpoints; None if no step was running.
 
     Raises:
         SystemExit: With status 143 for SIGTERM, or 129 for SIGHUP.
         KeyboardInterrupt: For SIGINT. Python then ends a program with status 130, and
-            a notebook stays usable.
+            a notebook remains usable.
     """
     number, _request.number = _request.number, None
     if number is None:
@@ -114,7 +115,7 @@ def leave(saved: str | None = None) -> None:
 
 
 def give_up() -> NoReturn:
-    """End the program as the signal does by default; nothing is saved.
+    """End the program as the signal does by default, and save nothing.
 
     Raises:
         KeyboardInterrupt: For SIGINT; SIGTERM and SIGHUP end the process.
@@ -127,20 +128,20 @@ def give_up() -> NoReturn:
 
 
 def is_stop(error: BaseException | None) -> bool:
-    """Return whether an exception is one that `leave` has raised."""
+    """Return whether an exception was raised by `leave`."""
     return getattr(error, _MARK, False)
 
 
 def summary(error: BaseException | None) -> tuple[str, ...]:
-    """Return lines on how a stop has ended; empty for any other exception.
+    """Return lines that describe how a training stopped; () for other exceptions.
 
-    A command prints them in place of a traceback, because the stop was requested.
+    A command prints them instead of a traceback, because the stop was requested.
     """
     return getattr(error, _SUMMARY, ())
 
 
 def _told(name: str, saved: str | None) -> tuple[str, str]:
-    """Return how a training ended that a signal stopped, and how to resume it."""
+    """Return how a signal stopped a training, and how to resume it."""
     again = "run the same command again to go on"
     if saved is None:
         return f"stopped by {name}; no step was under way that had to be saved", again
@@ -170,8 +171,8 @@ def watched() -> Iterator[None]:
     """Make signals stop the trainings in this context in an orderly way; see `leave`.
 
     Raises:
-        SystemExit, KeyboardInterrupt: As `leave`, when the training has been saved, or
-            at once where no session is open.
+        SystemExit, KeyboardInterrupt: As for `leave`, once the training is saved, or at
+            once if no session is open.
     """
     watch = Watch(has_session=False)
     is_outermost = _request.is_only(watch)
@@ -186,7 +187,7 @@ def watched() -> Iterator[None]:
 
 
 class _Request:
-    """The request to stop the training of this process, if any; a singleton."""
+    """The request to stop the training in this process, if any; a singleton."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -209,7 +210,7 @@ class _Request:
             self._restore()
 
     def end_all(self) -> None:
-        """End all watches, also those of sessions that an error has left open."""
+        """End all watches, including those of sessions that an error left open."""
         self._watches.clear()
         self._restore()
 

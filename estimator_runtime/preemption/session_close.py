@@ -1,22 +1,22 @@
 """Close sessions within a bounded time, and log what a slow close waits for.
 
-TensorFlow tells every task of a cluster that a session ends, and waits for the answers:
-for ever, if one of the tasks is gone for good. It also waits for the threads of the
-input pipeline. The one that tunes a tf.data pipeline often misses its cancellation and
-sleeps on, for up to a minute. A task that was told to stop has saved its checkpoint by
-then, and has no minute left.
+When a session ends, TensorFlow notifies every task of the cluster and waits for the
+answers. It waits forever if one of the tasks is gone for good. It also waits for the
+threads of the input pipeline. The thread that tunes a tf.data pipeline often misses its
+cancellation and keeps sleeping, for up to a minute. A task that was told to stop has
+saved its checkpoint by then, and does not have a minute left.
 
-A session of a single process closes in the background after a second, so that the
-program goes on: it evaluates, exports, or shows the next prompt of a notebook. Python's
-exit waits for such a close. If the close returned while Python finalizes the
-interpreter, Python would end that thread in the middle of TensorFlow, which aborts. See
-`run_exit_handlers`.
+In a single process, a close that takes more than a second continues in the background,
+so that the program can go on: evaluate, export, or show the next prompt of a notebook.
+Python's exit waits for such a close. If the close returned while Python finalizes the
+interpreter, Python would end its thread inside TensorFlow, and the process would abort.
+See `run_exit_handlers`.
 
-Why the thread misses its cancellation: TensorFlow's `CancellationManager` calls the
-callbacks first, one of which wakes the thread, and sets what `IsCancelled` returns
-after that. A thread that runs in between finds that it is not cancelled, and sleeps for
-the rest of its period: 10 ms at first, twice as long each time, 60 s at most. A second
-cancellation does nothing, and nothing else wakes that thread.
+The thread misses its cancellation because TensorFlow's `CancellationManager` calls the
+callbacks, one of which wakes the thread, before it sets the flag that `IsCancelled`
+returns. If the thread runs in between, it finds that it is not cancelled and sleeps for
+the rest of its period. The period is 10 ms at first and doubles each time, up to 60 s.
+A second cancellation does nothing, and nothing else wakes the thread.
 """
 
 import atexit
@@ -30,11 +30,11 @@ from typing import Any
 
 _logger = logging.getLogger(__name__)
 
-# With all tasks alive, it takes a few milliseconds.
+# If all tasks are alive, a close takes a few milliseconds.
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
 _TOLD_AFTER_SECS = 3.0
-# A little more than the longest sleep of the thread that tunes the input pipeline.
+# Slightly more than the longest sleep of the thread that tunes the input pipeline.
 _EXIT_TIMEOUT_SECS = 70.0
 
 _WAITS = (
@@ -50,29 +50,31 @@ _BACKGROUND = (
     "autotune.enabled = False, by dataset.with_options(options)"
 )
 
-# Without one of these there is no such thread.
+# A graph with none of these ops has no such thread.
 _ITERATORS = frozenset({"IteratorV2", "Iterator", "OneShotIterator"})
-# Kernels whose end the program could observe: its own functions, and files.
+# Ops whose cleanup the program could observe: Python functions, and files.
 _OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer")
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
-# Variables stay in memory for as long as a close goes on in the background: 256 MiB, if
-# a value has eight bytes.
+# Variables stay in memory until a close in the background has finished. This limit is
+# 256 MiB for eight-byte values.
 _MAX_BACKGROUND_VALUES = 32 * 2**20
 
-_left: list[threading.Thread] = []  # closes that go on in the background
+_left: list[threading.Thread] = []  # closes still running in the background
 
 
 def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
     """Return the object to close in place of a session, in a bounded time if possible.
 
-    That is the session itself if it has no deadline: a session of a cluster that is
-    neither lost nor told to stop, and one of a single process without a tf.data
-    iterator, with another device than a CPU, or after another that still closes.
+    The result is the session itself if its close needs no bound, or cannot have one:
+
+    - In a cluster: if the session was neither lost nor told to stop.
+    - In a single process: if the graph has no tf.data iterator, if there is a device
+      other than a CPU, or while an earlier session is still being closed.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        is_stop: Whether it is closed because the program was told to stop.
-        is_lost: Whether it is closed because a task was lost.
+        is_stop: Whether the program closes it because it was told to stop.
+        is_lost: Whether the program closes it because a task was lost.
     """
     if not getattr(session, "sess_str", ""):
         return session if are_left() or not _may_wait(session) else LocalClose(session)
@@ -84,20 +86,21 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
 
 
 def _may_wait(session: Any) -> bool:
-    """Return whether the close of a session of one process may wait for a tuner."""
+    """Return whether closing a single-process session may wait for a tuner."""
     try:
         if _ITERATORS.isdisjoint(each.type for each in session.graph.get_operations()):
             return False
         return all(each.device_type == "CPU" for each in session.list_devices())
-    except Exception:  # noqa: BLE001 - its own close says what is wrong with it
+    except Exception:  # noqa: BLE001 - closing it will raise the real error
         return False
 
 
 def is_end_observable(graph: Any) -> bool:
-    """Return whether a program could tell that a session of this graph closes later.
+    """Return whether a program could notice that a session of a graph closes late.
 
-    It could where its own Python functions run in the graph, where a dataset or a
-    summary writer completes a file at its end, and where variables hold much memory.
+    It could if the graph calls the program's Python functions, if a dataset or a
+    summary writer completes a file when it ends, or if the variables use a lot of
+    memory.
 
     Args:
         graph: A `tf.Graph`.
@@ -115,7 +118,7 @@ def is_end_observable(graph: Any) -> bool:
 
 
 def _num_values(node: Any) -> float:
-    """Return the number of values of a variable: 0 for other nodes, inf if unknown."""
+    """Return the number of values in a variable; 0 for other nodes, inf if unknown."""
     if node.op not in _VARIABLES:
         return 0
     shape = node.attr["shape"].shape
@@ -126,7 +129,7 @@ def _num_values(node: Any) -> float:
 
 @contextlib.contextmanager
 def told(after_secs: float = _TOLD_AFTER_SECS) -> Iterator[None]:
-    """Log what a session waits for, if its close in this context takes so long."""
+    """Log what a session waits for if its close in this context takes too long."""
     timer = threading.Timer(after_secs, _logger.warning, args=(_WAITS,))
     timer.daemon = True
     with contextlib.suppress(RuntimeError):  # no more threads can be started
@@ -144,7 +147,7 @@ class BoundedClose:
 
     Args:
         session: A `tf.compat.v1.Session`.
-        timeout_secs: Time after which `close` returns and the session closes alone.
+        timeout_secs: Time after which `close` returns and a daemon thread takes over.
         is_stop: As in `closable`.
     """
 
@@ -156,10 +159,10 @@ class BoundedClose:
         self._error: Exception | None = None
 
     def close(self) -> None:
-        """Close the session, or leave that to a daemon thread if it takes too long.
+        """Close the session; leave it to a daemon thread if that takes too long.
 
         Raises:
-            tf.errors.OpError: As the session's own `close`, if that was in time.
+            tf.errors.OpError: If the session's own `close` raises it in time.
         """
         thread = self._start()
         if self._is_stop:  # before the wait, which another Ctrl-C may interrupt
@@ -192,8 +195,8 @@ class BoundedClose:
 class LocalClose(BoundedClose):
     """A session of a single process that closes in the background if it takes long.
 
-    It does so if nobody can tell (see `is_end_observable`); otherwise `close` waits for
-    the end, as the session's own does.
+    It does so only if the program cannot notice (see `is_end_observable`). Otherwise
+    `close` waits until the session is closed, like the session's own method.
 
     Args:
         session: A `tf.compat.v1.Session`.
@@ -207,7 +210,7 @@ class LocalClose(BoundedClose):
         """Close the session, in the background if it takes too long.
 
         Raises:
-            tf.errors.OpError: As the session's own `close`, if that was in time.
+            tf.errors.OpError: If the session's own `close` raises it in time.
         """
         try:
             thread = self._start()
@@ -231,9 +234,9 @@ def are_left() -> bool:
 
 
 def run_exit_handlers() -> None:
-    """Run what Python runs at an exit before it finalizes the interpreter.
+    """Run everything that Python runs at exit before it finalizes the interpreter.
 
-    The caller has to end the process right after that, without Python's own exit.
+    The caller must then end the process at once, without Python's own exit.
     """
     _left.clear()  # so that `_wait_for_left` does not wait for them
     threading._shutdown()  # type: ignore[attr-defined] # waits for the other threads
@@ -241,16 +244,16 @@ def run_exit_handlers() -> None:
 
 
 def _leave(thread: threading.Thread) -> None:
-    """Register a close in the background, which Python's exit waits for."""
+    """Register a close in the background, so that Python's exit waits for it."""
     _left[:] = [each for each in _left if each.is_alive()]
     _left.append(thread)
-    # Anew each time: the handler that was registered last is the first to run, while
-    # all that the close may need is still there.
+    # Register it again each time: Python runs the newest handler first, and everything
+    # the close may need still exists then.
     atexit.unregister(_wait_for_left)
     atexit.register(_wait_for_left)
 
 
 def _wait_for_left() -> None:
-    """Wait for closes in the background, before Python finalizes the interpreter."""
+    """Wait for closes in the background before Python finalizes the interpreter."""
     for thread in _left:
         thread.join(_EXIT_TIMEOUT_SECS)

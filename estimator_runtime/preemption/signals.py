@@ -1,17 +1,17 @@
-"""Handlers of the signals that stop a process, where the program has none of its own.
+"""Handlers for the signals that stop a process, if the program has none of its own.
 
-Python calls a handler only between two bytecode instructions of the main thread: never
-while a step of a training hangs in TensorFlow. So a watchdog thread reads the signals
-from a wakeup file descriptor, which is written to even then. It ends the process where
-the handler cannot: at a second SIGTERM, or when the grace period is over.
+Python calls a signal handler only between two bytecode instructions of the main thread,
+so never while a training step hangs in TensorFlow. A watchdog thread therefore reads
+the signals from a wakeup file descriptor, which receives them even then. It ends the
+process where the handler cannot: on a second SIGTERM, or when the grace period is over.
 
-Under our launcher a second SIGTERM is the same request as the first one. One goes to
-all processes of the job. The other comes from the launcher, which sends SIGKILL when
-the time is over.
+Under our launcher, a second SIGTERM repeats the first request: one of them is sent to
+all processes of the job, and the other comes from the launcher. The launcher sends
+SIGKILL when the time is up.
 
-SIGHUP, which comes when a terminal or an ssh connection is closed, is treated as
-SIGTERM, but is never a second request. It comes once from the shell and once from the
-kernel, and SIGTERM follows it if the login session is ended too.
+SIGHUP arrives when a terminal or an ssh connection is closed. It is handled like
+SIGTERM, but never counts as a second request: both the shell and the kernel send it,
+and SIGTERM follows if the login session ends too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from estimator_runtime import reporting
 
 _logger = logging.getLogger(__name__)
 
-# Signal to what it does where the program has no handler of its own.
+# Maps each signal to its handler in a program that has set none.
 DEFAULTS: dict[int, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,  # ignored in the tasks of our launcher
@@ -45,18 +45,18 @@ _LOOK_SECS = 0.5
 
 
 class StopSignals:
-    """Handlers of SIGTERM, SIGHUP and SIGINT, for as long as they are installed.
+    """Handlers for SIGTERM, SIGHUP and SIGINT that can be installed and restored.
 
-    A handler that the program has set stays, and an ignored signal stays ignored. A
-    forked child has the default handlers again.
+    A handler that the program has set is left alone, and an ignored signal stays
+    ignored. A forked child gets the default handlers back.
 
     Args:
-        take: Called in the main thread with the number of the signal and whether it is
-            the first one. It is not called for a second SIGTERM, which ends the
-            process, or does nothing under our launcher.
-        announce: Called in another thread with the number of the first one.
+        take: Called in the main thread with the signal number and whether it is the
+            first signal. It is not called for a second SIGTERM, which ends the process,
+            or does nothing under our launcher.
+        announce: Called in another thread with the number of the first signal.
         grace_secs: Returns the seconds from a first SIGTERM or SIGHUP to the end of the
-            process. The time in which `grace` is held does not count.
+            process, not counting the time during which `grace` is held.
 
     Attributes:
         grace: The `Grace`.
@@ -78,7 +78,7 @@ class StopSignals:
         os.register_at_fork(after_in_child=self._forget)
 
     def install(self) -> None:
-        """Install handlers where the program has none; in the main thread only.
+        """Install the handlers that the program lacks; call it in the main thread only.
 
         Raises:
             ConfigError: If the grace period is not a number of seconds.
@@ -96,7 +96,7 @@ class StopSignals:
     def restore(self) -> None:
         """Restore the default handlers, except where the program has set its own.
 
-        A signal that has already come is handled first.
+        A signal that has already arrived is handled first.
         """
         for number in self._installed:
             if signal.getsignal(number) == self._handle:
@@ -108,16 +108,16 @@ class StopSignals:
         self.grace.forget()
 
     def forget_first(self) -> None:
-        """Count the next signal as a first one: the last request has been fulfilled."""
+        """Treat the next signal as a first one: the last request has been fulfilled."""
         self._came = []
         if self._watchdog is not None:
-            # Its thread has to end first: only then have all earlier signals been read.
+            # Its thread must end first, so that it has read all earlier signals.
             self._watchdog.stop()
             self.grace.forget()
             self._watchdog = _Watchdog.started(self, self._grace_secs())
 
     def has(self, number: int) -> bool:
-        """Return whether a signal is handled here, now; any thread may call it."""
+        """Return whether this object handles a signal now; any thread may call it."""
         return number in self._installed and signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
@@ -131,12 +131,12 @@ class StopSignals:
             end_unless_launched(number)
 
     def _forget(self) -> None:
-        """Remove the handlers and the watchdog, in the child of a fork."""
+        """Remove the handlers and the watchdog in a forked child."""
         for number in self._installed:
             with contextlib.suppress(ValueError):
                 signal.signal(number, DEFAULTS[number])
         self._installed = []
-        # A new one: a thread that does not exist in the child may hold the old lock.
+        # A new object: the old lock may be held by a thread the child does not have.
         self.grace = Grace()
         if self._watchdog is not None:
             self._watchdog.abandon()
@@ -146,13 +146,13 @@ class StopSignals:
 def _is_again(number: int, before: Iterable[int]) -> bool:
     """Return whether a signal is a SIGTERM that repeats an earlier request.
 
-    An earlier SIGHUP does not count: SIGTERM may follow it for the same reason.
+    An earlier SIGHUP does not count, because one event may cause both signals.
     """
     return number == signal.SIGTERM and any(each != signal.SIGHUP for each in before)
 
 
 def end_unless_launched(number: int) -> None:
-    """End the process at a second SIGTERM, unless a launcher is there to do it."""
+    """End the process on a second SIGTERM, unless a launcher will do so."""
     if not reporting.is_on():
         end_at_once(number)
 
@@ -163,7 +163,7 @@ def end_at_once(number: int) -> NoReturn:
 
 
 class _Watchdog:
-    """The thread that reads signals while the main thread is busy."""
+    """A thread that reads signals while the main thread is busy."""
 
     def __init__(self, signals: StopSignals, grace_secs: float) -> None:
         self._signals, self._grace_secs = signals, grace_secs
@@ -176,7 +176,7 @@ class _Watchdog:
 
     @classmethod
     def started(cls, signals: StopSignals, grace_secs: float) -> _Watchdog | None:
-        """Return a running watchdog; None if the program has a wakeup descriptor."""
+        """Return a running watchdog, or None if the program has a wakeup descriptor."""
         watchdog = cls(signals, grace_secs)
         before = signal.set_wakeup_fd(watchdog._writer, warn_on_full_buffer=False)
         if before != -1:
@@ -196,7 +196,7 @@ class _Watchdog:
         self._thread.join(_JOIN_SECS)
 
     def abandon(self) -> None:
-        """Close the descriptors in a forked child, where the thread does not run."""
+        """Close the descriptors in a forked child, which does not have the thread."""
         with contextlib.suppress(ValueError):
             signal.set_wakeup_fd(-1)
         self._close()
@@ -216,7 +216,7 @@ class _Watchdog:
                 if number == 0:
                     self._close()
                     return
-                if self._signals.has(number):  # not one of the program's, nor SIGCHLD
+                if self._signals.has(number):  # skips SIGCHLD and the program's
                     self._see(number)
 
     def _see(self, number: int) -> None:
@@ -241,9 +241,9 @@ class _Watchdog:
 
 
 class Grace:
-    """The seconds that a training has to end its step, without those of saves.
+    """The time a training has to finish its step, not counting time spent on saves.
 
-    The countdown starts at a first SIGTERM, and is suspended while it is held.
+    The countdown starts at the first SIGTERM, and is suspended while anything holds it.
 
     Any thread may call the methods.
 
@@ -253,20 +253,20 @@ class Grace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Reentrant: a signal handler may take it while its own thread holds it.
+        # Reentrant: a signal handler may run in the thread that holds the lock.
         self._lock = threading.RLock()
         self._holders: set[object] = set()
         self._left_secs = math.inf
         self._counted_at = 0.0
 
     def begin(self, secs: float) -> None:
-        """Start to count down from `secs`; 0 is over at once."""
+        """Start the countdown at `secs` seconds; with 0 it is over at once."""
         with self._lock:
             self._counted_at = self._clock()
             self._left_secs = secs
 
     def forget(self) -> None:
-        """Stop the countdown, until `begin` starts it anew."""
+        """Stop the countdown until the next `begin`."""
         self._left_secs = math.inf
 
     def hold(self, holder: object) -> None:
@@ -276,31 +276,31 @@ class Grace:
             self._holders.add(holder)
 
     def release(self, holder: object) -> None:
-        """Resume the countdown, unless there is another holder; may be called twice."""
+        """Resume the countdown unless another holder remains; may be called twice."""
         with self._lock:
             self._count()
             self._holders.discard(holder)
 
     def release_all(self) -> None:
-        """Resume the countdown, whatever the holders are."""
+        """Resume the countdown and drop all holders."""
         with self._lock:
             self._count()
             self._holders.clear()
 
     @property
     def is_held(self) -> bool:
-        """Whether there is a holder."""
+        """Whether anything holds the countdown."""
         return bool(self._holders)
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left, and there is no holder."""
+        """Whether the time is up and nothing holds the countdown."""
         with self._lock:
             self._count()
             return self._left_secs <= 0 and not self._holders
 
     def next_look_secs(self) -> float | None:
-        """Return the seconds until `is_over` may be true; None without a countdown."""
+        """Return the seconds until `is_over` may be true, or None if not counting."""
         with self._lock:
             self._count()
             if self._left_secs == math.inf:

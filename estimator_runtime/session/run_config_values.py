@@ -1,4 +1,4 @@
-"""Checks of the values of a RunConfig, made before any of them is used."""
+"""Checks the values of a RunConfig before any of them is used."""
 
 import contextlib
 import dataclasses
@@ -21,8 +21,8 @@ class _Number:
 
     Attributes:
         unit: What the number counts, for messages.
-        least: The least value.
-        inclusive: Whether the least value itself is allowed.
+        least: The lower limit.
+        inclusive: Whether the limit itself is allowed.
     """
 
     unit: str
@@ -39,7 +39,7 @@ class _Number:
             raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
 
     def _holds(self, value: Any) -> bool:
-        # Without conversion: an int may be too large for a float. False for NaN.
+        # Not converted, because an int may be too large for a float. False for NaN.
         return value >= self.least if self.inclusive else value > self.least
 
 
@@ -53,7 +53,7 @@ _NUMBERS = {
     "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
 }
 
-# Any object is accepted, except for strings and numbers, which are surely wrong.
+# Any object is accepted except strings and numbers, which are certainly wrong.
 _OBJECTS = {
     "train_distribute": "a tf.distribute.Strategy",
     "experimental_distribute": "a DistributeConfig",
@@ -62,9 +62,9 @@ _PLAIN = (str, bytes, numbers.Number)
 
 
 def unwrapped(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with numbers in place of one-element arrays.
+    """Return settings with one-element arrays replaced by their number.
 
-    `numpy.load` returns such arrays.
+    Numbers loaded with `numpy.load` are such arrays.
     """
     return {
         name: plain(value) if name in _NUMBERS else value
@@ -84,16 +84,16 @@ def check(settings: Mapping[str, Any]) -> None:
     """Check settings given by name; None and unknown names are ignored.
 
     The rules are those of the frozen RunConfig (`_validate_properties`). Values that it
-    accepts by accident, such as a model_dir that is a number, are rejected too.
+    accepts by accident, such as a number for model_dir, are rejected too.
 
     Args:
-        settings: RunConfig argument name to its value.
+        settings: Values by RunConfig argument name.
 
     Raises:
         ConfigError: (a ValueError) If a value is out of range, or both checkpoint
             intervals are set.
-        ConfigTypeError: (a ValueError and a TypeError) If a value has a type with
-            which its rule cannot be evaluated.
+        ConfigTypeError: (a ValueError and a TypeError) If the type of a value does not
+            allow its rule to be evaluated.
     """
     for name, value in settings.items():
         if value is None:
@@ -116,10 +116,10 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def names_checked(init: _Init) -> _Init:
-    """Return a constructor that says which argument a misspelled name resembles.
+    """Return a constructor that suggests the right name for a misspelled argument.
 
-    It raises a ConfigTypeError (a ValueError and a TypeError) then. For a name that
-    resembles none, Python's own error says enough.
+    It raises a ConfigTypeError (a ValueError and a TypeError) with the suggestion. If
+    no argument has a similar name, Python's own error is raised.
     """
     known = inspect.signature(init).parameters
 
@@ -137,23 +137,23 @@ def names_checked(init: _Init) -> _Init:
 
 
 def check_number(source: str, value: Any, rule: str) -> None:
-    """Raise if a value is not a real number, of any size or kind.
+    """Raise an error if a value is not a real number, of any size or kind.
 
     Args:
-        source: The class or function that takes the value, and the name of the
-            argument, such as "RunConfig: keep_checkpoint_max".
+        source: The class or function that takes the value and the name of the argument,
+            such as "RunConfig: keep_checkpoint_max".
         value: The value.
         rule: What is accepted, for the message.
 
     Raises:
-        ConfigTypeError: (a ValueError and a TypeError) If it is not.
+        ConfigTypeError: (a ValueError and a TypeError) If it is not a real number.
     """
     if not isinstance(value, numbers.Real):
         raise ConfigTypeError(f"{source} is {_shown(value)}, but {rule}")
 
 
 def resolve_model_dir(given: Any, in_tf_config: str | None) -> str | bytes | None:
-    """Return the model_dir of RunConfig, or else that of TF_CONFIG.
+    """Return the model_dir of a RunConfig, or the one in TF_CONFIG if it has none.
 
     Args:
         given: RunConfig's model_dir, as str, bytes, os.PathLike or None.
@@ -163,7 +163,7 @@ def resolve_model_dir(given: Any, in_tf_config: str | None) -> str | bytes | Non
         The folder, or None if neither names one.
 
     Raises:
-        ConfigError: (a ValueError) If they differ.
+        ConfigError: (a ValueError) If the two differ.
     """
     if given is None:
         return in_tf_config
@@ -180,9 +180,9 @@ def resolve_model_dir(given: Any, in_tf_config: str | None) -> str | bytes | Non
 
 @contextlib.contextmanager
 def errors_of_frozen_class() -> Iterator[None]:
-    """Convert a ValueError of the frozen class into a ConfigError.
+    """Convert a ValueError from the frozen RunConfig into a ConfigError.
 
-    The frozen class has checks that this module does not repeat.
+    The frozen class performs checks that this module does not repeat.
     """
     try:
         yield

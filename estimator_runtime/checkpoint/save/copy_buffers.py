@@ -1,9 +1,9 @@
-"""Memory for the values of a snapshot that the next snapshot uses again.
+"""Memory for the values of a snapshot, which later snapshots reuse.
 
-A step that changes a held value makes TensorFlow copy it, to memory that the kernel has
-to find and clear first. That takes several times the processor time of the copy, above
-all in a virtual machine whose free memory goes back to the host. Where saves are
-frequent, values are therefore copied to memory that is kept.
+When a step changes a value that a snapshot holds, TensorFlow copies it to memory that
+the operating system has to find and clear first. That takes several times the processor
+time of the copy itself, especially in a virtual machine that returns free memory to its
+host. If saves are frequent, values are therefore copied to memory that is kept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from estimator_runtime.config.memory import available_mb
 
 _FREQUENT_SECS = 60.0  # with a save every minute, 1 GB of buffers saves 1 % of a core
-_FREQUENT_SAVES = 2  # before buffers are worth it; a short training has no more
-_LEAST_BYTES = 1 << 20  # malloc keeps smaller memory anyway
-_ALIGNMENT = 64  # of tensors; TensorFlow copies what is not aligned
-# How many times the size of the buffers must be available to allocate, and to keep them
+_FREQUENT_SAVES = 2  # buffers pay off after these; short trainings have no more
+_LEAST_BYTES = 1 << 20  # malloc keeps smaller blocks anyway
+_ALIGNMENT = 64  # of tensors; TensorFlow copies unaligned memory
+# Allocate or keep buffers if this many times their size is available.
 _TO_ALLOCATE, _TO_KEEP = 4, 1
 _MB = 1 << 20
 
@@ -29,12 +29,12 @@ _MB = 1 << 20
 class CopyBuffers:
     """Buffers for the values that steps change, kept while saves are frequent.
 
-    They are allocated after two saves in a row that each came within a minute of the
-    one before, if four times their size is available. They are freed when a save comes
-    later than that, or when less than their size is still available.
+    They are allocated after two saves in a row that each follow the previous one within
+    a minute, if four times their size is available. They are freed when a save comes
+    later than that, or when less memory than their size is available.
 
     Args:
-        held: The places of the values that are held if they are not copied.
+        held: Indexes of the values that a snapshot holds if they are not copied.
         clock: Returns the time in seconds.
         available: Returns the available memory in MB, or None if it is unknown.
     """
@@ -56,17 +56,17 @@ class CopyBuffers:
 
     @property
     def bytes(self) -> int:
-        """Size of the buffers, in bytes."""
+        """Total size of the buffers in bytes."""
         return sum(buffer.bytes for buffer in self._buffers.values())
 
     def copies(self, values: Sequence[Any]) -> dict[int, np.ndarray]:
-        """Return copies of the values of a snapshot that have a free buffer.
+        """Return copies of those values of a snapshot for which a buffer is free.
 
         Args:
-            values: The values, at the same places at each call.
+            values: The values, in the same order at each call.
 
         Returns:
-            The copies, by place. A buffer is free when nothing refers to its last copy.
+            The copies by index. A buffer is free when nothing refers to its last copy.
         """
         now, last = self._clock(), self._last_secs
         self._last_secs = now
@@ -82,7 +82,7 @@ class CopyBuffers:
             and value.nbytes >= _LEAST_BYTES
         }
         addresses = {place: value.ctypes.data for place, value in large.items()}
-        # A held value that is at the same address has cost no copy.
+        # A held value whose address has not changed has caused no copy.
         self._wanted = {
             place: (value.shape, value.dtype)
             for place, value in large.items()
@@ -97,7 +97,7 @@ class CopyBuffers:
         }
 
     def allocate(self) -> None:
-        """Allocate the buffers for the next snapshot, on any thread, if they pay.
+        """Allocate buffers for the next snapshot if they pay off.
 
         Call this after the values of the last snapshot have been freed. It never fails:
         the checkpoint that was written before is good.
@@ -115,7 +115,7 @@ class CopyBuffers:
                 self._frequent = 0
 
     def free(self) -> None:
-        """Free the buffers, except those whose copies are in use."""
+        """Free the buffers; the memory of copies in use is freed after that use."""
         self._buffers = {}
         self._frequent = 0
 
@@ -133,12 +133,12 @@ class _Buffer:
         self._shape, self._dtype = shape, dtype
         self.bytes = _bytes(shape, dtype)
         self._memory = np.empty(self.bytes + _ALIGNMENT, np.uint8)
-        self._memory.fill(0)  # the kernel allocates what is written to
+        self._memory.fill(0)  # memory is only allocated when it is written to
         self._start = -self._memory.ctypes.data % _ALIGNMENT
         self._idle_references = self._references()
 
     def fits(self, value: np.ndarray) -> bool:
-        """Return whether the buffer is free, and of the shape and type of a value."""
+        """Return whether the buffer is free and has the shape and type of a value."""
         return (
             self._references() == self._idle_references
             and value.shape == self._shape
@@ -146,14 +146,14 @@ class _Buffer:
         )
 
     def copy(self, value: np.ndarray) -> np.ndarray:
-        """Return a copy of a value in the buffer."""
+        """Copy a value into the buffer and return the copy."""
         memory = self._memory[self._start : self._start + self.bytes]
         copy = memory.view(self._dtype).reshape(self._shape)
         np.copyto(copy, value)
         return copy
 
     def _references(self) -> int:
-        # Each array that is a view of the memory refers to it, also a view of a view.
+        # Every view of the memory refers to it, and so does a view of a view.
         return sys.getrefcount(self._memory)
 
 

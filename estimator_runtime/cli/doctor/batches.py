@@ -1,8 +1,8 @@
-"""Whether the tasks of a job with parameter servers would train on equal batches.
+"""Checks whether the tasks of a job with parameter servers train on equal batches.
 
-Nothing in ParameterServer training makes the input differ by task: with a seed, even
-shuffled tasks draw the same batches. A script's text shows the seed, the shuffle, and
-usually what makes the input of a task its own.
+ParameterServer training does not give each task different input. With a seed, tasks
+draw the same batches even if they shuffle. The text of a script shows the seed and the
+shuffle, and usually also any code that makes the input differ by task.
 """
 
 import ast
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from estimator_runtime.cli.doctor.finding import NOTE, Finding
 from estimator_runtime.config.tf_config import TFConfig
 
-# Parts of names by which a program gives each task another input, or has a strategy
-# that does so.
+# Parts of names that a program uses to give each task different input, or to choose a
+# strategy that does.
 _BY_TASK = (
     *("shard", "num_input_pipelines", "input_pipeline_id", "input_context"),
     *("task_index", "task_id", "worker_index", "worker_id", "global_id_in_cluster"),
     *("train_distribute", "from_generator", "service.distribute"),
 )
-# Parts of names and texts of a program that is meant for a cluster of this kind.
+# Parts of names and strings in programs written for parameter servers.
 _OF_PS = ("TF_CONFIG", "parameter_server", "ParameterServer", "num_ps_replicas")
 _TRAINERS = ("chief", "master", "worker")
 
@@ -29,11 +29,11 @@ class InputUse:
     """What the text of a file shows about its input.
 
     Attributes:
-        seeds: Whether it passes `tf_random_seed`.
-        shuffle_line: The first line that calls a method `shuffle`, or None.
-        differs_by_task: Whether it has a name by which programs give each task another
-            input.
-        is_for_ps: Whether it is about TF_CONFIG or parameter servers.
+        seeds: Whether it sets `tf_random_seed`.
+        shuffle_line: The first line that calls a `shuffle` method, or None.
+        differs_by_task: Whether it uses a name that suggests different input for each
+            task.
+        is_for_ps: Whether it mentions TF_CONFIG or parameter servers.
     """
 
     seeds: bool
@@ -88,7 +88,7 @@ def examine(
     """Check whether a program gives the tasks of its cluster equal batches.
 
     Args:
-        files: The name of each file of the program, and its input.
+        files: The name of each file of the program, and how it uses input.
         config: TF_CONFIG; None if it cannot be read.
     """
     if config is not None and config.cluster:

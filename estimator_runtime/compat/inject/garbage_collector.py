@@ -1,12 +1,13 @@
-"""Python's garbage collector during the import of TensorFlow, and after it.
+"""Spares the import of TensorFlow from Python's garbage collector.
 
-An import of TensorFlow makes 400,000 objects that live as long as the process. The
-collector goes through all of them again and again: it takes a third of the time of the
-import, a tenth of that of a short program, and a second at the end of every process.
-Here it is off during the import, and leaves the objects of the import alone for good.
+Importing TensorFlow creates 400,000 objects that live as long as the process. The
+collector scans them again and again. That takes a third of the import time, a tenth of
+the time of a short program, and a second at the end of every process. This module turns
+the collector off during the import, and makes it ignore the imported objects for good.
 
-Whatever the program makes itself, before the import or after it, is collected as ever:
-files, `__del__` and weak references see no difference, also when the process ends.
+Objects that the program itself creates, before or after the import, are collected as
+usual. Files, `__del__` methods and weak references behave as before, even when the
+process ends.
 """
 
 import collections
@@ -29,7 +30,7 @@ _TENSORFLOW = "tensorflow"
 
 
 def is_wanted(environ: Mapping[str, str]) -> bool:
-    """Return whether the collector should spare the import of TensorFlow.
+    """Return whether the collector should ignore the import of TensorFlow.
 
     Raises:
         ConfigError: If the variable is neither 0 nor 1.
@@ -39,17 +40,17 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
 
 
 def spare_import() -> None:
-    """Spare the import of TensorFlow, if it is still to come in this process."""
+    """Spare the import of TensorFlow, unless this process has already imported it."""
     if _TENSORFLOW not in sys.modules:
         sys.meta_path.insert(0, _SparingFinder())
 
 
 @contextlib.contextmanager
 def sparing() -> Iterator[None]:
-    """Turn the collector off in this context, and freeze what is made in it.
+    """Turn the collector off in this context, and freeze the objects created in it.
 
-    If an exception leaves the context, nothing is frozen. The collector is on
-    afterwards if it was on before.
+    If the context raises an exception, nothing is frozen. Afterwards the collector is
+    on if it was on before.
     """
     is_collecting = gc.isenabled()
     gc.disable()
@@ -67,7 +68,7 @@ def sparing() -> Iterator[None]:
 def _freeze_all_but(ids: Container[int]) -> None:
     """Freeze all objects that the collector knows, but leave those of `ids` to it.
 
-    `gc.freeze` has no exceptions, so the collector has to forget these for a moment.
+    `gc.freeze` allows no exceptions, so the given objects are untracked for a moment.
     """
     untrack = ctypes.pythonapi.PyObject_GC_UnTrack
     track = ctypes.pythonapi.PyObject_GC_Track
@@ -93,7 +94,7 @@ def _freeze_all_but(ids: Container[int]) -> None:
 
 
 class _SparingFinder(MetaPathFinder):
-    """Finds TensorFlow as the other finders do, and spares its import."""
+    """Finds TensorFlow like the other finders, and spares its import."""
 
     _is_searching = False
 
@@ -103,7 +104,7 @@ class _SparingFinder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of TensorFlow, or None for other names."""
+        """Return the spec of TensorFlow; None for other names."""
         if fullname != _TENSORFLOW or self._is_searching:
             return None
         self._is_searching = True
@@ -117,7 +118,7 @@ class _SparingFinder(MetaPathFinder):
 
 
 class _SparingLoader(Loader):
-    """A loader that spares the import of its module, and is not seen in it."""
+    """A loader that spares the import of a module, and leaves no trace in it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -126,16 +127,16 @@ class _SparingLoader(Loader):
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Do as the other loader."""
+        """Create the module with the original loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do as the other loader, which takes its place in the module."""
+        """Restore the original loader in the module, and run the module with it."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         with sparing():
             self._loader.exec_module(module)
-            # The garbage of the import must not be frozen: some of it holds the modules
-            # of the program (inspect copies sys.modules), which could then not end.
+            # Garbage of the import must not be frozen. Some of it refers to modules of
+            # the program (inspect copies sys.modules), which would then live forever.
             gc.collect()

@@ -1,13 +1,14 @@
-"""Adam's update of a small variable, as the ops that its kernel consists of.
+"""Splits Adam's update of a small variable into simple ops.
 
-The kernel of `ResourceApplyAdam` hands parts of an update to other threads from a few
-hundred elements on, and waits for them: it overestimates the work, by the number of
-elements once too often. Up to tens of thousands that takes longer than the arithmetic:
-51 us for 4,096 elements on two cores, and 11 us as ops in a loop of steps, which run
-where the loop runs. The ops do the same arithmetic in the same order.
+From a few hundred elements on, the kernel of `ResourceApplyAdam` hands parts of an
+update to other threads and waits for them, because it overestimates the work: it
+multiplies by the number of elements once too often. Up to tens of thousands of
+elements, the handover takes longer than the arithmetic. With 4,096 elements on two
+cores, the kernel takes 51 us, and separate ops take 11 us in a loop of steps, because
+they run on the loop's own thread. The ops do the same arithmetic in the same order.
 
-That their results are equal to the bit is tried once in a process, because a compiler
-may have fused multiplications and additions inside the kernel.
+Each process checks once that their results are bit-identical, because a compiler may
+have fused multiplications and additions inside the kernel.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.loop.graph.ops import READERS
 
 tf1 = tf.compat.v1
-# A smaller variable is updated on one thread by the kernel too, and in half the time
-# of the ops. A larger one is worth the other threads, and the passes over memory that
-# the kernel saves.
+# The kernel updates a smaller variable on one thread too, in half the time of the ops.
+# For a larger one, the kernel is faster: it uses more threads and makes fewer passes
+# over memory.
 _FEWEST_ELEMENTS = 512
 _MOST_ELEMENTS = 16_384
 _SCALARS = slice(3, 9)  # beta1_power, beta2_power, lr, beta1, beta2, epsilon
@@ -38,9 +39,9 @@ def split(
     """Replace the updates of small variables in a GraphDef, if the results are equal.
 
     Args:
-        graph_def: The GraphDef, which is changed. An op without outputs takes the place
-            and the name of each update.
-        operations: The ops from which its nodes were made, by name.
+        graph_def: The GraphDef, which is changed in place. Each update is replaced by
+            an op of the same name without outputs, and the ops that it depends on.
+        operations: The ops that its nodes were made from, by name.
     """
     small = {
         name
@@ -68,13 +69,14 @@ def _is_small_update(op: tf.Operation) -> bool:
     return (
         op.get_attr("T") == tf.float32
         and not op.get_attr("use_nesterov")
-        # The kernel refuses other shapes; the ops would broadcast them.
+        # The kernel rejects unequal shapes; the ops would broadcast them.
         and shape.is_fully_defined()
         and op.inputs[_GRADIENT].shape.is_fully_defined()
         and op.inputs[_GRADIENT].shape == shape
         and all(tensor.shape.rank == 0 for tensor in op.inputs[_SCALARS])
         and _FEWEST_ELEMENTS <= shape.num_elements() <= _MOST_ELEMENTS
-        # TensorFlow would drop an addition of 0, and take a reciprocal root then.
+        # If epsilon were 0, TensorFlow would optimize the addition away, and use a
+        # reciprocal square root.
         and epsilon is not None
         and epsilon > 0
     )
@@ -83,8 +85,8 @@ def _is_small_update(op: tf.Operation) -> bool:
 def _changes_alone(update: tf.Operation, operations: Container[str]) -> bool:
     """Return whether no other op of the step changes the variable or its slots.
 
-    Between ops of several, it could run amid those that update them, which the kernel
-    does at once. Nor do steps run beside each other in a loop, so locks change nothing.
+    Another op could run in between the separate ops of an update, which the kernel does
+    as a whole. Locks make no difference, because the steps of a loop do not overlap.
     """
     return all(
         op is update or op.name not in operations or op.type in READERS
@@ -94,14 +96,14 @@ def _changes_alone(update: tf.Operation, operations: Container[str]) -> bool:
 
 
 class _Update:
-    """One update as several ops.
+    """One update, split into several ops.
 
     Args:
         node: The `ResourceApplyAdam`.
-        constants: Names of nodes that need not be waited for.
+        constants: Names of nodes that nothing has to wait for.
 
     Attributes:
-        nodes: The nodes that take its place.
+        nodes: The nodes that replace it.
     """
 
     def __init__(self, node: tf.compat.v1.NodeDef, constants: set[str]) -> None:
@@ -118,7 +120,7 @@ class _Update:
         root = self._compute("Sqrt", self._compute("Sub", one, power2))
         part = self._compute("Mul", lr, root)
         alpha = self._compute("RealDiv", part, self._compute("Sub", one, power1))
-        # Read the variables when the kernel would: after all that it waits for.
+        # Read the variables when the kernel would: after everything it waits for.
         sources = ["^" + name.partition(":")[0] for name in inputs[3:]]
         waits = [name for name in node.input if name.startswith("^")]
         waits += [each for each in sources if each[1:] not in constants]
@@ -162,15 +164,15 @@ class _Update:
 
 @functools.cache
 def _is_exact() -> bool:
-    """Return whether the ops give the kernel's bits for random numbers.
+    """Return whether the ops and the kernel agree bit for bit on random numbers.
 
-    It takes about a tenth of a second, once in a process.
+    This takes about a tenth of a second, once per process.
     """
-    # The kernel has a loop of its own where elements fill no processor's registers.
+    # The kernel has a separate loop for the elements that do not fill a register.
     sizes = (_FEWEST_ELEMENTS, _FEWEST_ELEMENTS + 3)
     with tf.Graph().as_default():
         trials = [[_updated(size, way) for way in (False, True)] for size in sizes]
-        # It needs no other devices than CPUs.
+        # Only CPUs are needed.
         config = config_pb2.ConfigProto(device_count={"GPU": 0})
         with tf1.Session(config=config) as session:
             results = session.run(trials)
@@ -182,7 +184,7 @@ def _is_exact() -> bool:
 
 
 def _updated(elements: int, is_split: bool) -> list[tf.Tensor]:
-    """Return a variable and its slots after an update, by the kernel or by ops."""
+    """Return a variable and its slots after an update by the kernel or by the ops."""
     random = np.random.RandomState(elements)
     scale = 10.0 ** random.uniform(-6, 3, size=[4, elements])
     numbers = (scale * random.normal(size=scale.shape)).astype(np.float32)

@@ -399,12 +399,8 @@ def _at_end(
 ) -> Iterator[tuple[tf.compat.v1.train.SessionRunHook, Any]]:
     """Yield the hooks that run the session when it ends, with what they fetch then."""
     for hook in hooks:
-        logs = isinstance(hook, tf.compat.v1.train.LoggingTensorHook)
-        if logs and hook._log_at_end:
-            yield hook, hook._current_tensors
-        final = isinstance(hook, tf.compat.v1.train.FinalOpsHook)
-        if final and hook._final_ops is not None:
-            yield hook, hook._final_ops
+        for fetches in internals.fetches_at_end(hook):
+            yield hook, fetches
 
 
 def ops_of(graph: tf.Graph, fetches: object) -> dict[str, tf.Operation]:

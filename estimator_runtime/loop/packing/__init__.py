@@ -1,1 +1,1 @@
-"""Packing: the tensors that cross between tasks in a step, sent as fewer and larger."""
+"""Packing: combines the tensors that tasks send each other in a step into fewer."""

@@ -1,4 +1,4 @@
-"""The ops that make one tensor of several, and several of one, in another task.
+"""Adds the ops that combine tensors in one task and split them in another.
 
 The elements are only moved: no op here computes with them.
 """
@@ -21,7 +21,7 @@ class PackNodes:
 
     Args:
         part: The GraphDef.
-        name_of: Returns the name by which nodes of `part` take a tensor.
+        name_of: Returns the name under which nodes of `part` refer to a tensor.
     """
 
     def __init__(
@@ -35,14 +35,15 @@ class PackNodes:
 
         Args:
             pack: The pack.
-            name: The prefix of their names.
+            name: The prefix for the names of the nodes.
 
         Returns:
-            The names of the tensors that arrive, by the names of those that are sent.
+            The name of each received tensor, by the name of the tensor that is sent.
         """
         types = {tensor.dtype for tensor in pack.tensors}
-        # The optimizer takes the unknown length of a vector reshaped to a vector for a
-        # new one, different from all others. Bytes are reshaped to a matrix.
+        # If a vector of unknown length is reshaped to a vector, TensorFlow's optimizer
+        # assumes a new length, different from all others. Bytes avoid that, because
+        # they are reshaped to a matrix.
         as_bytes = len(types) > 1 or not pack.is_known
         dtype = tf.uint8 if as_bytes else pack.tensors[0].dtype
         widths = [_width(tensor.dtype, dtype) for tensor in pack.tensors]
@@ -61,8 +62,8 @@ class PackNodes:
             both = zip(known, widths, strict=True)
             sizes = there.int64([int(np.prod(s, dtype=int)) * w for s, w in both])
         else:
-            # TensorFlow's optimizer follows shapes through just these ops. It joins
-            # those ops of which it can tell that they have equal shapes.
+            # TensorFlow's optimizer tracks shapes through exactly these ops. It fuses
+            # ops whose shapes it knows to be equal.
             lengths = here.pack([here.size(each, dtype) for each in flat], tf.int64)
             dims = [
                 here.shape(value, tensor.dtype)
@@ -91,12 +92,12 @@ class PackNodes:
 
 
 def _width(dtype: tf.DType, sent_as: tf.DType) -> int:
-    """Return how many elements an element of `dtype` is sent as."""
+    """Return the number of sent elements per element of `dtype`."""
     return 1 if dtype == sent_as else dtype.size
 
 
 class _Task:
-    """Adds nodes that one task runs.
+    """Adds nodes that run in one task.
 
     Each method returns the name of the node's output.
     """

@@ -1,4 +1,4 @@
-"""The calls of a session that run a packed step in place of the program's own."""
+"""Session calls that run a packed step in place of the program's own."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8
-# Ops of a SyncReplicasOptimizer, which is all that updates anything in its steps.
+# The only ops that update anything in the steps of a SyncReplicasOptimizer.
 _HAND_OVER = ("ResourceAccumulatorApplyGradient", "SparseAccumulatorApplyGradient")
 _COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep)
 
 
 class PackingLog:
-    """Logs, once each, what is packed and what is not.
+    """Logs what is packed and what is not, each message once.
 
-    It outlives a session that is lost, so that the next one says nothing again.
+    It outlives a lost session, so that the next one does not repeat the messages.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class PackingLog:
 
 
 class PackedRequest:
-    """One request of a session, with a packed step in place of the step.
+    """A request to a session, with the step replaced by a packed step.
 
     Args:
         session: The session.
-        wanted: Consumer to its fetches.
+        wanted: Fetches by consumer.
         step: The packed step.
 
     Raises:
@@ -80,7 +80,7 @@ class PackedRequest:
         step: PackedStep,
     ) -> None:
         self._session, self._step = session, step
-        # The copy also keeps the leaves alive: their key relies on their identity.
+        # The copy also keeps the leaves alive, because their key uses their identity.
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self._wanted, {})
         if handler._fetch_handles:
@@ -102,7 +102,7 @@ class PackedRequest:
         `options` and `run_metadata` may be None.
 
         Returns:
-            Consumer to results.
+            Results by consumer.
         """
         try:
             if not feeds and options is None and run_metadata is None:
@@ -125,13 +125,13 @@ class PackedRequest:
 
 
 class PackedRequests:
-    """The requests of one session that run a packed step.
+    """The requests to one session that run a packed step.
 
-    Any of them may also be served by the step itself, with the same results, and so may
-    be any other call of the session: a packed step shares all state with the step.
+    A packed step shares all state with the step itself. So the step can serve any of
+    these requests with the same results, and other session calls can come in between.
 
     Args:
-        session: The session on which the hooked session runs its steps.
+        session: The session in which the hooked session runs its steps.
         log: Logs what is packed.
     """
 
@@ -139,7 +139,7 @@ class PackedRequests:
         self._session = session
         self._log = log
         self._lock = threading.Lock()  # a program may run steps in several threads
-        # By the key of what the program asks for, which the second item keeps alive.
+        # By the key of what the program asks for. The second item keeps that alive.
         self._steps: dict[Hashable, tuple[PackedStep | None, object]] = {}
         self._requests: dict[Hashable, tuple[PackedRequest | None, object]] = {}
         self._task_of: Callable[[tf.Operation], str | None] | None = None
@@ -151,12 +151,12 @@ class PackedRequests:
         feeds: Mapping[Any, Any] | None,
         options: config_pb2.RunOptions,
     ) -> PackedRequest | None:
-        """Return a request that runs a packed step; None if the step itself has to run.
+        """Return a request that runs a packed step; None if the step itself must run.
 
         Args:
             fetches: What the program asks for.
-            wanted: Consumer to fetches: the program's and those of the hooks.
-            feeds: What is fed.
+            wanted: Fetches by consumer: those of the program and of the hooks.
+            feeds: Fed values by tensor.
             options: The options of the call.
         """
         if self._session._closed:
@@ -183,7 +183,7 @@ class PackedRequests:
         return request
 
     def _make(self, fetches: Any, wanted: Mapping[Any, Any]) -> PackedRequest | None:
-        """Return a new request; None, which is logged, if there cannot be one."""
+        """Return a new request; None if there cannot be one, which is logged."""
         step = self._step(fetches)
         if step is None:
             return None
@@ -203,7 +203,7 @@ class PackedRequests:
         return self._steps[key][0]
 
     def _make_step(self, fetches: Any) -> PackedStep | None:
-        """Return a packed step; None, which is logged, if a step cannot be packed."""
+        """Return a packed step; None if the step cannot be packed, which is logged."""
         graph = self._session.graph
         asked = internals.FetchHandler(graph, fetches, {})
         targets, tensors = asked.targets(), asked.fetches()
@@ -213,7 +213,7 @@ class PackedRequests:
         try:
             known = graph.get_collection_ref(_COLLECTION)
             task_of = self._tasks()
-            # A session before this one, which was lost, may have added it.
+            # An earlier session, which was lost, may have added it.
             names = tuple(sorted({each.name for each in (*targets, *tensors)}))
             step_key = names, step.digest()
             for each, packed in known:
@@ -232,10 +232,10 @@ class PackedRequests:
         return packed
 
     def _tasks(self) -> Callable[[tf.Operation], str | None]:
-        """Return what finds the task of an op.
+        """Return a function that finds the task of an op.
 
         Raises:
-            CannotPack: If it is not proven that a copy of a step has its results.
+            CannotPack: If a copy of a step is not known to produce equal results.
         """
         if self._task_of is None:
             config = getattr(self._session, "_config", None)
@@ -249,14 +249,14 @@ class PackedRequests:
 
 
 def _is_step(part: Subgraph) -> bool:
-    """Return whether some ops train, or hand gradients over to a chief that does."""
+    """Return whether a part trains, or hands gradients to a chief that does."""
     return ops.any_trains(part.graph, part.ops.values()) or any(
         op.type in _HAND_OVER for op in part.ops.values()
     )
 
 
 def _are_inputs(feeds: Mapping[Any, Any], request: PackedRequest) -> bool:
-    """Return whether feeds are of placeholders, none of which is fetched too."""
+    """Return whether all feeds are for placeholders that are not fetched as well."""
     return all(
         isinstance(fed, tf.Tensor)
         and fed.op.type == "Placeholder"
@@ -266,7 +266,7 @@ def _are_inputs(feeds: Mapping[Any, Any], request: PackedRequest) -> bool:
 
 
 def _check_config(config: config_pb2.ConfigProto) -> None:
-    """Raise CannotPack if a session rewrites computations by what surrounds them."""
+    """Raise CannotPack if the results of an op may depend on the ops around it."""
     reason = xla.reason(config)
     if reason is not None:
         raise CannotPack(reason)
@@ -276,7 +276,7 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
 
 
 def is_remote(session: Any) -> bool:
-    """Return whether a session is TensorFlow's own, on a gRPC master."""
+    """Return whether a session is TensorFlow's own and has a gRPC master."""
     return (
         type(session) is tf.compat.v1.Session
         and "run" not in vars(session)
@@ -286,7 +286,7 @@ def is_remote(session: Any) -> bool:
 
 
 def requests_of(session: Any, log: PackingLog | None) -> PackedRequests | None:
-    """Return the packed requests of a session; None if it is to have none."""
+    """Return the packed requests of a session; None if nothing is to be packed."""
     if log is None or not is_remote(session):
         return None
     return PackedRequests(session, log)

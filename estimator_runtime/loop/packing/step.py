@@ -1,8 +1,8 @@
-"""A copy of a step, in the step's own graph, in which packed tensors cross.
+"""A copy of a step, in the same graph, that sends packed tensors between tasks.
 
-Only what comes after a pack is copied. All else, such as reads of variables and the
-ops that keep state, is shared by the step and its copy. So one may be run in place of
-the other at any step.
+Only the ops after a pack are copied. The step and its copy share everything else, such
+as reads of variables and ops that keep state. So either can run in place of the other
+at any step.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _FRAMES = frozenset(
 
 
 class CannotPack(Exception):
-    """A step that runs as it is; the message completes "because it ..."."""
+    """Raised if a step runs as it is; the message completes "because it ..."."""
 
 
 class NothingToPack(CannotPack):
-    """A step of which no tensor is known to cross between tasks."""
+    """Raised if no tensor of a step is known to cross between tasks."""
 
 
 class PackedStep:
-    """A copy of a step that sends fewer tensors, and larger ones, between tasks.
+    """A copy of a step that sends fewer, larger tensors between tasks.
 
     Args:
         step: The part of the graph that is the step.
@@ -62,8 +62,8 @@ class PackedStep:
             known.
 
     Attributes:
-        count: How many tensors cross between tasks in the step.
-        packed_count: How many do in its copy.
+        count: The number of tensors that cross between tasks in the step.
+        packed_count: The same number for its copy.
 
     Raises:
         NothingToPack: If no tensor is known to cross between tasks.
@@ -77,7 +77,7 @@ class PackedStep:
         self._graph = step.graph
         self._task_of = task_of
         self._copies: dict[str, tf.Operation] = {}
-        # Tensors that replace another one in a task.
+        # Tensors received in a task, by the tensor they replace and the task.
         self._arrived: dict[tuple[str, str | None], tf.Tensor] = {}
         transfers = StepTransfers(step, task_of)
         self.count, self.packed_count = transfers.count, transfers.packed_count
@@ -85,10 +85,10 @@ class PackedStep:
             raise NothingToPack("has no tensor that is known to cross between tasks")
         if self.packed_count == self.count:
             raise CannotPack("has no tensors that could cross between tasks as one")
-        # No call of another thread sees the copy without all that it waits for.
+        # No call in another thread may see the copy without everything it waits for.
         with self._graph._mutation_lock():
             self._import(transfers.ordered, transfers)
-            # Tensors that replace the reads of the global step that hooks fetch.
+            # Replacements for the reads of the global step that hooks fetch.
             self._step_reads = self._read_step_first()
 
     def substitutes(
@@ -96,15 +96,15 @@ class PackedStep:
     ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
         """Return what to fetch and run for a call that runs the step and more.
 
-        Copies of what comes after the step are added to the graph.
+        Copies of the ops that come after the step are added to the graph.
 
         Raises:
-            CannotPack: If something that comes after the step cannot be copied.
+            CannotPack: If an op that comes after the step cannot be copied.
         """
         reads = self._step_reads
         roots = [*(t.op for t in fetches if t.name not in reads), *targets]
         part = Subgraph(self._graph, roots, without=self._copies)
-        _check(part)  # first, as ops in a loop have no order
+        _check(part)  # first, because ops in a loop have no order
         more = ordered(part.ops)
         after = self._after(more, self._users(more, self._arrived))
         for op in after:
@@ -119,14 +119,14 @@ class PackedStep:
         """Return an error of a copied op as the program's own op would have raised it.
 
         Args:
-            error: An error of a session's call.
+            error: An error raised by a session call.
 
         Returns:
-            An error of the same class that names the program's op, and where the
-            program made it; the error as given if it is not of a copied op.
+            An error of the same class that names the program's op and where the program
+            created it; `error` itself if no copied op caused it.
         """
         names = {copy.name: name for name, copy in self._copies.items()}
-        raw = error.__context__  # without the places where ops were made
+        raw = error.__context__  # does not name where ops were created
         if getattr(error.op, "name", None) not in names:
             return error
         if not isinstance(raw, tf.errors.OpError):
@@ -137,20 +137,20 @@ class PackedStep:
         return type(error)(op.node_def, op, message)
 
     def _copy(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return the copy of a tensor; the tensor itself if there is none."""
+        """Return the copy of a tensor, or the tensor itself if there is none."""
         copy = self._copies.get(tensor.op.name)
         return tensor if copy is None else copy.outputs[tensor.value_index]
 
     def _read_step_first(self) -> dict[str, tf.Tensor]:
-        """Make the copy add to the global step after hooks have read it.
+        """Make the copy increment the global step only after hooks have read it.
 
-        In stock too hooks get the value from before the step, but only because a read
-        is faster than a step. A packed step can be faster than TensorFlow's read, which
-        goes to the other task twice.
+        Stock TensorFlow also gives hooks the value from before the step, but only
+        because a read is faster than a step. A packed step can be faster than that
+        read, which goes to the other task twice.
 
         Returns:
             The read that the copy waits for, by the names of the tensors that hooks
-            fetch for the global step; empty if the copy does not add to it.
+            fetch for the global step; empty if the copy does not increment it.
         """
         variable = None
         if len(self._graph.get_collection(tf1.GraphKeys.GLOBAL_STEP)) == 1:
@@ -178,7 +178,7 @@ class PackedStep:
         operations: Sequence[tf.Operation],
         keys: Container[tuple[str, str | None]],
     ) -> list[str]:
-        """Return the names of the ops that take a tensor of `keys` in its task."""
+        """Return the names of the ops that use a tensor of `keys` in its task."""
         return [
             op.name
             for op in operations
@@ -188,7 +188,7 @@ class PackedStep:
     def _after(
         self, operations: Sequence[tf.Operation], started: Sequence[str]
     ) -> list[tf.Operation]:
-        """Return those of some ops that depend on copies, or on ops in `started`."""
+        """Return the ops in `started`, and those that depend on them or on copies."""
         found = set(started)
         for op in operations:
             if any(
@@ -206,9 +206,9 @@ class PackedStep:
         """Add copies of ops to the graph.
 
         Args:
-            operations: The ops, each after those that it depends on.
-            transfers: What is packed among them, so that only those that come after a
-                pack are copied; None to copy all.
+            operations: The ops, each after the ops that it depends on.
+            transfers: What is packed among them; only ops after a pack are copied then.
+                None to copy all.
         """
         part = tf1.GraphDef(versions=self._graph.graph_def_versions)
         arriving: dict[tuple[str, str | None], str] = {}
@@ -254,7 +254,7 @@ class PackedStep:
             task = self._task_of(op)
             asked = tf.DeviceSpec.from_string(op.device)
             if task is not None and not asked.job:
-                # The placer puts it beside its resource, which may be on "CPU:1".
+                # The placer puts the op next to its resource, perhaps on "CPU:1".
                 whole = tf.DeviceSpec.from_string(task).make_merged_spec(asked)
                 node.device = whole.to_string()
             del node.input[:]
@@ -292,7 +292,7 @@ class PackedStep:
 
 
 def _check(part: Subgraph) -> None:
-    """Raise CannotPack if a part of the graph has ops that are never copied."""
+    """Raise CannotPack if a part of the graph has ops that cannot be copied."""
     for op in part.ops.values():
         if op.type in _FRAMES:
             raise CannotPack(f"has control flow of TensorFlow 1, {op.name!r}")
@@ -303,7 +303,7 @@ def _check(part: Subgraph) -> None:
 
 
 def _imported(part: tf.compat.v1.GraphDef, **given: Any) -> list[Any]:
-    """Import a GraphDef into the default graph, and return what is asked for."""
+    """Import a GraphDef into the default graph, and return the requested elements."""
     try:
         return tf.graph_util.import_graph_def(part, name=SCOPE, **given)
     except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -315,7 +315,7 @@ def _imported(part: tf.compat.v1.GraphDef, **given: Any) -> list[Any]:
 def _unfinalized(graph: tf.Graph) -> Iterator[Any]:
     """Allow ops to be added to a graph, outside the scopes of the program.
 
-    No other thread's call of a session sees the graph half changed.
+    A session call in another thread never sees the graph half changed.
     """
     was_finalized = graph.finalized
     graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph

@@ -1,4 +1,4 @@
-"""Which task of a cluster runs an op, where the graph leaves no choice."""
+"""Finds which task of a cluster runs an op, if the graph leaves no choice."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ class TaskOfOp:
     """Finds the task that runs an op.
 
     Args:
-        devices: Full names of the devices of a session, such as
+        devices: Full names of a session's devices, such as
             "/job:ps/replica:0/task:0/device:CPU:0".
     """
 
@@ -24,8 +24,8 @@ class TaskOfOp:
     def __call__(self, op: tf.Operation) -> str | None:
         """Return the name of the task, such as "/job:ps/replica:0/task:0".
 
-        The result is None if TensorFlow could choose among several tasks, and for ops
-        that call functions, whose ops may run in other tasks.
+        The result is None if TensorFlow could choose between several tasks. It is also
+        None for an op that calls functions, because their ops may run in other tasks.
         """
         if op.name not in self._of_op:
             self._of_op[op.name] = self._find(op)
@@ -37,7 +37,7 @@ class TaskOfOp:
         resource = next((t.op for t in op.inputs if t.dtype == tf.resource), None)
         if resource is None:
             return self._named_by(op.device)
-        # No other task has the resource, so this one runs the op, or none does.
+        # Only the task that has the resource can run the op.
         return self(resource)
 
     def _named_by(self, device: str) -> str | None:

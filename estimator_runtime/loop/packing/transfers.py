@@ -1,24 +1,26 @@
-"""The tensors that tasks send each other in a step, and which of them to send as one.
+"""Finds the tensors that tasks send each other in a step, and which to send together.
 
-TensorFlow sends each tensor that one task computes and another one uses by a call of
-its own. Tensors may be packed, that is sent as one, if none of them then waits for
-anything that it would not have waited for, and no two packs wait for each other:
+If one task computes a tensor and another uses it, TensorFlow sends the tensor in its
+own call. Several tensors may be packed, which means sent as one, under two conditions:
+no tensor waits for anything that it would not have waited for otherwise, and no two
+packs wait for each other. The rules are:
 
-- Each op has a level: the number of borders between tasks on its longest path from the
-  start of the step. The tensors of a pack are all of one level, and are used at higher
-  levels only. So no pack can wait for itself.
-- Ops that may wait for another call, such as taking an element from a queue, are the
-  same ones before each tensor of a pack.
-- A large tensor is sent alone, and a pack has a limit: otherwise the first gradients
-  would wait for the last ones, where stock sends them while it computes.
-
+- Each op has a level: the number of borders between tasks on the longest path to it
+  from the start of the step. All tensors of a pack have the same level, and are used
+  at higher levels only. So no pack can wait for itself.
+- Ops that may wait for another call, such as taking an element from a queue, must be
+  the same before each tensor of a pack.
+- A large tensor is sent alone, and the size of a pack is limited. Otherwise the first
+  gradients would wait for the last ones, while stock TensorFlow sends gradients during
+  the computation.
 - A tensor of unknown size, such as one with a row for each example, may be large. It is
-  packed with others of unknown size only.
+  packed only with other tensors of unknown size.
 
-A pack is used by copies of ops. An op with state of its own cannot be copied, so what
-it needs is not packed. Neither are strings, which have no fixed size, nor the terms of
-a sum of three or more: TensorFlow adds them in an order that depends on which of their
-buffers it may overwrite, and a tensor from a pack differs in that.
+Copies of ops use the tensors from a pack. An op with its own state cannot be copied, so
+its inputs are not packed. Strings are not packed either, because they have no fixed
+size, nor are the terms of a sum of three or more. TensorFlow adds such terms in an
+order that depends on which of their buffers it may overwrite, and that is different for
+tensors from a pack.
 """
 
 from __future__ import annotations
@@ -35,17 +37,17 @@ from estimator_runtime.loop.graph.subgraph import Subgraph
 
 # A tensor with more elements is sent alone.
 MAX_ELEMENTS = 1 << 16
-# A pack with as many bytes gets no further tensors. On loopback it takes 1 ms to send.
+# A pack of this size gets no more tensors. Sending it takes 1 ms over loopback.
 MAX_BYTES = 1 << 20
-# Larger constants are not copied to where they are used.
+# Larger constants are not copied to the task that uses them.
 _MAX_CONSTANT_ELEMENTS = 1024
-# The unknown dimension of a tensor, for the limits: that of batches, as a rule.
+# The limits assume this for an unknown dimension, which is usually the batch size.
 _USUAL_DIMENSION = 128
-# A sum of so many terms is the same in any order.
+# A sum of this many terms is the same in any order.
 _EXACT_TERMS = 2
 _SUMS = ("Add", "AddN", "AddV2")
 _JOINED = (*_SUMS, "Identity")  # TensorFlow removes an Identity between sums
-# Ops that return what they are given, in the same memory.
+# Ops that return their input in the same memory.
 _FORWARDING = frozenset(
     """
     Bitcast CheckNumerics CheckNumericsV2 EnsureShape ExpandDims Identity IdentityN
@@ -72,7 +74,7 @@ PACKABLE = frozenset(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """A tensor that one task sends to another one in each step.
+    """A tensor that one task sends to another in each step.
 
     Attributes:
         tensor: The tensor.
@@ -86,20 +88,21 @@ class Transfer:
 
     @property
     def key(self) -> tuple[str, str | None]:
-        """The name of the tensor, and the task that uses it."""
+        """The name of the tensor and the task that uses it."""
         return self.tensor.name, self.destination
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pack:
-    """Tensors that one task sends to another one as one.
+    """Tensors that one task sends to another as a single tensor.
 
     Attributes:
         source: The task that computes them.
         destination: The task that uses them.
         tensors: The tensors, two or more.
-        shapes: The static shape of each, None for an unknown dimension: all are known,
-            or none is. No dimension is known to be 0.
+        shapes: The static shape of each tensor, with None for an unknown dimension.
+            Either all shapes are fully known, or none is. No dimension is known to be
+            0.
     """
 
     source: str
@@ -109,17 +112,17 @@ class Pack:
 
     @property
     def is_known(self) -> bool:
-        """Whether the shapes are known, and need not be sent."""
+        """Whether the shapes are known, so that they do not have to be sent."""
         return None not in self.shapes[0]
 
     @property
     def count(self) -> int:
-        """How many tensors are sent: one, and another one for unknown shapes."""
+        """The number of tensors sent: 1, or 2 if the shapes are sent as well."""
         return 1 if self.is_known else 2
 
 
 class StepTransfers:
-    """What the tasks of a cluster send each other in a step.
+    """The tensors that the tasks of a cluster send each other in a step.
 
     Args:
         step: The part of the graph that is the step.
@@ -129,9 +132,9 @@ class StepTransfers:
     Attributes:
         step: As given.
         task_of: As given.
-        ordered: The ops of the step, each after those that it depends on.
-        count: How many tensors cross from one known task to another one.
-        constants: Constants to copy to the task that uses them, by the key of their
+        ordered: The ops of the step, each after the ops that it depends on.
+        count: The number of tensors that cross from one known task to another.
+        constants: Constants to copy to the task that uses them, by the key of the
             transfer.
         packs: The packs.
     """
@@ -162,12 +165,12 @@ class StepTransfers:
 
     @property
     def packed_count(self) -> int:
-        """How many tensors cross from one known task to another one once packed."""
+        """The number of tensors that cross between known tasks once packed."""
         saved = sum(len(pack.tensors) - pack.count for pack in self.packs)
         return self.count - saved - len(self.constants)
 
     def _measure(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the level of each op, and the ops before it that may wait, as bits."""
+        """Return each op's level, and a bit mask of earlier ops that may wait."""
         levels: dict[str, int] = {}
         waits: dict[str, int] = {}
         bits = 0
@@ -189,8 +192,8 @@ class StepTransfers:
     def _find_fixed(self) -> set[str]:
         """Return the names of the ops that must not be copied.
 
-        They are the ones with state of their own, and all that those depend on: the
-        copy of an op that they depend on would run beside the op itself.
+        These are the ops with their own state, and all ops that they depend on: if one
+        of the latter were copied, both it and its copy would run.
         """
         fixed: set[str] = set()
         for op in reversed(self.ordered):
@@ -202,7 +205,7 @@ class StepTransfers:
     def _find_transfers(
         self,
     ) -> tuple[dict[tuple[str, str | None], Transfer], set[tuple[str, str | None]]]:
-        """Return the transfers by key, and the keys of those that stay as they are."""
+        """Return the transfers by key, and the keys of those to leave unchanged."""
         transfers: dict[tuple[str, str | None], Transfer] = {}
         excluded = set()
         for op in self.ordered:
@@ -220,7 +223,7 @@ class StepTransfers:
         return transfers, excluded
 
     def _is_term(self, tensor: tf.Tensor) -> bool:
-        """Return whether a tensor is a term of a sum of three or more, in any task."""
+        """Return whether a tensor is a term in a sum of three or more, in any task."""
         pending, seen = [tensor], set()
         while pending:
             each = pending.pop()
@@ -235,7 +238,7 @@ class StepTransfers:
         return False
 
     def _count_terms(self, op: tf.Operation) -> int:
-        """Return how many terms a sum has with the sums that TensorFlow may join."""
+        """Return how many terms a sum and those TensorFlow may merge into it have."""
         sums, pending, terms = {op.name}, [op], 0
         while pending:
             each = pending.pop()
@@ -251,11 +254,11 @@ class StepTransfers:
         return terms
 
     def _pack(self, transfers: list[Transfer]) -> list[Pack]:
-        """Return the packs among some transfers."""
+        """Return the packs that can be made from some transfers."""
         groups: dict[object, list[list[Transfer]]] = collections.OrderedDict()
         sizes: dict[object, int] = {}
         place = {op.name: index for index, op in enumerate(self.ordered)}
-        # In the order in which they are computed: those of one pack wait for its last.
+        # In the order of computation, because a pack waits for its last tensor.
         for each in sorted(transfers, key=lambda t: place[t.tensor.op.name]):
             shape = self._shapes[each.tensor.name]
             dtype = each.tensor.dtype
@@ -297,7 +300,7 @@ def predecessors(op: tf.Operation) -> list[tf.Operation]:
 
 
 def ordered(operations: dict[str, tf.Operation]) -> list[tf.Operation]:
-    """Return ops, given by name, each after those of them that it depends on."""
+    """Return the given ops in an order in which each follows those it depends on."""
     done: dict[str, tf.Operation] = {}
     for first in operations.values():
         stack = [first]
@@ -317,10 +320,10 @@ def ordered(operations: dict[str, tf.Operation]) -> list[tf.Operation]:
 
 
 def is_packable(shape: tuple[int | None, ...] | None) -> bool:
-    """Return whether a tensor of a static shape can be packed, and is small enough.
+    """Return whether a tensor can be packed and is small enough, by its static shape.
 
     Args:
-        shape: The shape, None for an unknown dimension; None for an unknown rank.
+        shape: The shape, with None for an unknown dimension; None for an unknown rank.
     """
     if shape is None or 0 in shape:
         return False
@@ -344,9 +347,9 @@ def _dims(shape: tf.TensorShape) -> tuple[int | None, ...] | None:
 
 
 def _known_shapes(step: Subgraph) -> dict[str, tuple[int | None, ...] | None]:
-    """Return the shapes that follow from the ops alone, by the names of the tensors.
+    """Return the shapes that can be inferred from the ops alone, by tensor name.
 
-    A program can also set the shape of a tensor, which nothing holds it to.
+    A program can also set the shape of a tensor, but nothing enforces that shape.
     """
     resources = {t.op.name: t.op for t in step.handles.values()}
     part = step.graph_def()

@@ -1,1 +1,1 @@
-"""The hooks that a session of this runtime adds to those of the program."""
+"""Hooks that this runtime adds to a session, next to those of the program."""

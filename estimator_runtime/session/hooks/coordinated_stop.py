@@ -1,4 +1,4 @@
-"""A coordinated stop of a multi-worker strategy, when one task is told to end."""
+"""Coordinates how a multi-worker strategy stops when one task is told to end."""
 
 import itertools
 import logging
@@ -13,24 +13,24 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.preemption import request
 
 _logger = logging.getLogger(__name__)
-_numbers = itertools.count()  # numbers this process's sessions, alike in each task
+_numbers = itertools.count()  # session numbers, which are the same in each task
 
 
 class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
-    """Requests a stop after a step on which all tasks agree before any of them runs it.
+    """Requests a stop after a step that all tasks agree on before any of them runs it.
 
-    A step of such a strategy ends when all tasks have run it: if one task leaves before
-    the others, they wait for ever. So the task that is told to end, having run n steps,
+    A step of such a strategy ends when all tasks have run it. If one task left before
+    the others, they would wait forever. So a task that is told to end after n steps
     proposes n + 1 as the last step, and runs no step until every task has read the
-    proposal. No task can have passed n + 1, because that step needs all tasks. Of
-    several proposals the first one counts.
+    proposal. No task can be past n + 1, because that step needs all tasks. If there are
+    several proposals, the first one counts.
 
-    In a program without eager execution, the tasks cannot communicate. The task that is
-    told to end then does so at once, and the last checkpoint is what remains. The tasks
-    of other strategies need not agree.
+    In a program without eager execution, the tasks cannot communicate. A task that is
+    told to end then does so at once, and only the last checkpoint remains. The tasks of
+    other strategies do not need to agree.
 
     Args:
-        context: The distribute coordinator's context of this task.
+        context: The distribute coordinator's context for this task.
     """
 
     def __init__(self, context: Any) -> None:
@@ -45,7 +45,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Start to listen for a proposal of any task."""
+        """Start to listen for a proposal from any task."""
         self._watch = request.Watch()
         if self._peers and self._board.is_open:
             threading.Thread(
@@ -89,7 +89,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
             run_context.request_stop()
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Stop listening; the last step is saved, however long that takes."""
+        """Stop listening, and suspend the grace period while the last step is saved."""
         if self._watch is not None:
             self._watch.hold()
         if self._peers and self._board.is_open:

@@ -1,4 +1,4 @@
-"""A watchdog that ends a training when a task that it needs does not answer."""
+"""Watchdogs that end a training when a task it needs does not answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _logger = logging.getLogger(__name__)
 def hooks_of(
     master: str, max_wait_secs: float | None, checkpoint_dir: Any
 ) -> list[PeerWatchdogHook]:
-    """Return the hooks of a training that watch other tasks.
+    """Return the hooks that watch other tasks for a training.
 
     Args:
         master: Session target; "" watches no task.
         max_wait_secs: How long the chief may be missing; None for no limit.
-        checkpoint_dir: Folder in which the end of the training is noted, or None.
+        checkpoint_dir: Folder in which the end of the training is recorded, or None.
     """
     if not master:
         return []
@@ -60,12 +60,12 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 
     It checks only while a session is open and the training continues, because session
     creators have their own deadlines. When a task has been missing for too long, this
-    process ends with status 1: there is no other way to end a step that hangs in
-    TensorFlow. The last checkpoint is what remains.
+    process exits with status 1, because there is no other way to end a step that hangs
+    in TensorFlow. Only the last checkpoint remains.
 
     Args:
         concerns: The `liveness.Concern`s of this task.
-        note: The `FinishNote` of the training; None if its end is not noted anywhere.
+        note: The `FinishNote` of the training; None if its end is not recorded.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         self._concerns, self._note = concerns, note
         self._is_over = False
-        # The number of the step that is running; None between two steps, or if unknown.
+        # The number of the running step; None between two steps, or if unknown.
         self._step: int | None = None
         self._training: weakref.ref | None = None
 
@@ -93,16 +93,16 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         ).start()
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook has to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Stop checking: the last save takes time, and other tasks have ended."""
+        """Stop checking: the last save takes time, and other tasks may have ended."""
         self._is_over = True
 
     def _watch(self, coord: tf.train.Coordinator) -> None:
         liveness = PeerLiveness(self._concerns)
         while not self._wait_for_end(coord):
-            # Only then, because this reads a file in the model directory.
+            # Only if a task is missing: this reads a file in the model directory.
             if liveness.misses_any and self._has_finished():
                 return
             problem = liveness.look(self._step)
@@ -110,7 +110,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
                 _give_up(problem)
 
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
-        """Wait for the next check; return whether the training has ended instead."""
+        """Wait until the next check; return True if the training has ended instead."""
         return coord.wait_for_stop(LOOK_EVERY_SECS) or self._is_over
 
     def _has_ended(self, coord: tf.train.Coordinator) -> bool:
@@ -123,8 +123,8 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 class PartnerWatchdogHook(PeerWatchdogHook):
     """A PeerWatchdogHook for trainers that run each step together.
 
-    TensorFlow then does not notice that another trainer has ended, or creates session
-    after session, each of which waits for it. So this hook checks until the training is
+    TensorFlow then either does not notice that another trainer has ended, or keeps
+    creating sessions that wait for it. So this hook checks until the training is
     closed, not only while a session is open.
     """
 
@@ -138,13 +138,13 @@ class PartnerWatchdogHook(PeerWatchdogHook):
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Start checking, at the first session."""
+        """Start checking when the first session is created."""
         if not self._is_watching:
             self._is_watching = True
             super().after_create_session(session, coord)
 
     def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
-        """Record that a step starts, or starts again after a failure."""
+        """Record that a step starts, or restarts after a failure."""
         self._step = self._count
 
     def after_run(

@@ -1,8 +1,8 @@
-"""The hooks that show how far a training is: to a person, and to its launcher.
+"""Hooks that report the progress of a training to a person, and to its launcher.
 
-`WatchedHook` shows it on a display and has no part in any step, so steps may be fused
-or run without hooks. A separate thread reads the global step twice a second. The loss
-is that of TensorFlow's last log line, and the newest checkpoint is read from the state
+`WatchedHook` shows the progress on a display. It takes part in no step, so steps may be
+fused or run without hooks: a separate thread reads the global step twice a second. The
+loss comes from TensorFlow's last log line, and the newest checkpoint from the state
 file of the folder. `ProgressHook` reports each step to the launcher.
 """
 
@@ -24,18 +24,18 @@ from estimator_runtime.output.progress_bar import Progress
 from estimator_runtime.preemption import request
 
 POLL_SECS = 0.5
-# How long the end of a session waits for the thread, which may wait for a lost server.
+# How long a session that ends waits for the thread, which may hang on a lost server.
 _END_SECS = 5.0
 
 
 class WatchedHook(tf.compat.v1.train.SessionRunHook):
-    """Shows a session's progress on displays, from its start to its end.
+    """Shows the progress of a session on displays while it is open.
 
     Args:
-        hooks: The hooks of the session, which hold the last step and the loss.
+        hooks: The hooks of the session, which know the last step and the loss.
         folder: Folder of its checkpoints, or None.
-        make_displays: Each returns a display, given the `Progress` at the start. A
-            display has `show(progress)` and `close()`.
+        make_displays: Functions that take the `Progress` at the start, and return a
+            display with the methods `show(progress)` and `close()`.
         poll_secs: Seconds between two reads of the global step.
     """
 
@@ -54,7 +54,7 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Find the global step, and start to listen for logged losses."""
+        """Find the global step, and start listening for logged losses."""
         self._global_step = tf.compat.v1.train.get_global_step()
         self._hooks.listen()
 
@@ -79,7 +79,7 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         self.settle_checkpoints()
 
     def settle_checkpoints(self) -> None:
-        """Stop the display; the loop calls this after an error, too."""
+        """Stop the display; the loop calls this after an error too."""
         self._is_over.set()
         if self._thread is not None:
             self._thread.join(_END_SECS)
@@ -122,13 +122,13 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
 class ProgressHook(tf.compat.v1.train.SessionRunHook):
     """Reports the global step to the launcher.
 
-    A step only stores the number; the reporter sends it with its next report. If each
-    call of the session is one step, the steps of this task are counted, too. The loss
-    is the one that was logged last, and the last step is that of a StopAtStepHook.
+    Each step only stores the number; the reporter sends it with its next report. If
+    each session call is one step, the steps of this task are counted too. The reported
+    loss is the one that was logged last, and the last step is that of a StopAtStepHook.
 
     Args:
         hooks: The other hooks of the session.
-        folder: Folder that the session saves to; "" for none.
+        folder: Folder that the session saves to, or "".
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
 
     def begin(self) -> None:
-        """Report that a training begins, and find the global step, if there is one."""
+        """Report that a training begins, and find the global step if there is one."""
         open_trainings.begin(self._folder)
         reporting.expect_steps()
         self._others.listen()
@@ -149,7 +149,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Report the last step, which hooks that count from the first step now know."""
+        """Report the last step, which hooks that count from the first step know now."""
         if self._others.last_step is not None:
             reporting.progress(last_step=self._others.last_step)
 
@@ -180,15 +180,15 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
             open_trainings.end(self._folder)
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook has to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
 
 
 class OtherHooks:
-    """The last step and the loss, read from TensorFlow's own hooks without a fetch.
+    """Reads the last step and the loss from TensorFlow's own hooks, without a fetch.
 
     Args:
         hooks: The hooks of the session.
-        on_loss: Called with each loss that is logged.
+        on_loss: Called with each logged loss.
 
     Attributes:
         loss: The loss that a LoggingTensorHook logged last, or None.
@@ -204,15 +204,15 @@ class OtherHooks:
         self.loss: float | None = None
 
     def listen(self) -> None:
-        """Start to listen for logged losses."""
+        """Start listening for logged losses."""
         for hook in self._hooks:
             tell(hook, self._note)
 
     @property
     def last_step(self) -> int | None:
-        """Global step at which the training ends, or None if it is not known (yet)."""
+        """Global step at which the training ends, or None while it is unknown."""
         known = [
-            # A subclass in the program may have none, or any kind of number.
+            # A subclass in the program may lack it, or use any kind of number.
             getattr(hook, "_last_step", None)
             for hook in self._hooks
             if isinstance(hook, tf.compat.v1.train.StopAtStepHook)
@@ -231,14 +231,14 @@ def tell(
     hook: tf.compat.v1.train.SessionRunHook,
     listener: Callable[[Mapping[str, Any]], object],
 ) -> None:
-    """Call `listener` with the values of each line that a hook logs, by tag.
+    """Pass the values of each line that a hook logs to `listener`, by tag.
 
-    This works for TensorFlow's own LoggingTensorHook only, not for a subclass. The hook
-    logs the same lines at the same steps.
+    This works only for TensorFlow's own LoggingTensorHook, not for subclasses. What the
+    hook logs, and when, does not change.
 
     Args:
         hook: Any hook of the session.
-        listener: Called with the values after they are logged.
+        listener: Called with the values after the hook has logged them.
     """
     is_stock = type(hook) is tf.compat.v1.train.LoggingTensorHook
     if not is_stock or "_log_tensors" in vars(hook):

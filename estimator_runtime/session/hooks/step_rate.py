@@ -1,4 +1,4 @@
-"""Steps per second, and examples per second if the graph has a known batch size."""
+"""Hooks that log steps/sec, and examples/sec if the graph has a known batch size."""
 
 import dataclasses
 import logging
@@ -12,8 +12,8 @@ from tensorflow.core.framework.summary_pb2 import Summary
 
 _logger = logging.getLogger("tensorflow")  # TensorFlow logs its own step rate there
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
-# Not the names above, which count the steps of all tasks: TensorBoard shows one chart
-# for each name, with all runs that have it.
+# The names above are for the rate of all tasks together. These have to differ, because
+# TensorBoard shows one chart for each name, with all runs that have it.
 _OWN_STEPS_PER_SEC = "task/steps_per_sec"
 _OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
 
@@ -25,7 +25,7 @@ class _ReadingSession:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """The part of a run context that TensorFlow's hook reads the step with."""
+    """The part of a run context that TensorFlow's hook uses to read the step."""
 
     session: _ReadingSession
 
@@ -34,17 +34,17 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
     """TensorFlow's StepCounterHook, which also logs and summarizes examples/sec.
 
     The batch size is the first dimension that all outputs of the input iterator share
-    in the graph; where that is unknown (a `Dataset.batch` without `drop_remainder`),
-    there are no examples/sec. In a cluster, all tasks are assumed to have the batch
+    in the graph. If it is unknown (a `Dataset.batch` without `drop_remainder`),
+    examples/sec are not reported. In a cluster, all tasks are assumed to have the batch
     size of this one.
 
     Args:
-        batches_per_step: Batches in one global step: with a SyncReplicasOptimizer, the
-            number that it aggregates.
+        batches_per_step: Batches in one global step; with a SyncReplicasOptimizer, the
+            number of batches that it aggregates.
         **kwargs: Arguments of TensorFlow's hook.
 
     Attributes:
-        scheduled_as: The class whose steps it sees; see `loop.hook_schedule`.
+        scheduled_as: The class whose schedule it follows; see `loop.hook_schedule`.
     """
 
     scheduled_as = tf.compat.v1.train.StepCounterHook
@@ -55,14 +55,14 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         self._step_before_last = None
 
     def begin(self) -> None:
-        """Find the batch size; otherwise as TensorFlow's hook."""
+        """Find the batch size, and do what TensorFlow's hook does."""
         super().begin()
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Prepare the read of the global step; otherwise as TensorFlow's hook."""
+        """Prepare to read the global step, and do what TensorFlow's hook does."""
         super().after_create_session(session, coord)
         read = session.make_callable(self._global_step_tensor)
         self._reading = _Reading(session=_ReadingSession(run=lambda fetches: read()))
@@ -74,9 +74,9 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
     ) -> None:
         """Measure the rate as TensorFlow's hook does, with a prepared read of the step.
 
-        TensorFlow warns about a step that does not increase the global step. This hook
-        warns only if the step before did not increase it either. Two consecutive steps
-        may read the same value: one after its own increase, the next before it.
+        TensorFlow warns if a step does not increase the global step. This hook warns
+        only if the previous step did not increase it either, because two consecutive
+        steps may read the same value: one after its own increase, the next before it.
         """
         step = run_values.results
         last_step = self._last_global_step  # type: ignore[has-type]
@@ -100,15 +100,15 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
 
 class TaskRateHook(tf.compat.v1.train.SessionRunHook):
-    """Logs and summarizes the step rate of one task; the chief's covers all tasks.
+    """Logs and summarizes the step rate of one task; StepRateHook covers all tasks.
 
-    A task that is not chief writes to its own subfolder of the summaries' folder, once
+    A task other than the chief writes to its own subfolder of the summary folder, once
     that folder exists. If the tasks share no file system, it never exists, and no
-    folder is created. If the folder cannot be written to, that is logged once.
+    folder is created. If the folder cannot be written to, the hook logs that once.
 
     Args:
         every_n_steps: Steps of this task between two log lines.
-        summary_dir: Folder of the training's summaries, or None for log lines only.
+        summary_dir: Folder of the training's summaries; None to write log lines only.
         run: Name of the subfolder, such as "worker-0"; None for the chief, which
             writes to `summary_dir` itself.
         clock: Returns the time in seconds.
@@ -123,7 +123,7 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         self._every_n_steps = every_n_steps
         self._summary_dir, self._is_chief = summary_dir, run is None
-        # The same spelling as the chief's: TensorFlow has a writer for each spelling.
+        # Spelled as the chief spells it: TensorFlow has one writer for each spelling.
         self._folder = summary_dir
         if summary_dir is not None and run is not None:
             self._folder = os.path.join(summary_dir, run)
@@ -139,7 +139,7 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Prepare the read of the global step, at which the rates are summarized."""
+        """Prepare to read the global step, at which the rates are summarized."""
         self._read = self._global_step is not None and session.make_callable(
             self._global_step
         )
@@ -169,14 +169,15 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
 
     def _summarize(self, scalars: Mapping[str, float], step: int) -> None:
         if not tf.io.gfile.isdir(self._summary_dir):
-            return  # not yet, or not on this machine
+            return  # it does not exist yet, or not on this machine
         values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
         try:
             writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
             writer.add_summary(Summary(value=values), step)
             if not self._is_chief:
                 writer.flush()  # the chief's is flushed by its other hooks
-        # An error of the writer's thread is raised here, of any type: a full disk, say.
+        # Errors of the writer's thread, such as a full disk, are raised here, and may
+        # be of any type.
         except Exception as error:  # noqa: BLE001
             reason = str(error).partition("\n")[0]
             _logger.warning("no rates of this task in TensorBoard: %s", reason)
@@ -186,11 +187,11 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
 def batch_size(graph: tf.Graph) -> int | None:
     """Return how many examples a step of the graph trains on, or None if unknown.
 
-    It is the static batch size of the input iterators, times the number of replicas of
-    the strategy in whose scope this is called.
+    The result is the static batch size of the input iterators times the number of
+    replicas in the strategy whose scope this is called in.
     """
     sizes = {
-        # Not `shape[0]`: with TensorFlow 1 shapes that is not hashable.
+        # With TensorFlow 1 shapes, `shape[0]` is not hashable.
         output.shape.as_list()[0] if output.shape.rank else None
         for op in graph.get_operations()
         if op.type == "IteratorGetNext"
