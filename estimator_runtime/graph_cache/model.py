@@ -3,6 +3,10 @@
 A session belongs to one call at a time: an evaluation, or a prediction until its last
 result. So two threads can use a model at once, and a prediction that is read by half
 keeps the checkpoint that it began with.
+
+A session that is kept must behave like a new one. It does if what is fetched changes
+nothing but variables that a call sets again: those of a checkpoint, and local ones such
+as those of metrics. Other graphs are kept too, and get a new session at each call.
 """
 
 from __future__ import annotations
@@ -11,14 +15,14 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.compat import internals
-from estimator_runtime.graph_cache import state
 from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs, to_feed
+from estimator_runtime.loop.graph import ops
 
 tf1 = tf.compat.v1
 # Idle sessions that a model keeps: enough for two threads.
@@ -121,7 +125,7 @@ class Model:
         if self.outputs.update is None:
             return
         results = internals.FetchHandler(self.graph, self.outputs.results, {})
-        part = state.reached(tensor.op for tensor in results.fetches())
+        part = reached(tensor.op for tensor in results.fetches())
         if any(each.op.name in part for each in fed):
             raise CannotReuse("the value of a metric depends on the batch")
 
@@ -131,8 +135,8 @@ class Model:
             self.graph, [self.outputs.results, self.outputs.update or []], {}
         )
         roots = [*(t.op for t in used.fetches()), *used.targets(), self.reset]
-        part = state.reached(roots)
-        if state.calls_python(self.graph, part):
+        part = reached(roots)
+        if calls_python(self.graph, part):
             raise CannotReuse("its graph calls Python functions, which may keep state")
         self._check_results(fed)
         self._used = [each.op.name in part for each in fed]
@@ -140,14 +144,14 @@ class Model:
             raise CannotReuse("its results do not depend on the inputs")
         restore = self._restore_ops()
         local = self.graph.get_collection(tf1.GraphKeys.LOCAL_VARIABLES)
-        local_names = {name for v in local for name in state.variables_of([v.op])}
-        changed = state.changed_variables(part) - local_names
-        self.table_files = state.table_files(self._tables)
+        local_names = {name for v in local for name in variables_of([v.op])}
+        changed = changed_variables(part) - local_names
+        self.table_files = table_files(self._tables)
         self.is_stateless = (
-            state.is_only_in_variables(self.graph, part)
+            is_only_in_variables(self.graph, part)
             and not self._has_local_resources
             and self.table_files is not None
-            and changed <= state.variables_of(restore)
+            and changed <= variables_of(restore)
         )
         self.changes_variables = bool(changed)
 
@@ -263,9 +267,9 @@ class ModelSession:
         with self._model.graph.as_default():
             self._model.saver.restore(self.raw, checkpoint)
 
-    def _table_files(self) -> list[state.FileIdentity | None] | None:
+    def _table_files(self) -> list[FileIdentity | None] | None:
         names = self._model.table_files or []
-        found = [state.file_identity(name) for name in names]
+        found = [file_identity(name) for name in names]
         return None if None in found else found
 
     def update(self, batch: Sequence[Any]) -> None:
@@ -322,11 +326,176 @@ class _BatchCall:
         return self._handler.build_results(self._session, values)
 
 
-def checkpoint_identity(checkpoint: str) -> tuple[str, state.FileIdentity] | None:
+def checkpoint_identity(checkpoint: str) -> tuple[str, FileIdentity] | None:
     """Return what tells whether a checkpoint has been replaced.
 
     Returns:
         None if that cannot be said, as of one on remote storage.
     """
-    index = state.file_identity(f"{os.fsdecode(checkpoint)}.index")
+    index = file_identity(f"{os.fsdecode(checkpoint)}.index")
     return None if index is None else (checkpoint, index)
+
+
+# Types of stateful ops whose state is in variables, in tables that nobody changes, in
+# the call itself or outside the session.
+_ALLOWED = {
+    *"""
+    AssignAddVariableOp AssignSubVariableOp AssignVariableOp DisableCopyOnRead
+    ReadVariableOp ResourceGather ResourceGatherNd ResourceScatterAdd
+    ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterMul
+    ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin
+    ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub
+    ResourceScatterUpdate ResourceStridedSliceAssign VarHandleOp VarIsInitializedOp
+    Variable VariableShape VariableV2
+    """.split(),
+    *"""
+    HashTable HashTableV2 LookupTableFind LookupTableFindV2 LookupTableSize
+    LookupTableSizeV2
+    """.split(),
+    *"""
+    TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3
+    TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3
+    TensorArrayWriteV3
+    """.split(),
+    *"""
+    Assert CheckNumerics CheckNumericsV2 DeviceIndex Empty GuaranteeConst Placeholder
+    Print PrintV2 Timestamp
+    """.split(),
+    *"""
+    Case If PartitionedCall StatefulPartitionedCall While
+    """.split(),
+}
+# Not stateful by their definition, but their values come from files or a dataset.
+_DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+_VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
+_TABLES = {"HashTable", "HashTableV2"}
+# Control flow of TensorFlow 1 hands the handle of a variable on.
+_PASS_ON = {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"}
+_TABLE_INITIALIZERS = {
+    "InitializeTable",
+    "InitializeTableV2",
+    "InitializeTableFromTextFile",
+    "InitializeTableFromTextFileV2",
+}
+# What identifies a file: its device, inode, size and modification time.
+FileIdentity = tuple[int, ...]
+
+
+def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
+    """Return ops and all that they need, by name."""
+    found: dict[str, tf.Operation] = {}
+    pending = list(operations)
+    while pending:
+        op = pending.pop()
+        if op.name not in found:
+            found[op.name] = op
+            pending.extend(tensor.op for tensor in op.inputs)
+            pending.extend(op.control_inputs)
+    return found
+
+
+def calls_python(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
+    """Return whether ops call functions of the program, which may keep any state.
+
+    Args:
+        graph: The graph.
+        part: The ops by name. The functions that they call are looked at too.
+    """
+    return not _PYTHON.isdisjoint(_types(graph, part))
+
+
+def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
+    """Return whether ops keep no state in a session but that of variables.
+
+    Args:
+        graph: The graph.
+        part: The ops by name. The functions that they call are looked at too.
+    """
+    functions = ops.called_functions(graph, part.values())
+    return all(kind in functions or _may_stay(kind) for kind in _types(graph, part))
+
+
+def _types(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> set[str]:
+    functions = ops.called_functions(graph, part.values())
+    types = {op.type for op in part.values()}
+    return types.union(node.op for f in functions.values() for node in f.node_def)
+
+
+def _may_stay(kind: str) -> bool:
+    return kind in _ALLOWED or _is_stateless(kind)
+
+
+def _is_stateless(kind: str) -> bool:
+    if any(word in kind for word in _DENIED):
+        return False
+    definition = internals.op_definition(kind)
+    return definition is not None and not definition.is_stateful
+
+
+def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
+    """Return the names of the ops that make the variables which ops may change."""
+    return {
+        maker
+        for op in part.values()
+        for tensor in _changed_inputs(op)
+        for maker in _makers(tensor)
+    }
+
+
+def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
+    if any(argument.is_ref for argument in op.op_def.input_arg):
+        return [tensor for tensor in op.inputs if tensor.dtype._is_ref_dtype]
+    if op.type in _PASS_ON or op.type.startswith("LookupTable"):
+        return []
+    handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
+    return handles if handles and ops.may_write(op) else []
+
+
+def _makers(tensor: tf.Tensor) -> set[str]:
+    """Return the names of the ops of variables among those that give a tensor."""
+    return {name for name, op in reached([tensor.op]).items() if op.type in _VARIABLES}
+
+
+def variables_of(operations: Iterable[tf.Operation]) -> set[str]:
+    """Return the names of the ops that make the variables which ops use."""
+    found = reached(operations)
+    return {name for name, op in found.items() if op.type in _VARIABLES}
+
+
+def table_files(initializer: tf.Operation | None) -> list[str] | None:
+    """Return the files that tables are initialized from.
+
+    Args:
+        initializer: The op that initializes all tables, or None if there is none.
+
+    Returns:
+        Their names; None if a table may come from something else than constants and
+        files.
+    """
+    names = []
+    for op in reached([] if initializer is None else [initializer]).values():
+        if op.type in _TABLE_INITIALIZERS:
+            if "File" in op.type:
+                name = tf.get_static_value(op.inputs[1])
+                if name is None:
+                    return None
+                names.append(
+                    os.fsdecode(name.item() if hasattr(name, "item") else name)
+                )
+        elif op.type not in _TABLES and not _is_stateless(op.type):
+            return None
+    return sorted(names)
+
+
+def file_identity(path: str) -> FileIdentity | None:
+    """Return what tells whether a file has been replaced or changed.
+
+    Returns:
+        None if that cannot be said, as of a file on remote storage.
+    """
+    try:
+        found: Any = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

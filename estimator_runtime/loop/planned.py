@@ -15,7 +15,7 @@ from estimator_runtime.loop.caller_thread import DenormalFlush, ThreadChoice
 from estimator_runtime.loop.global_step import GlobalStep, adds_one
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
-from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.loop.hook_schedule import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
@@ -67,7 +67,7 @@ class PlannedSession(HookedSession):
     """TensorFlow's hooked session, with the fetches of a step compiled once.
 
     It calls every hook at every step, in the same order, with the same arguments and
-    results, except at steps at which no hook would do anything (see `idle_hooks`). A
+    results, except at steps at which no hook would do anything (see `IdleHooks`). A
     step with feeds, run options or run metadata, from the caller or from a hook, goes
     through `Session.run`. So does every step of a session that cannot have plans. On a
     gRPC master, a step is packed if possible (see `packing`).

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.save.copy_buffers import CopyBuffers
-from estimator_runtime.checkpoint.save.snapshot import Snapshot
+from estimator_runtime.checkpoint.save.snapshot import CopyBuffers, Snapshot
 
 er.install()
 

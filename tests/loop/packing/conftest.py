@@ -13,8 +13,8 @@ er.install()
 import tensorflow as tf  # noqa: E402 (after install, as a program would)
 
 from estimator_runtime.loop.graph.subgraph import Subgraph  # noqa: E402
+from estimator_runtime.loop.packing.requests import TaskOfOp  # noqa: E402
 from estimator_runtime.loop.packing.step import PackedStep  # noqa: E402
-from estimator_runtime.loop.packing.tasks import TaskOfOp  # noqa: E402
 
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
