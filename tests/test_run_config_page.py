@@ -54,8 +54,8 @@ def test_each_property_is_an_argument_or_described(generator):
 def test_the_page_has_each_flag_and_variable(generator):
     page = generator.PAGE.read_text()
     assert (
-        "| `keep_best` | int | `0` | How many of the checkpoints that "
-        "`train_and_evaluate` evaluates to keep in the folder `best` of the model "
+        "| `keep_best` | int | `0` | How many of the best checkpoints to keep, of those "
+        "that `train_and_evaluate` evaluates. They are in the folder `best` of the model "
         "directory. | `--keep-best`, `ESTIMATOR_RUNTIME_KEEP_BEST` |"
     ) in page
     for name in OPTIONS:

@@ -51,8 +51,8 @@ class ClusterConfig:
 
     Args:
         master: Session target, such as "grpc://host:port". None takes the task's own
-            address, or "" (this process) if it is the only one or has no type. Given
-            one, the task need not be part of the cluster.
+            address, or "" (this process) if it is the only task or has no type. If you
+            give a target, the task need not be part of the cluster.
         evaluation_master: Session target for evaluation; None for this process.
 
     Raises:
@@ -126,32 +126,36 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
 
     Args:
         master: See `ClusterConfig`.
-        num_cores: Threads within an op, and ops at a time; 0 for TensorFlow's choice.
+        num_cores: Number of threads within an op, and of ops that run at a time. 0
+            leaves both to TensorFlow.
         log_device_placement: Whether to log on which device each op runs.
         gpu_memory_fraction: Fraction of each GPU's memory to take at the start, 0 to 1.
         tf_random_seed: Seed of random ops and initializers, or None.
-        save_summary_steps: Steps between summaries; 0 for none.
-        save_checkpoints_secs: Seconds between checkpoints. 0 is None if steps are
-            given, else what the command's `--checkpoint-overhead` or
-            ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD makes of it, else 600; None for no
-            checkpoints by time.
-        save_checkpoints_steps: Steps between checkpoints, or None. With seconds as
-            well, no chief can train.
-        keep_checkpoint_max: Newest checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Beside those, keep one every so many hours.
-        log_step_count_steps: Steps between log lines, or None.
-        protocol: None, "grpc" or "grpc+verbs": what servers speak.
+        save_summary_steps: Steps between summaries. 0 turns summaries off.
+        save_checkpoints_secs: Seconds between checkpoints. None saves none by time. 0
+            means None if you give steps. Otherwise 0 means the interval that follows
+            from `--checkpoint-overhead` or ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD, or
+            600 if neither is set.
+        save_checkpoints_steps: Steps between checkpoints, or None. If you give seconds
+            as well, no chief can train.
+        keep_checkpoint_max: How many of the newest checkpoints to keep. None or 0
+            keeps all.
+        keep_checkpoint_every_n_hours: In addition, keep one checkpoint for good every
+            so many hours.
+        log_step_count_steps: Steps between log lines. None turns them off.
+        protocol: Protocol of the servers: None, "grpc" or "grpc+verbs".
         evaluation_master: See `ClusterConfig`.
-        model_dir: Folder of checkpoints and summaries; None takes TF_CONFIG's, if
-            any. If both are given they must be equal.
-        session_config: `tf.compat.v1.ConfigProto` to use in place of `tf_config`, as
-            it is: in a cluster no device filters are added. With None, and the
-            property stays None, an Estimator's copy of the config gets TensorFlow's
+        model_dir: Folder for checkpoints and summaries. None uses TF_CONFIG's
+            `model_dir`, if it has one. If both are given, they must be equal.
+        session_config: `tf.compat.v1.ConfigProto` to use in place of `tf_config`. It
+            is used as it is: in a cluster no device filters are added. With None, the
+            property stays None, but an Estimator's copy of the config gets TensorFlow's
             usual one with `tf_config` added, and with parameter servers the device
-            filters. (Exactly that usual one, given to `replace`, counts as None.)
-        session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
-            chief for a ps, of a worker for its session and for a chief that is gone, of
-            a ps and an evaluator for the trainers. None for no limit.
+            filters. (`replace` treats exactly that usual config as None.)
+        session_creation_timeout_secs: Longest wait for other tasks, in seconds. It
+            limits how long a chief waits for a ps; how long a worker waits for its
+            session, and for a chief that has ended; and how long a ps and an evaluator
+            wait for the trainers. None sets no limit.
 
     Raises:
         ConfigError: (a ValueError) If TF_CONFIG or an argument cannot be used.
@@ -225,7 +229,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
     # docs/run_config.md shows the parameters of the next two methods as `str` writes
     # them, with their annotations, so they have none.
     def training_session_kwargs(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As `estimator_runtime.RunConfig`'s, with `tf_config` where it applies."""
+        """Return the arguments of a session, with `tf_config` if it applies."""
         arguments = super().training_session_kwargs(*args, **kwargs)
         if self.session_config is None:
             arguments["config"] = self._usual_session_config()

@@ -36,73 +36,80 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             If both are given, they must be equal.
         tf_random_seed: Seed of the random ops and initializers created inside
             model_fn. Two runs with the same seed are equal if their input is
-            deterministic and they have the same number of threads and devices. None
+            deterministic and they use the same number of threads and devices. None
             uses a new seed. A Keras model passed to `model_to_estimator` already has
             its weights: seed those with `tf.keras.utils.set_random_seed`.
-        save_summary_steps: Steps between summaries; 0 for none.
-        save_checkpoints_steps: Steps between checkpoints. Give this or
-            `save_checkpoints_secs`.
-        save_checkpoints_secs: Seconds between checkpoints: 600 if neither is
-            given; none are saved if both are None.
+        save_summary_steps: Steps between summaries. 0 turns summaries off.
+        save_checkpoints_steps: Steps between checkpoints. Set this or
+            `save_checkpoints_secs`, not both.
+        save_checkpoints_secs: Seconds between checkpoints. If you set neither, it is
+            600. If both are None, no checkpoints are saved.
         session_config: `tf.compat.v1.ConfigProto` of the training session, or None
-            for TensorFlow's default. In a cluster, it gets the device filters that keep
-            chief and workers from waiting for each other, unless it has some.
-        keep_checkpoint_max: Number of newest checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Hours between further checkpoints to keep.
-        log_step_count_steps: Steps between log lines of loss and steps/sec; None
-            for none.
-        train_distribute: `tf.distribute.Strategy` for training, or None. A
-            MirroredStrategy over CPUs that was made in eager mode has its cross-device
-            ops changed to `ReductionToOneDevice`.
-        device_fn: Callable from an op to its device, or None for
-            `replica_device_setter` where there are parameter servers.
+            for TensorFlow's default. In a cluster, a config without device filters gets
+            those that keep chief and workers from waiting for each other.
+        keep_checkpoint_max: How many of the newest checkpoints to keep. None or 0
+            keeps all.
+        keep_checkpoint_every_n_hours: In addition, keep one checkpoint for good every
+            so many hours.
+        log_step_count_steps: Steps between log lines of the loss and steps/sec. None
+            turns them off.
+        train_distribute: `tf.distribute.Strategy` for training, or None. If you create
+            a MirroredStrategy over CPUs in eager mode, its cross-device ops are
+            changed to `ReductionToOneDevice`.
+        device_fn: Function that takes an op and returns its device. None uses
+            `replica_device_setter` in a cluster with parameter servers.
         protocol: Protocol of the servers: None, "grpc" or "grpc+verbs".
         eval_distribute: `tf.distribute.Strategy` for evaluation, or None.
         experimental_distribute: `DistributeConfig` that holds the strategies
             instead of the two arguments above.
         experimental_max_worker_delay_secs: Longest start delay of a worker, in
-            seconds (int); None for TensorFlow's own, up to 60.
-        session_creation_timeout_secs: Longest wait for other tasks, in seconds: of a
-            chief for a ps, of a worker for its session and for a chief that has ended,
-            of a ps and an evaluator for the trainers. None for no limit.
-        checkpoint_save_graph_def: Whether the graph is written next to checkpoints.
-        loop: What runs the steps: "auto", this package's loop; "plans", the same but
-            never several steps in one call; "stock", TensorFlow's own session, which
-            calls each hook at each step. Results are the same; choose "stock" to find
-            out whether the loop causes a problem. None takes the command's `--loop`,
-            else ESTIMATOR_RUNTIME_LOOP, else "auto".
+            seconds (int). None uses TensorFlow's own delay, up to 60.
+        session_creation_timeout_secs: Longest wait for other tasks, in seconds. It
+            limits how long a chief waits for a ps; how long a worker waits for its
+            session, and for a chief that has ended; and how long a ps and an evaluator
+            wait for the trainers. None sets no limit.
+        checkpoint_save_graph_def: Whether to write the graph next to the checkpoints.
+        loop: What runs the steps. "auto" is this package's loop. "plans" is the same
+            loop, but it never runs several steps in one call. "stock" is TensorFlow's
+            own session, which calls each hook at each step. The results are the same;
+            choose "stock" to find out whether the loop causes a problem. None takes the
+            command's `--loop`, else ESTIMATOR_RUNTIME_LOOP, else "auto".
         steps_per_run: The maximum number of training steps in one call of the session:
-            1 or more, or "auto". Results are those of single steps, and hooks act at
-            the same steps. A stop request waits for the end of the call, so a call has
-            fewer steps if it would take more than a second. None takes the command's
-            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
-        pack_transfers: Whether the tensors that tasks send each other in a step are
-            sent as fewer and larger ones, where there are parameter servers, as
-            docs/performance.md says. None takes the command's `--pack-transfers` or
+            1 or more, or "auto". The results are those of single steps, and hooks act
+            at the same steps. A stop request waits for the end of the call, so a call
+            runs fewer steps if it would take more than a second. None takes the
+            command's `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+        pack_transfers: In a cluster with parameter servers, whether the tasks send each
+            other the tensors of a step as fewer and larger ones; see
+            docs/performance.md. None takes the command's `--pack-transfers` or
             `--no-pack-transfers`, else ESTIMATOR_RUNTIME_PACK_TRANSFERS, 1 or 0, else
             False.
-        async_checkpoint: Whether training continues while a checkpoint is written, as
-            docs/checkpoints.md says; False waits for each, as TensorFlow does. None
+        async_checkpoint: Whether training continues while a checkpoint is written; see
+            docs/checkpoints.md. False waits for each write, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
             ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT, 1 or 0, else True.
-        checkpoint_overhead: The fraction of the wall time that checkpoints may take,
-            such as 0.01, instead of an interval. The interval then follows their cost,
-            between 10 seconds and half an hour. None takes, if no interval is given,
-            the command's `--checkpoint-overhead`, else
+        checkpoint_overhead: Set this instead of an interval: the fraction of the wall
+            time that checkpoints may take, such as 0.01. The interval then follows
+            their cost, between 10 seconds and half an hour. None takes, if no interval
+            is given, the command's `--checkpoint-overhead`, else
             ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD.
-        keep_best: How many of the checkpoints that `train_and_evaluate` evaluates to
-            keep in the folder `best` of the model directory. None takes the command's
-            `--keep-best`, else ESTIMATOR_RUNTIME_KEEP_BEST, else 0.
-        best_metric: Metric of the evaluation that decides which are best; likewise.
-        best_mode: "max" if higher is better, "min" if lower is; likewise, else "min"
-            if the metric's name contains "loss" or "error".
-        reuse_graphs: Whether the Estimator keeps the graph and the session with which
-            it evaluates, predicts or exports for its next call, with the same results,
-            as docs/performance.md says; model_fn is then called once for each mode and
-            structure of inputs. None takes the command's `--reuse-graphs` or
-            `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
+        keep_best: How many of the best checkpoints to keep, of those that
+            `train_and_evaluate` evaluates. They are in the folder `best` of the model
+            directory. None takes the command's `--keep-best`, else
+            ESTIMATOR_RUNTIME_KEEP_BEST, else 0.
+        best_metric: The metric of the evaluation that decides which checkpoints are
+            best. None takes the command's `--best-metric`, else
+            ESTIMATOR_RUNTIME_BEST_METRIC.
+        best_mode: "max" if a higher value is better, "min" if a lower one is. You may
+            omit it if the metric's name contains "loss" or "error", which means "min".
+            None takes the command's `--best-mode`, else ESTIMATOR_RUNTIME_BEST_MODE.
+        reuse_graphs: Whether the Estimator keeps the graph and the session of
+            `evaluate`, `predict` and exports for its next call. The results are the
+            same, but model_fn is called only once for each mode and structure of
+            inputs; see docs/performance.md. None takes the command's `--reuse-graphs`
+            or `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
             False.
-        progress: How progress is shown: "auto", "bar", "plain" or "none". Under the
+        progress: How to show progress: "auto", "bar", "plain" or "none". Under the
             command, the default is "auto". None takes the command's `--progress`,
             else ESTIMATOR_RUNTIME_PROGRESS, else "auto" in a notebook whose log
             `install` has quietened, as it does by default, and "none" elsewhere.
@@ -111,12 +118,13 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         cluster_spec: `tf.train.ClusterSpec` of all tasks; empty without a cluster.
         task_type: Type of this task: "chief", "master", "worker", "ps", "evaluator";
             "worker" without a cluster.
-        task_id: Its index among the tasks of that type.
-        global_id_in_cluster: Its index among all tasks: the chief is 0, followed by the
-            workers and the ps; None for an evaluator.
+        task_id: Index of this task among the tasks of its type.
+        global_id_in_cluster: Index of this task among all tasks. The chief is 0,
+            followed by the workers and the ps. None for an evaluator.
         is_chief: Whether this task saves checkpoints and writes summaries.
-        master: Session target: "grpc://" and the task's address; "" for a task alone.
-        evaluation_master: Session target for evaluation, "" for this process.
+        master: Session target: "grpc://" and the task's address, or "" for a task that
+            runs alone.
+        evaluation_master: Session target for evaluation; "" is this process.
         num_ps_replicas: Number of ps tasks.
         num_worker_replicas: Number of workers, including a chief or master.
         service: TF_CONFIG's `service`, an object, or None.
