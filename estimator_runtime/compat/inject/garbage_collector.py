@@ -124,6 +124,8 @@ class _SparingLoader(Loader):
         self._loader = loader
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # of a copy that is still being made
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

@@ -1,5 +1,7 @@
 """The import of TensorFlow is not collected; what the program makes is, to its end."""
 
+import copy
+import importlib.machinery
 import os
 import pathlib
 import subprocess
@@ -159,3 +161,9 @@ def test_the_variable_is_a_switch_that_is_on():
     assert not garbage_collector.is_wanted({garbage_collector.VARIABLE: "0"})
     with pytest.raises(ConfigError, match="ESTIMATOR_RUNTIME_FREEZE_IMPORT is 'no'"):
         garbage_collector.is_wanted({garbage_collector.VARIABLE: "no"})
+
+
+def test_the_loader_of_a_spec_that_a_program_asks_for_can_be_copied():
+    original = importlib.machinery.SourceFileLoader("module", "module.py")
+    loader = copy.copy(garbage_collector._SparingLoader(original))
+    assert loader.get_filename() == "module.py"
