@@ -97,7 +97,9 @@ def test_a_task_that_restores_nothing_beside_a_good_checkpoint_is_refused(
     model = tmp_path / "model"
     (model / "checkpoint").write_text("model_checkpoint_path: model.ckpt-20")
     before = sorted(path.name for path in model.glob("model.ckpt*"))
-    for status, _, errors in run_two_workers(unchecked, tmp_path, free_addresses(2)):
-        assert status == 1
-        assert f"training would start over in {str(model)!r}, although " in errors
+    ends = run_two_workers(unchecked, tmp_path, free_addresses(2))
+    assert 0 not in [status for status, _, _ in ends]
+    # Both refuse, but the end of the first may be what the other one sees.
+    refused = f"training would start over in {str(model)!r}, although "
+    assert any(refused in errors for _, _, errors in ends), ends
     assert sorted(path.name for path in model.glob("model.ckpt*")) == before
