@@ -3,6 +3,7 @@
 import ast
 import functools
 import json
+import logging
 import os
 import pathlib
 import random
@@ -53,6 +54,21 @@ _UNIT_SECS, _LONG_SECS = 0.5, 60
 
 
 def pytest_configure():
+    """Set up what belongs to the process, before any test."""
+    _restore_signals()
+    logging.getLogger("tensorflow").addFilter(_is_of_this_test)
+
+
+def _is_of_this_test(record):
+    """Drop TensorFlow's reports of unused tensors.
+
+    They are logged when the tensor is collected, so in the middle of a later test that
+    may compare its whole log.
+    """
+    return "Object was never used" not in record.getMessage()
+
+
+def _restore_signals():
     """Restore the signals that `nohup` and a shell's `&` make this process ignore."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     for number, handler in usual.items():
