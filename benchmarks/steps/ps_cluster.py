@@ -25,7 +25,7 @@ _ATTEMPTS = 3
 _WAYS = {
     _BASELINE: contenders.stock_estimator,
     "packed": functools.partial(contenders.our_estimator, pack_transfers=True),
-    "ours": contenders.our_estimator,
+    "ours": functools.partial(contenders.our_estimator, pack_transfers=False),
 }
 
 

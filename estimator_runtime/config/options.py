@@ -150,12 +150,12 @@ class TrainingOptions:
         help="train up to K steps (or: auto) in one call of the session, with the same "
         "results; hooks act at the same steps",
     )
-    pack_transfers: bool = _option(
-        False,
+    pack_transfers: bool | None = _option(
+        None,
         types=(bool,),
         purpose="to send tensors between tasks as fewer and larger ones",
         help="with parameter servers, send the tensors of a step as fewer and larger "
-        "ones, or one by one (the default)",
+        "ones (the default if several tasks train), or one by one",
     )
     async_checkpoint: bool = _option(
         True,

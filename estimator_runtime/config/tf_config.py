@@ -7,12 +7,13 @@ Standard library only, because the launcher must not load TensorFlow.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from estimator_runtime.config.cluster_spec import Cluster, shown
-from estimator_runtime.config.role import check_chief, check_task, read_task
+from estimator_runtime.config.role import TaskType, check_chief, check_task, read_task
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 _EXAMPLE = (
@@ -203,6 +204,22 @@ def parse(text: str) -> dict[str, Any]:
             f"use one such as {_EXAMPLE}"
         )
     return document
+
+
+def count_trainers_with_ps(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many tasks train with parameter servers; 0 if the cluster has none.
+
+    Args:
+        environ: The environment; that of this process by default.
+
+    Raises:
+        ConfigError: If TF_CONFIG cannot be parsed, or its cluster has the wrong form.
+    """
+    cluster = Cluster(parse(environ.get("TF_CONFIG") or "{}").get("cluster", {}))
+    if not cluster.get(TaskType.PS):
+        return 0
+    trainers = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+    return sum(len(cluster.get(task_type, ())) for task_type in trainers)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from estimator_runtime import reporting
 from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.compat import internals
 from estimator_runtime.config import options, waits
+from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
-from estimator_runtime.loop.packing.requests import PackingLog
+from estimator_runtime.loop.packing.requests import PackingLog, is_remote
 from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.preemption import request
@@ -58,7 +59,8 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             chosen = options.current()
             self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
             self._loop = chosen.loop
-            self._packing_log = PackingLog() if chosen.pack_transfers else None
+            self._packs_transfers = chosen.pack_transfers
+            self._packing_log = PackingLog()
             if self._loop != "auto":
                 self.run_length.run_singly(f"is run by the loop {self._loop!r}")
             self.hooked: HookedSession | None = None
@@ -80,23 +82,31 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                 session = super().create_session()
             if self.watch is not None:
                 self.watch.has_session = True
+            packing_log = self._packing_log if self._packs(self.tf_sess) else None
             # Replace TensorFlow's hooked session, below the one that coordinates
             # threads.
             if self._loop == "stock":
                 self.hooked = HookedSession(self.tf_sess, self._hooks)
             elif self.run_length.is_single:
                 self.hooked = PlannedSession(
-                    self.tf_sess, self._hooks, packing_log=self._packing_log
+                    self.tf_sess, self._hooks, packing_log=packing_log
                 )
             else:
                 self.hooked = FusedSession(
                     self.tf_sess,
                     self._hooks,
                     self.run_length,
-                    packing_log=self._packing_log,
+                    packing_log=packing_log,
                 )
             session._sess = self.hooked
             return session
+
+        def _packs(self, session: Any) -> bool:
+            """Return whether the transfers of a session's steps are to be packed."""
+            if self._packs_transfers is not None:
+                return self._packs_transfers
+            # Then the order of updates is chance anyway.
+            return is_remote(session) and count_trainers_with_ps() > 1
 
     _hooks: list[Any]
 

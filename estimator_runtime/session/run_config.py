@@ -83,7 +83,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             other the tensors of a step as fewer and larger ones; see
             docs/performance.md. None takes the command's `--pack-transfers` or
             `--no-pack-transfers`, else ESTIMATOR_RUNTIME_PACK_TRANSFERS, 1 or 0, else
-            False.
+            packs them if several tasks train.
         async_checkpoint: Whether training continues while a checkpoint is written; see
             docs/checkpoints.md. False waits for each write, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else

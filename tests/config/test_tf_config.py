@@ -28,6 +28,23 @@ def read(document, **requirements):
     return TFConfig.from_environ({"TF_CONFIG": json.dumps(document)}, **requirements)
 
 
+@pytest.mark.parametrize(
+    "cluster, count",
+    [
+        ({}, 0),
+        ({"chief": ["a:1"], "worker": ["b:1", "c:1"]}, 0),
+        ({"chief": ["a:1"], "worker": ["b:1"], "ps": []}, 0),
+        ({"chief": ["a:1"], "ps": ["d:1"]}, 1),
+        ({"master": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, 3),
+        ({"chief": ["a:1"], "worker": {"0": "b:1"}, "ps": {"0": "d:1"}}, 2),
+        ({"chief": ["a:1"], "ps": ["d:1"], "evaluator": ["e:1"]}, 1),
+    ],
+)
+def test_trainers_are_counted_if_there_are_parameter_servers(cluster, count):
+    environ = {"TF_CONFIG": json.dumps({"cluster": cluster})}
+    assert tf_config.count_trainers_with_ps(environ) == count
+
+
 @pytest.mark.parametrize("environ", [{}, {"TF_CONFIG": "{}"}])
 def test_without_tf_config_the_run_is_local(environ):
     assert TFConfig.from_environ(environ) == TFConfig(

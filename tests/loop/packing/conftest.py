@@ -47,6 +47,11 @@ class Cluster:
     other_ps: str = OTHER_PS
 
     @property
+    def spec(self):
+        """The addresses of the tasks, by job."""
+        return tf.train.ClusterSpec(servers()[0].server_def.cluster).as_dict()
+
+    @property
     def master(self):
         """The session target of the worker."""
         return servers()[0].target

@@ -1,6 +1,7 @@
 """Trainings on parameter servers are equal to the bit with and without packing."""
 
 import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -294,6 +295,16 @@ def test_each_kind_of_model_is_equal_to_the_bit(cluster, model, ps_tasks):
     assert_equal(packed, run(cluster, model, pack=False, ps_tasks=ps_tasks))
     assert len(packed.log) == 1
     assert "cross between tasks as" in packed.log[0]
+
+
+@pytest.mark.parametrize("trainers, is_packed", [(1, False), (2, True)])
+def test_by_default_steps_are_packed_if_several_tasks_train(
+    cluster, monkeypatch, trainers, is_packed
+):
+    spec = {**cluster.spec, "worker": cluster.spec["worker"] * trainers}
+    config = {"cluster": spec, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    assert [bool(run(cluster, network, pack=None).log)] == [is_packed]
 
 
 def test_gradients_clipped_by_their_global_norm_are_equal_to_the_bit(cluster):
