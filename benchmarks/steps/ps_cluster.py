@@ -24,8 +24,8 @@ _TIMEOUT_SECS = 180
 _ATTEMPTS = 3
 _WAYS = {
     _BASELINE: contenders.stock_estimator,
-    "packed": functools.partial(contenders.our_estimator, pack_transfers=True),
-    "ours": functools.partial(contenders.our_estimator, pack_transfers=False),
+    "ours": functools.partial(contenders.our_estimator, pack_transfers=True),
+    "not packed": functools.partial(contenders.our_estimator, pack_transfers=False),
 }
 
 
