@@ -217,8 +217,11 @@ class StepTransfers:
                 if tensor.op.name not in self.step.ops:
                     continue  # the handle of a resource
                 transfer = Transfer(tensor=tensor, source=source, destination=task)
-                transfers.setdefault(transfer.key, transfer)
-                if op.name in self._fixed or self._is_term(tensor):
+                if transfer.key not in transfers:
+                    transfers[transfer.key] = transfer
+                    if self._is_term(tensor):
+                        excluded.add(transfer.key)
+                if op.name in self._fixed:
                     excluded.add(transfer.key)
         return transfers, excluded
 
