@@ -35,6 +35,8 @@ from estimator_runtime.output import log_filter
 from estimator_runtime.preemption import exit, request, session_close
 from estimator_runtime.preemption.exit import flush
 
+# How long the end of a program waits for a session that TensorFlow still closes.
+_CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
 
@@ -272,24 +274,28 @@ def execute(
         SystemExit: If the program or its `sys.excepthook` raises it.
         KeyboardInterrupt: If the program raises it; already reported.
     """
-    stopped = None
+    status, patience_secs = None, _CLOSE_SECS
     try:
         exec(code, vars(module))
+        status = 0
         return 0
     except SystemExit as error:
         log_filter.tell()  # before the last lines, which say how to resume
+        if error.code is None or isinstance(error.code, int):
+            status = error.code or 0  # other codes are printed by Python
         if _tell_stop(error):
-            stopped = error.code
+            patience_secs = 0.0
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
         failure = _without_our_frame(error)
     finally:
         at_end()
         log_filter.tell()
-        if stopped is not None and session_close.are_left():
+        if status is not None and session_close.are_left(patience_secs):
+            # Python's own exit would wait for that, up to a minute.
             session_close.run_exit_handlers()
             exit.flush_files()
-            os._exit(int(stopped))
+            os._exit(status & 0xFF)
     # Not in the except block: the hook must not run while an exception is handled.
     return report(failure)
 

@@ -6,6 +6,7 @@ its own.
 """
 
 import contextlib
+import ctypes
 import gc
 import io
 import os
@@ -28,7 +29,7 @@ def flush() -> None:
 
 
 def flush_files() -> None:
-    """Flush all files that are open for writing, as Python does at its own exit."""
+    """Flush all files that are open for writing, as Python and C do at their exit."""
     say(_flush_files)
 
 
@@ -63,6 +64,7 @@ def _flush_files() -> None:
             with contextlib.suppress(Exception):
                 if not each.closed:
                     each.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
 def _say(words: Callable[[], object]) -> None:

@@ -6,11 +6,11 @@ threads of the input pipeline. The thread that tunes a tf.data pipeline often mi
 cancellation and keeps sleeping, for up to a minute. A task that was told to stop has
 saved its checkpoint by then, and does not have a minute left.
 
-In a single process, a close that takes more than a second continues in the background,
+In a single process, a close that takes longer than usual continues in the background,
 so that the program can go on: evaluate, export, or show the next prompt of a notebook.
 Python's exit waits for such a close. If the close returned while Python finalizes the
 interpreter, Python would end its thread inside TensorFlow, and the process would abort.
-See `run_exit_handlers`.
+`estimator-runtime run` skips Python's exit then; see `run_exit_handlers`.
 
 The thread misses its cancellation because TensorFlow's `CancellationManager` calls the
 callbacks, one of which wakes the thread, before it sets the flag that `IsCancelled`
@@ -25,6 +25,7 @@ import logging
 import math
 import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ _logger = logging.getLogger(__name__)
 # If all tasks are alive, a close takes a few milliseconds.
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
+_LOCAL_TIMEOUT_SECS = 0.1
 _TOLD_AFTER_SECS = 3.0
 # Slightly more than the longest sleep of the thread that tunes the input pipeline.
 _EXIT_TIMEOUT_SECS = 70.0
@@ -41,13 +43,6 @@ _WAITS = (
     "closing the session takes long: most likely it waits for TensorFlow's thread that "
     "tunes the input pipeline, up to a minute; to avoid that, give the dataset a "
     "tf.data.Options with autotune.enabled = False, by dataset.with_options(options)"
-)
-
-_BACKGROUND = (
-    "TensorFlow goes on closing the session in the background: most likely it waits "
-    "for its thread that tunes the input pipeline, up to a minute, and so may the end "
-    "of this process; to avoid that, give the dataset a tf.data.Options with "
-    "autotune.enabled = False, by dataset.with_options(options)"
 )
 
 # A graph with none of these ops has no such thread.
@@ -203,7 +198,7 @@ class LocalClose(BoundedClose):
         timeout_secs: Time after which the session closes in the background.
     """
 
-    def __init__(self, session: Any, timeout_secs: float = _STOP_TIMEOUT_SECS) -> None:
+    def __init__(self, session: Any, timeout_secs: float = _LOCAL_TIMEOUT_SECS) -> None:
         super().__init__(session, timeout_secs)
 
     def close(self) -> None:
@@ -221,15 +216,21 @@ class LocalClose(BoundedClose):
         thread.join(self._timeout_secs)
         if thread.is_alive():
             if not is_end_observable(self._session.graph):
-                _logger.warning(_BACKGROUND)
                 return
             thread.join()
         if self._error is not None:
             raise self._error
 
 
-def are_left() -> bool:
-    """Return whether a session is still being closed in the background."""
+def are_left(wait_secs: float = 0.0) -> bool:
+    """Return whether a session is still being closed in the background.
+
+    Args:
+        wait_secs: How long to wait for that at most, in seconds.
+    """
+    until = time.monotonic() + wait_secs
+    for thread in _left:
+        thread.join(max(0.0, until - time.monotonic()))
     return any(thread.is_alive() for thread in _left)
 
 
@@ -255,5 +256,6 @@ def _leave(thread: threading.Thread) -> None:
 
 def _wait_for_left() -> None:
     """Wait for closes in the background before Python finalizes the interpreter."""
-    for thread in _left:
-        thread.join(_EXIT_TIMEOUT_SECS)
+    if are_left(_STOP_TIMEOUT_SECS):
+        _logger.warning(_WAITS)
+        are_left(_EXIT_TIMEOUT_SECS)
