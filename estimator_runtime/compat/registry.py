@@ -246,6 +246,12 @@ PATCHES = (
         apply=_late("estimator.evaluation:patch_estimator"),
     ),
     Patch(
+        name="sessions of evaluations",
+        reason="closing one may wait for a thread that tunes its input, for a minute",
+        after="tensorflow_estimator",
+        apply=_late("estimator.evaluation:patch_sessions"),
+    ),
+    Patch(
         name="verified checkpoints",
         reason="Estimator.train takes a lost or damaged checkpoint for step 0",
         after="tensorflow_estimator",

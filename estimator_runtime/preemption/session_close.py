@@ -54,6 +54,7 @@ _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 # 256 MiB for eight-byte values.
 _MAX_BACKGROUND_VALUES = 32 * 2**20
 
+_MAX_LEFT = 4  # closes in the background at the same time
 _left: list[threading.Thread] = []  # closes still running in the background
 
 
@@ -64,7 +65,7 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
 
     - In a cluster: if the session was neither lost nor told to stop.
     - In a single process: if the graph has no tf.data iterator, if there is a device
-      other than a CPU, or while an earlier session is still being closed.
+      other than a CPU, or while four earlier sessions are still being closed.
 
     Args:
         session: A `tf.compat.v1.Session`.
@@ -72,7 +73,8 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
         is_lost: Whether the program closes it because a task was lost.
     """
     if not getattr(session, "sess_str", ""):
-        return session if are_left() or not _may_wait(session) else LocalClose(session)
+        is_full = sum(thread.is_alive() for thread in _left) >= _MAX_LEFT
+        return session if is_full or not _may_wait(session) else LocalClose(session)
     if is_lost:
         return BoundedClose(session)
     return (

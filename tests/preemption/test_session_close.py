@@ -264,7 +264,16 @@ def test_a_session_of_a_dataset_closes_at_once_or_in_the_background():
     assert type(closing) is LocalClose
     closing.close()
     assert session_close.are_left(wait_secs=0.05)
-    # One at a time: the next is closed as the program does.
+    never.set()
+    assert not session_close.are_left(wait_secs=10)
+
+
+def test_the_fifth_session_that_closes_late_is_waited_for():
+    never = threading.Event()
+    for _ in range(4):
+        session = Session(never.wait)
+        session.graph = tf.Graph()
+        LocalClose(session).close()
     with tf.Graph().as_default():
         iterated(tf.data.Dataset.range(3))
         another = tf.compat.v1.Session()

@@ -8,6 +8,9 @@ because they would describe a part of the data only.
 
 Training waits until a checkpoint that is evaluated is written, but not for the others,
 which `throttle_secs` leaves out.
+
+A second patch is for the sessions of evaluations and predictions: closing them does not
+wait for the thread that tunes their input.
 """
 
 import functools
@@ -21,9 +24,9 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator, training
 
 from estimator_runtime import reporting
-from estimator_runtime.compat import patch
+from estimator_runtime.compat import internals, patch
 from estimator_runtime.output import metrics_file
-from estimator_runtime.preemption import request
+from estimator_runtime.preemption import request, session_close
 
 _logger = logging.getLogger(__name__)
 
@@ -63,6 +66,21 @@ def patch_estimator(_module: ModuleType) -> None:
 
     estimator.Estimator._evaluate_run = evaluate_run
     estimator.Estimator.evaluate = _noting(estimator.Estimator.evaluate)
+
+
+def patch_sessions(_module: ModuleType) -> None:
+    """Make hooked sessions close within a bounded time, or in the background."""
+    hooked = internals.StockHookedSession
+    original = hooked.close
+
+    @functools.wraps(original)
+    def close(self: Any) -> None:
+        # Sessions of this package's loop have something else to close already.
+        if isinstance(self._sess, tf.compat.v1.Session):
+            self._sess = session_close.closable(self._sess)
+        original(self)
+
+    hooked.close = close
 
 
 def _noting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
+from estimator_runtime.preemption import session_close
 
 er.install()
 tf1 = tf.compat.v1
@@ -19,7 +20,10 @@ def input_fn():
 
 
 def model_fn(features, labels, mode):
-    loss = tf.reduce_mean((tf1.layers.dense(features, 1) - labels) ** 2)
+    predictions = tf1.layers.dense(features, 1)
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions=predictions)
+    loss = tf.reduce_mean((predictions - labels) ** 2)
     optimizer = tf1.train.GradientDescentOptimizer(0.01)
     return tf.estimator.EstimatorSpec(
         mode, loss=loss, train_op=optimizer.minimize(loss, tf1.train.get_global_step())
@@ -82,3 +86,24 @@ def test_training_waits_only_for_the_checkpoints_that_are_evaluated(
     )
     assert seen == evaluated
     assert late == [True, True, throttle_secs == 600, True]
+
+
+def test_evaluate_and_predict_do_not_wait_for_a_session_that_closes_late(
+    tmp_path, monkeypatch
+):
+    never, close = threading.Event(), tf1.Session.close
+
+    def close_late(session):
+        assert never.wait(60)
+        close(session)
+
+    estimator = tf.estimator.Estimator(model_fn, model_dir=str(tmp_path))
+    estimator.train(input_fn, steps=1)
+    monkeypatch.setattr(tf1.Session, "close", close_late)
+    metrics = estimator.evaluate(input_fn, steps=2)
+    rows = list(estimator.predict(lambda: input_fn().take(2)))
+    assert session_close.are_left()
+    never.set()
+    assert not session_close.are_left(wait_secs=60)
+    assert metrics["global_step"] == 1
+    assert len(rows) == 8
