@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import ray
 from ray.exceptions import RayError, RayTaskError
 
 from estimator_runtime.launch.ray.errors import brief
@@ -18,12 +17,9 @@ from estimator_runtime.launch.task import Refused, Reported, Task
 from estimator_runtime.launch.terminal.console import Console
 
 if TYPE_CHECKING:
+    from estimator_runtime.launch.ray.cluster import RayCluster, RayWaits
     from estimator_runtime.launch.ray.slot import Slot
 
-_RETRY_SECS = 5.0
-# On a network file system it may take a while until this machine sees a new file.
-_SEEN_SECS = 5.0
-_ANSWER_SECS = 30.0
 _POLL_SECS = 0.5
 
 
@@ -38,11 +34,19 @@ class ModelDir:
         leader: The chief, or the worker that acts as chief.
         console: Where to report that a node does not answer.
         is_closing: An event that is set at the end of the job.
+        cluster: The cluster that runs the tasks.
+        waits: How long to wait for it.
     """
 
     def __init__(
-        self, leader: Task, console: Console, is_closing: threading.Event
+        self,
+        leader: Task,
+        console: Console,
+        is_closing: threading.Event,
+        cluster: RayCluster,
+        waits: RayWaits,
     ) -> None:
+        self._cluster, self._waits = cluster, waits
         self._leader, self._console, self._is_closing = leader, console, is_closing
         self._nodes: Mapping[str, Slot] = {}  # a slot on each node, by its address
         self._copies: frozenset[str] = frozenset()  # of the working directory, on nodes
@@ -105,7 +109,7 @@ class ModelDir:
         reported = None
         while nodes is self._nodes and not self._is_closing.is_set():
             try:
-                problem = _problem(path, nodes)
+                problem = self._problem(path, nodes)
             except RayError as error:
                 # A lost actor is restarted: on its node or, after `move`, elsewhere.
                 if brief(error) != reported and not self._is_closing.is_set():
@@ -114,11 +118,19 @@ class ModelDir:
                         f"whether all nodes see model_dir {path!r} is not known yet "
                         f"({reported}); asking again"
                     )
-                self._is_closing.wait(_RETRY_SECS)
+                self._is_closing.wait(self._waits.ask_again_secs)
                 continue
             if problem is not None and not self._is_closing.is_set():
                 refuse(Refused(reason=problem))
             return
+
+    def _problem(self, path: str, nodes: Mapping[str, Slot]) -> str | None:
+        """Return why the nodes do not share a folder; see `why_not_shared`."""
+        actors = {node: slot.actor for node, slot in nodes.items()}
+        for node, actor in actors.items():
+            if actor is None:
+                raise RayError(f"the actor on node {node} is gone")
+        return why_not_shared(path, actors, self._cluster, self._waits)
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -126,17 +138,8 @@ def _is_in(path: str, folder: str) -> bool:
     return os.path.commonpath((whole, folder)) == folder
 
 
-def _problem(path: str, nodes: Mapping[str, Slot]) -> str | None:
-    """Return why the nodes do not share a folder; see `why_not_shared`."""
-    actors = {node: slot.actor for node, slot in nodes.items()}
-    for node, actor in actors.items():
-        if actor is None:
-            raise RayError(f"the actor on node {node} is gone")
-    return why_not_shared(path, actors)
-
-
 def why_not_shared(
-    path: str, actors: Mapping[str, Any], seen_secs: float = _SEEN_SECS
+    path: str, actors: Mapping[str, Any], cluster: RayCluster, waits: RayWaits
 ) -> str | None:
     """Return why the nodes and this machine do not share a folder, or None.
 
@@ -146,7 +149,8 @@ def why_not_shared(
     Args:
         path: The folder.
         actors: The handle of a `TaskActor` on each node, by the address of the node.
-        seen_secs: How long it may take until this machine sees the files.
+        cluster: The cluster that the actors are in.
+        waits: How long to wait for the answers, and until this machine sees the files.
 
     Raises:
         RayError: If the result is unknown, because an actor is gone or does not answer.
@@ -161,10 +165,10 @@ def why_not_shared(
             for node, actor in actors.items()
         }
         for node, written in writing.items():
-            problem = ray.get(written, timeout=_ANSWER_SECS)
+            problem = cluster.get(written, timeout=waits.answer_secs)
             if problem is not None:
                 return f"node {node} cannot write to model_dir {path!r}: {problem}"
-        deadline = time.monotonic() + seen_secs
+        deadline = time.monotonic() + waits.seen_secs
         for node, token in tokens.items():
             while not os.path.isfile(token):
                 if time.monotonic() > deadline:

@@ -22,7 +22,6 @@ from estimator_runtime.launch.job import Resources
 from estimator_runtime.launch.ray import node_probe
 from estimator_runtime.launch.ray.errors import brief
 
-_logger = logging.getLogger(__name__)
 _CONNECT_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # For a busy node to start a worker process of Ray, and from it another Python.
@@ -127,15 +126,6 @@ def addresses() -> dict[str, str]:
 def is_alive(node_id: str) -> bool:
     """Return whether a node is alive, as far as Ray knows."""
     return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
-
-
-def is_lost(node_id: str) -> bool:
-    """Return whether a node is known to be gone; False if Ray cannot be asked."""
-    try:
-        return not is_alive(node_id)
-    except Exception:  # it must not stop the caller from reporting the end of a run
-        _logger.debug("Ray does not say which nodes there are", exc_info=True)
-        return False
 
 
 def leaving() -> set[str]:

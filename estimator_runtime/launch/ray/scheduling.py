@@ -8,25 +8,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import ray
 from ray.exceptions import RayActorError, RayError
 
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
-from estimator_runtime.launch.ray import nodes as ray_nodes
 from estimator_runtime.launch.ray.errors import brief
+from estimator_runtime.launch.ray.nodes import NodeSilentError
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
 
 if TYPE_CHECKING:
+    from estimator_runtime.launch.ray.cluster import RayCluster, RayWaits
     from estimator_runtime.launch.ray.placement import Placement
     from estimator_runtime.launch.ray.slot import Slot
-
-# For the start of all actors, each of which is a new Python process on its node.
-_ACTORS_SECS = 120.0
-_CLOSE_SECS = 20.0
-_RETRY_SECS = 1.0
-_SAID_AFTER_SECS = 5.0
 
 
 class _NotYetError(LaunchError):
@@ -50,6 +44,8 @@ class Scheduler:
         timeout_secs: How long to wait for room in the cluster after a loss.
         console: Where to report delays.
         is_closing: An event that is set at the end of the job.
+        cluster: The cluster that runs the actors.
+        waits: How long to wait for it.
     """
 
     def __init__(
@@ -61,7 +57,10 @@ class Scheduler:
         timeout_secs: float,
         console: Console,
         is_closing: threading.Event,
+        cluster: RayCluster,
+        waits: RayWaits,
     ) -> None:
+        self._cluster, self._waits = cluster, waits
         self._slots, self._placement, self._folder = slots, placement, folder
         self._timeout_secs, self._console = timeout_secs, console
         self._is_closing = is_closing
@@ -86,18 +85,18 @@ class Scheduler:
             try:
                 self._reserve()
                 return self._take(addressed)
-            except (_NotYetError, ray_nodes.NodeSilentError) as error:
+            except (_NotYetError, NodeSilentError) as error:
                 waited = time.monotonic() - started
-                is_over = waited > 2 * self._timeout_secs + _ACTORS_SECS
+                is_over = waited > 2 * self._timeout_secs + self._waits.actors_secs
                 if is_over or self._is_closing.is_set():
                     raise
-                if waited > _SAID_AFTER_SECS and str(error) != reported:
+                if waited > self._waits.silent_secs and str(error) != reported:
                     reported = str(error)
                     self._console.say(f"placing the tasks again: {error}")
             except RayError as error:
                 reason = f"the tasks cannot be placed: {brief(error)}"
                 raise LaunchError(reason) from error
-            self._is_closing.wait(_RETRY_SECS)
+            self._is_closing.wait(self._waits.retry_secs)
 
     def admit(self, slot: Slot, node_id: str) -> bool:
         """Wait until a task may be started on a node that Ray has chosen meanwhile.
@@ -112,14 +111,14 @@ class Scheduler:
         """
         self._wait_for_ends([slot] if slot.has_lost_node() else [])
         started = time.monotonic()
-        while not self._is_closing.is_set() and ray_nodes.is_alive(node_id):
+        while not self._is_closing.is_set() and self._cluster.is_alive(node_id):
             try:
                 self._check({node_id})
                 return True
-            except ray_nodes.NodeSilentError:
+            except NodeSilentError:
                 if time.monotonic() - started > self._timeout_secs:
                     raise
-                self._is_closing.wait(_RETRY_SECS)
+                self._is_closing.wait(self._waits.retry_secs)
         return False
 
     def _reserve(self) -> None:
@@ -129,13 +128,13 @@ class Scheduler:
         self._wait_for_ends([slot for slot in self._slots if slot.has_lost_node()])
         self._placement.reserve(self._timeout_secs, self._is_closing.is_set)
         nodes = self._placement.nodes()
-        known = ray_nodes.addresses()
+        known = self._cluster.addresses()
         where = [(node, known.get(node, node)) for node in nodes]
         self._reserved = dict(zip(self._slots, where, strict=True))
         for node, address in where:
-            if not ray_nodes.is_alive(node):
+            if not self._cluster.is_alive(node):
                 raise _NotYetError(f"Ray has yet to move what was on node {address}")
-        if ray_nodes.leaving().intersection(nodes):
+        if self._cluster.leaving().intersection(nodes):
             self._give_back()
             raise _NotYetError("one of the nodes is about to leave")
         self._check(set(nodes))
@@ -144,7 +143,7 @@ class Scheduler:
         """Check those of the nodes that have not been checked before."""
         new = nodes - self._checked
         if new:
-            ray_nodes.check_nodes(new, self._folder)
+            self._cluster.check_nodes(new, self._folder)
             self._checked |= new
 
     def _give_back(self) -> None:
@@ -161,11 +160,15 @@ class Scheduler:
         }
         if closing:
             answers = list(closing.values())
-            ray.wait(answers, num_returns=len(answers), timeout=_CLOSE_SECS)
+            self._cluster.wait(answers, timeout=self._waits.close_secs)
         unsure = [
             slot
             for slot in self._slots
-            if (_failed(closing[slot]) if slot in closing else slot.has_lost_node())
+            if (
+                self._has_failed(closing[slot])
+                if slot in closing
+                else slot.has_lost_node()
+            )
         ]
         for slot in self._slots:
             slot.vacate(is_closed=slot not in unsure)
@@ -227,8 +230,8 @@ class Scheduler:
         started, is_reported = time.monotonic(), False
         waiting = answers
         while True:
-            done, _ = ray.wait(
-                list(waiting.values()), num_returns=len(waiting), timeout=_RETRY_SECS
+            done, _ = self._cluster.wait(
+                list(waiting.values()), timeout=self._waits.retry_secs
             )
             waiting = {slot: it for slot, it in waiting.items() if it not in done}
             if not waiting:
@@ -239,14 +242,15 @@ class Scheduler:
                 raise LaunchError(f"the job ended before the start of {who}")
             # Ray may have reserved room on a lost node: it takes up to 65 s to notice.
             for node, address in {self._reserved[slot] for slot in waiting}:
-                if not ray_nodes.is_alive(node):
+                if not self._cluster.is_alive(node):
                     raise _NotYetError(f"node {address} is gone")
-            if waited > _ACTORS_SECS:
+            limit_secs = self._waits.actors_secs
+            if waited > limit_secs:
                 raise LaunchError(
-                    f"no actor was started for {who} within {_ACTORS_SECS:g} s; "
+                    f"no actor was started for {who} within {limit_secs:g} s; "
                     "Ray's logs there may say why"
                 )
-            if waited > _SAID_AFTER_SECS and not is_reported:
+            if waited > self._waits.silent_secs and not is_reported:
                 is_reported = True
                 self._console.say(f"waiting for the actor of {who}")
 
@@ -254,7 +258,7 @@ class Scheduler:
         """Return what a slot's actor has answered, or raise `LaunchError`."""
         who = self._name(slot)
         try:
-            return ray.get(answer, timeout=_ACTORS_SECS)
+            return self._cluster.get(answer, timeout=self._waits.actors_secs)
         except RayActorError as error:
             if error.actor_init_failed:
                 reason = f"{who} cannot be placed: {brief(error)}"
@@ -266,11 +270,10 @@ class Scheduler:
     def _name(self, slot: Slot) -> str:
         return f"{slot.task} on node {self._reserved[slot][1]}"
 
-
-def _failed(answer: Any) -> bool:
-    """Return whether a call of an actor has failed, or has not completed."""
-    try:
-        ray.get(answer, timeout=0)
-    except RayError:
-        return True
-    return False
+    def _has_failed(self, answer: Any) -> bool:
+        """Return whether a call of an actor has failed, or has not completed."""
+        try:
+            self._cluster.get(answer, timeout=0)
+        except RayError:
+            return True
+        return False

@@ -6,33 +6,25 @@ of all other tasks stay where the tasks have their addresses.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-import ray
 from ray.exceptions import ActorUnavailableError, RayError
 
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.ray import nodes
-from estimator_runtime.launch.ray.actor import LEASE_SECS, TaskActor
+from estimator_runtime.launch.ray.cluster import RayCluster, RayWaits
 from estimator_runtime.launch.ray.errors import brief
 from estimator_runtime.launch.task import Ended, Event, Lost, Refused, Run, Task
 
+_logger = logging.getLogger(__name__)
 # How long a killed run may take to end. After that its actor counts as unreachable and
 # is killed.
 _KILL_SECS = 10.0
-_RETRY_SECS = 1.0
-# Allows for the time that the kill at the end of a lease takes, and for clocks that run
-# at different speeds.
-_LEASE_MARGIN_SECS = 5.0
-# The supervisor restarts a failed task, never Ray.
-_Actor = ray.remote(
-    max_restarts=0, concurrency_groups={"events": 1, "files": 1, "place": 1}
-)(TaskActor)
 
 
 class Slot:
@@ -49,6 +41,8 @@ class Slot:
             Ray has made on the node.
         hear: Receives each event, from any thread.
         takes_lines: Returns whether there is room for more output lines.
+        cluster: The cluster that runs the actors.
+        waits: How long to wait for it.
         admit: Makes the slot movable. Receives this slot, and the id, the address and
             the working directory of the node on which Ray has placed its actor. Blocks
             until the task may be started there, and returns whether it may. Raises
@@ -71,10 +65,13 @@ class Slot:
         folder: str | None,
         hear: Callable[[Event], None],
         takes_lines: Callable[[], bool],
+        cluster: RayCluster,
+        waits: RayWaits,
         admit: Callable[[Slot, str, str, str], bool] | None = None,
     ) -> None:
         self.task, self._job, self._folder, self._hear = task, job, folder, hear
         self._takes_lines, self._admit = takes_lines, admit
+        self._cluster, self._waits = cluster, waits
         self.is_movable, self.is_leaving = admit is not None, False
         self.node: str | None = None
         self.node_id: str | None = None
@@ -99,8 +96,8 @@ class Slot:
         with self._lock:
             if self.actor is not None:
                 return self.actor
-            actor_class = _Actor.options(**self._options)
-            actor = self.actor = actor_class.remote(self._job, self._folder)
+            actor = self._cluster.create(self._options, self._job, self._folder)
+            self.actor = actor
             self._starting = None
         self._follower = self._thread(self._follow, actor)
         return actor
@@ -154,7 +151,7 @@ class Slot:
         if actor is None:
             return
         if is_planned:
-            ray.kill(actor)
+            self._cluster.kill(actor)
             self._hear(Ended(run=run, status=-int(number)))
             return
         actor.signal.remote(run, int(number))
@@ -181,7 +178,7 @@ class Slot:
             actor, starting = self.actor, self._starting
         if self.is_movable or actor is None or starting is None:
             return
-        if not ray.wait([starting], timeout=0)[0] and self._is_known_lost():
+        if not self._cluster.wait([starting], timeout=0)[0] and self._is_known_lost():
             self._lose(actor, RayError("it was to start there"))
 
     @property
@@ -199,7 +196,7 @@ class Slot:
             self._heard_at = None if is_closed else self._heard_at
             self.node_id = None
         if actor is not None:
-            ray.kill(actor)
+            self._cluster.kill(actor)
 
     def join(self, timeout_secs: float) -> None:
         """Wait until Ray reports that the actor is gone."""
@@ -213,18 +210,22 @@ class Slot:
         """
         if self._heard_at is None:
             return None
-        return self._heard_at + LEASE_SECS + _LEASE_MARGIN_SECS
+        return self._heard_at + self._waits.lease_secs + self._waits.lease_margin_secs
 
     def has_lost_node(self) -> bool:
         """Return whether the node on which the task has its address is gone."""
-        return self.node_id is not None and not nodes.is_alive(self.node_id)
+        return self.node_id is not None and not self._cluster.is_alive(self.node_id)
 
     def _is_known_lost(self) -> bool:
         """Return whether the node is gone, and False if Ray cannot be asked.
 
         Use it where an exception would prevent the end of a run from being reported.
         """
-        return self.node_id is not None and nodes.is_lost(self.node_id)
+        try:
+            return self.has_lost_node()
+        except Exception:
+            _logger.debug("Ray does not say which nodes there are", exc_info=True)
+            return False
 
     def _thread(self, target: Callable[..., None], *arguments: Any) -> threading.Thread:
         thread = threading.Thread(
@@ -242,12 +243,16 @@ class Slot:
         while True:
             try:
                 if here is None:
-                    here, *place = ray.get(actor.where.remote())
+                    here, *place = self._cluster.get(actor.where.remote())
                     if self._admit is not None:
                         self._thread(self._move, self._admit, actor, here, *place)
-                events = ray.get(actor.poll.remote(answers, self._takes_lines()))
+                events = self._cluster.get(
+                    actor.poll.remote(answers, self._takes_lines())
+                )
             except ActorUnavailableError:
-                time.sleep(_RETRY_SECS)  # until it answers, or Ray gives it up
+                time.sleep(
+                    self._waits.retry_secs
+                )  # until it answers, or Ray gives it up
                 continue
             except Exception as error:  # noqa: BLE001 - reported as the end of the run
                 self._lose(actor, error)
@@ -260,7 +265,9 @@ class Slot:
                     self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):
-                    ray.kill(actor)  # so the next poll fails, which ends the run
+                    self._cluster.kill(
+                        actor
+                    )  # so the next poll fails, which ends the run
                     continue
                 if isinstance(event, Ended):
                     with self._lock:
@@ -299,11 +306,11 @@ class Slot:
         """Return the error that kept a start request from the actor, or None."""
         with self._lock:
             starting = self._starting if self.actor is actor else None
-        if starting is None or not ray.wait([starting], timeout=0)[0]:
+        if starting is None or not self._cluster.wait([starting], timeout=0)[0]:
             return None
         self._starting = None
         try:
-            ray.get(starting)
+            self._cluster.get(starting)
         except Exception as error:  # noqa: BLE001 - reported as the end of the run
             return error
         return None
@@ -315,7 +322,7 @@ class Slot:
                 return
             run, self.actor, self._run = self._run, None, None
         try:
-            ray.kill(actor)  # it may only be unreachable
+            self._cluster.kill(actor)  # it may only be unreachable
         finally:
             if run is not None:
                 lost = "lost its node" if self._is_known_lost() else "lost its actor"
@@ -333,4 +340,4 @@ class Slot:
         with self._lock:
             is_there = self.actor is actor and self._run == run
         if is_there:
-            ray.kill(actor)
+            self._cluster.kill(actor)

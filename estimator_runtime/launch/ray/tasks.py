@@ -9,12 +9,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import cast
 
-import ray
-
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.ray import nodes as ray_nodes
+from estimator_runtime.launch.ray.cluster import RayCluster, RayWaits
 from estimator_runtime.launch.ray.model_dir import ModelDir
 from estimator_runtime.launch.ray.placement import Placement
 from estimator_runtime.launch.ray.scheduling import Scheduler
@@ -32,12 +30,6 @@ from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.reporting import JOB_VARIABLE
 
 _logger = logging.getLogger(__name__)
-# How long tasks that can be reached may take to end, and then, how long Ray may take to
-# report that all actors are gone.
-_CLOSE_SECS = 20.0
-_GONE_SECS = 10.0
-# The interval between two checks of the nodes.
-_LOOK_EVERY_SECS = 2.0
 # A placement under way: the addresses and the working directories of the tasks.
 _Placing = concurrent.futures.Future[tuple[Cluster, set[str]]]
 
@@ -53,6 +45,8 @@ class RayTasks:
             Ray has made on each node.
         timeout_secs: How long to wait for room in the cluster after a loss.
         console: Where to report which task has been placed on which node.
+        cluster: The cluster; None for the one that this process is connected to.
+        waits: How long to wait for the cluster; None for the defaults.
     """
 
     def __init__(
@@ -63,7 +57,10 @@ class RayTasks:
         folder: str | None,
         timeout_secs: float,
         console: Console,
+        cluster: RayCluster | None = None,
+        waits: RayWaits | None = None,
     ) -> None:
+        self._cluster, self._waits = cluster or RayCluster(), waits or RayWaits()
         self._job, self._placement, self._folder = job, placement, folder
         self._console = console
         self._id = uuid.uuid4().hex
@@ -71,15 +68,34 @@ class RayTasks:
         self._slots = {task: self._slot_of(task) for task in job.tasks}
         slots = list(self._slots.values())
         self._scheduler = Scheduler(
-            slots, placement, nodes, folder, timeout_secs, console, self._closing
+            slots,
+            placement,
+            nodes,
+            folder,
+            timeout_secs,
+            console,
+            self._closing,
+            self._cluster,
+            self._waits,
         )
-        self._model_dir = ModelDir(job.trainers[0], console, self._closing)
+        self._model_dir = ModelDir(
+            job.trainers[0], console, self._closing, self._cluster, self._waits
+        )
         self._placing: _Placing | None = None
 
     def _slot_of(self, task: Task) -> Slot:
         # No other task connects to an evaluator.
         admit = self._admit if task.type == TaskType.EVALUATOR else None
-        return Slot(task, self._job, self._folder, self._hear, self._takes_lines, admit)
+        return Slot(
+            task,
+            self._job,
+            self._folder,
+            self._hear,
+            self._takes_lines,
+            self._cluster,
+            self._waits,
+            admit,
+        )
 
     def open(self, events: Events, is_cancelled: Callable[[], bool]) -> None:
         """Send events to this queue from now on; see `Tasks.open`."""
@@ -134,10 +150,10 @@ class RayTasks:
         actors = [slot.actor for slot in self._slots.values() if slot.actor is not None]
         closing = [actor.close.remote() for actor in actors]
         if closing:
-            ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECS)
+            self._cluster.wait(closing, timeout=self._waits.close_secs)
         for slot in self._slots.values():
             slot.vacate()
-        deadline = time.monotonic() + _GONE_SECS
+        deadline = time.monotonic() + self._waits.gone_secs
         for slot in self._slots.values():
             slot.join(max(0.0, deadline - time.monotonic()))
         if self._placing is not None:
@@ -145,7 +161,7 @@ class RayTasks:
             left = max(0.0, deadline - time.monotonic())
             concurrent.futures.wait([self._placing], left)
         self._placement.release()
-        ray_nodes.disconnect()
+        self._cluster.disconnect()
 
     def _fill(self, placing: _Placing, addressed: Collection[Task]) -> None:
         """Fill all slots, and set the result of the placement."""
@@ -188,7 +204,7 @@ class RayTasks:
 
     def _watch_nodes(self) -> None:
         """Check the nodes regularly until the end of the job."""
-        while not self._closing.wait(_LOOK_EVERY_SECS):
+        while not self._closing.wait(self._waits.look_every_secs):
             for slot in self._slots.values():
                 try:
                     slot.give_up_lost_start()
@@ -198,7 +214,7 @@ class RayTasks:
 
     def _look_for_notices(self) -> None:
         """Report, once each, the nodes with addresses of the job that are to leave."""
-        leaving = ray_nodes.leaving()
+        leaving = self._cluster.leaving()
         # An evaluator is restarted when its node is gone, as no task has its address.
         addressed = [it for it in self._slots.values() if not it.is_movable]
         new = [it for it in addressed if it.node_id in leaving and not it.is_leaving]

@@ -22,13 +22,14 @@ class _SilentCluster:
         self.is_released = True
 
 
-def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(monkeypatch):
-    from estimator_runtime.launch.ray import tasks as ray_tasks
+def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are():
+    from estimator_runtime.launch.ray.cluster import RayWaits
+    from estimator_runtime.launch.ray.tasks import RayTasks
 
-    monkeypatch.setattr(ray_tasks, "_GONE_SECS", 0.1)
+    waits = RayWaits(gone_secs=0.1)
     job = Job(command=("train.py",), replicas={"chief": 1})
     cluster = _SilentCluster()
-    tasks = ray_tasks.RayTasks(job, cluster, (), None, 1.0, console=None)
+    tasks = RayTasks(job, cluster, (), None, 1.0, console=None, waits=waits)
     assert tasks.place(job.tasks) is None
     assert cluster.is_asked.wait(30)
     closing = threading.Thread(target=tasks.close, daemon=True)

@@ -5,9 +5,8 @@ import os
 import pytest
 
 
-class _Ray:
-    @staticmethod
-    def get(answer, timeout):
+class _Cluster:
+    def get(self, answer, timeout):
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -44,29 +43,25 @@ class _Method:
         self.remote = function
 
 
-@pytest.fixture(autouse=True)
-def ray(monkeypatch):
-    from estimator_runtime.launch.ray import model_dir
+def _why_not_shared(path, actors):
+    from estimator_runtime.launch.ray.cluster import RayWaits
+    from estimator_runtime.launch.ray.model_dir import why_not_shared
 
-    monkeypatch.setattr(model_dir, "ray", _Ray)
+    return why_not_shared(str(path), actors, _Cluster(), RayWaits(seen_secs=0.0))
 
 
 def test_a_folder_that_all_see_is_shared_and_left_as_it_was(tmp_path):
-    from estimator_runtime.launch.ray.model_dir import why_not_shared
-
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor()}
-    assert why_not_shared(str(tmp_path), actors) is None
+    assert _why_not_shared(tmp_path, actors) is None
     assert os.listdir(tmp_path) == []
 
 
 def test_a_node_with_a_folder_of_its_own_is_named_and_all_is_left_as_it_was(tmp_path):
-    from estimator_runtime.launch.ray.model_dir import why_not_shared
-
     shared, own = tmp_path / "shared", tmp_path / "own"
     shared.mkdir()
     own.mkdir()
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(own=own)}
-    assert why_not_shared(str(shared), actors, seen_secs=0.0) == (
+    assert _why_not_shared(shared, actors) == (
         "the machine of the launcher does not see what node 10.0.0.2 writes to "
         f"model_dir {str(shared)!r}; use a folder that all of them share"
     )
@@ -76,9 +71,7 @@ def test_a_node_with_a_folder_of_its_own_is_named_and_all_is_left_as_it_was(tmp_
 def test_an_actor_that_is_lost_while_it_is_asked_leaves_nothing_in_the_folder(tmp_path):
     from ray.exceptions import RayActorError
 
-    from estimator_runtime.launch.ray.model_dir import why_not_shared
-
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_lost=True)}
     with pytest.raises(RayActorError):
-        why_not_shared(str(tmp_path), actors)
+        _why_not_shared(tmp_path, actors)
     assert os.listdir(tmp_path) == []

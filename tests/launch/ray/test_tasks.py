@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import io
+import os
 import queue
 import re
 import threading
@@ -19,27 +20,24 @@ _THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluato
 
 
 class _Actor:
-    """Answers a call when it is told what; at first only where it is, and a start."""
+    """Answers a call when it is told what."""
 
-    place = ("id", "10.0.0.1", ".")
-    is_dead = is_slow = False
-
-    def __init__(self):
-        self.answers = {"where": self.place, "take_port": 5000}
-        if not self.is_slow:
-            self.answers["start"] = None
+    def __init__(self, answers):
+        self.answers, self.is_dead = answers, False
         self.calls, self.polls, self.unanswered = [], [], []
 
     def __getattr__(self, name):
         return _Method(self, name)
 
     def call(self, name, arguments):
+        from ray.exceptions import RayActorError
+
         answer = concurrent.futures.Future()
         self.calls.append((name, *arguments))
         if name == "poll" and not self.is_dead:
             self.polls.append(answer)
         elif self.is_dead:
-            answer.set_exception(RuntimeError("it is dead"))
+            answer.set_exception(RayActorError(error_msg="it is dead"))
         elif isinstance(self.answers.get(name), Exception):
             answer.set_exception(self.answers[name])
         elif name in self.answers:
@@ -56,10 +54,12 @@ class _Actor:
                 answer.set_result(result)
 
     def die(self):
+        from ray.exceptions import RayActorError
+
         self.is_dead = True
         unanswered = [answer for _, answer in self.unanswered if not answer.done()]
         for answer in self.polls + unanswered:
-            answer.set_exception(RuntimeError("it is dead"))
+            answer.set_exception(RayActorError(error_msg="it is dead"))
         self.polls.clear()
 
     def tell(self, *events):
@@ -80,7 +80,7 @@ class _Method:
 
 
 class _Cluster:
-    """Stands for Ray, for the placement of a job, and for the nodes.
+    """Stands for Ray's cluster, and for the placement of a job in it.
 
     Attributes:
         actors: All that were made, in the order of the tasks.
@@ -88,7 +88,12 @@ class _Cluster:
         is_silent: Whether nobody ever hears of that.
         lost: The ids of nodes that are gone.
         going: The ids of nodes that have given notice.
+        place: Where the next actors are.
+        is_deaf: Whether the next actors answer nothing.
+        is_slow: Whether the next actors do not answer whether a run has started.
         problems: What `check_nodes` raises, from the last to the first.
+        checked: The ids of the nodes that it has found good, for each call.
+        is_head_silent: Whether nobody is told which nodes are alive.
         done: What happened to the placement.
         size: How many tasks that is for.
     """
@@ -96,9 +101,11 @@ class _Cluster:
     def __init__(self):
         self.actors, self.killed, self.problems, self.done = [], [], [], []
         self.lost, self.going, self.looks = set(), set(), 0
-        self.is_silent, self.size = False, 0
+        self.is_silent, self.size, self.checked = False, 0, []
+        self.place, self.is_deaf, self.is_slow = ("id", "10.0.0.1", "."), False, False
+        self.is_head_silent = False
 
-    # Ray.
+    # The actors.
 
     def get(self, answer, timeout=None):
         from ray.exceptions import GetTimeoutError
@@ -108,7 +115,7 @@ class _Cluster:
         except concurrent.futures.TimeoutError as error:
             raise GetTimeoutError("too late") from error
 
-    def wait(self, answers, num_returns=1, timeout=None):
+    def wait(self, answers, timeout):
         done, left = concurrent.futures.wait(answers, timeout)
         return list(done), list(left)
 
@@ -117,8 +124,11 @@ class _Cluster:
         if not self.is_silent:
             actor.die()
 
-    def remote(self, job, folder):
-        self.actors.append(_Actor())
+    def create(self, options, job, folder):
+        answers = {"where": self.place, "take_port": 5000, "start": None}
+        if self.is_slow:
+            del answers["start"]
+        self.actors.append(_Actor({} if self.is_deaf else answers))
         return self.actors[-1]
 
     # The placement.
@@ -131,7 +141,7 @@ class _Cluster:
             time.sleep(0.01)
 
     def options(self, index=None):
-        return {} if index is not None else self
+        return {}
 
     def nodes(self):
         return ["id"] * self.size
@@ -142,6 +152,8 @@ class _Cluster:
     # The nodes.
 
     def is_alive(self, node):
+        if self.is_head_silent:
+            raise ConnectionError("the head does not answer")
         return node not in self.lost
 
     def leaving(self):
@@ -154,6 +166,7 @@ class _Cluster:
     def check_nodes(self, nodes, folder):
         if self.problems:
             raise self.problems.pop()
+        self.checked.append(nodes)
 
     def disconnect(self):
         self.done.append("disconnected")
@@ -162,13 +175,17 @@ class _Cluster:
 class _Tasks:
     """`RayTasks` of a job in a `_Cluster`, and what they tell."""
 
-    def __init__(self, cluster, checked, job):
+    def __init__(self, cluster, checked, job, timeout_secs, waits):
+        from estimator_runtime.launch.ray.cluster import RayWaits
         from estimator_runtime.launch.ray.tasks import RayTasks
 
         self.cluster, self._job, self._said = cluster, job, io.StringIO()
         cluster.size = len(job.tasks)
         console = Console(self._said, self._said)
-        self.tasks = RayTasks(job, cluster, checked, "/folder", 5.0, console)
+        waits = RayWaits(**{"close_secs": 0.1, **waits})
+        self.tasks = RayTasks(
+            job, cluster, checked, "/folder", timeout_secs, console, cluster, waits
+        )
         self._events = Events()
         self.tasks.open(self._events, lambda: False)
         self.runs = [Run(task=task, attempt=0) for task in job.tasks]
@@ -191,44 +208,24 @@ class _Tasks:
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    from estimator_runtime.launch.ray import model_dir, scheduling, slot
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-    from estimator_runtime.launch.ray import tasks as ray_tasks
-
-    cluster = _Cluster()
-    modules = slot, slot, scheduling, ray_tasks, model_dir
-    for module in modules:
-        monkeypatch.setattr(module, "ray", cluster)
-    names = ("is_alive", "leaving", "addresses", "check_nodes", "disconnect")
-    for name in names:
-        monkeypatch.setattr(ray_nodes, name, getattr(cluster, name))
-    monkeypatch.setattr(slot, "_Actor", _Class(cluster))
-    return cluster
-
-
-class _Class:
-    def __init__(self, cluster):
-        self._cluster = cluster
-
-    def options(self, **_):
-        return self._cluster
+def cluster():
+    return _Cluster()
 
 
 @pytest.fixture
-def tasks_of(cluster, monkeypatch):
-    """Return a function that makes the `_Tasks`, of the ids of nodes that are checked."""
-    from estimator_runtime.launch.ray import tasks as ray_tasks
+def tasks_of(cluster):
+    """Return a function that makes the `_Tasks`, of the ids of nodes that are checked.
 
+    Its keywords are the job, how long to wait for room, and the `RayWaits` that count.
+    """
     made = []
 
-    def make(checked=("id",), job=_TWO):
-        made.append(_Tasks(cluster, checked, job))
+    def make(checked=("id",), job=_TWO, timeout_secs=5.0, **waits):
+        made.append(_Tasks(cluster, checked, job, timeout_secs, waits))
         return made[-1]
 
     yield make
     cluster.is_silent = False
-    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
     for each in made:
         each.tasks.close()
     for actor in cluster.actors:
@@ -239,8 +236,8 @@ def tasks_of(cluster, monkeypatch):
 def start(tasks_of, cluster):
     """Return a function that places all tasks, and starts them."""
 
-    def start(*checked, **job):
-        tasks = tasks_of(*checked, **job)
+    def start(*checked, **options):
+        tasks = tasks_of(*checked, **options)
         tasks.place()
         for actor, run in zip(cluster.actors, tasks.runs, strict=True):
             tasks.tasks.start(run, {})
@@ -250,14 +247,8 @@ def start(tasks_of, cluster):
     return start
 
 
-def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(
-    start, cluster, monkeypatch
-):
-    from estimator_runtime.launch.ray import tasks as ray_tasks
-
-    monkeypatch.setattr(ray_tasks, "_CLOSE_SECS", 0.1)
-    monkeypatch.setattr(ray_tasks, "_GONE_SECS", 5.0)
-    tasks = start().tasks
+def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(start, cluster):
+    tasks = start(gone_secs=5.0).tasks
     cluster.is_silent = True
     began = time.monotonic()
     tasks.close()
@@ -285,47 +276,30 @@ def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, c
     assert cluster.killed == [chief]
 
 
-def _silent(*_):
-    raise ConnectionError("the head does not answer")
-
-
 def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
-    start, cluster, monkeypatch
+    start, cluster
 ):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-
     tasks = start()
-    monkeypatch.setattr(ray_nodes, "is_alive", _silent)
+    cluster.is_head_silent = True
     cluster.actors[1].die()
     end = tasks.next()
     assert (end.run, end.is_displaced) == (tasks.runs[1], False)
     assert end.cause.startswith("lost its actor")
 
 
-def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(
-    start, cluster, monkeypatch
-):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-    from estimator_runtime.launch.ray import tasks as ray_tasks
-
-    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.02)
-    monkeypatch.setattr(_Actor, "is_slow", True)
-    tasks = start()
-    monkeypatch.setattr(ray_nodes, "is_alive", _silent)
+def test_a_notice_is_heard_also_where_the_head_did_not_answer_before(start, cluster):
+    cluster.is_slow = True
+    tasks = start(look_every_secs=0.02)
+    cluster.is_head_silent = True
     looks = cluster.looks
     _wait_until(lambda: cluster.looks > looks + 2, tasks)
-    monkeypatch.setattr(ray_nodes, "is_alive", cluster.is_alive)
+    cluster.is_head_silent = False
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
 
 
-def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
-    start, cluster, monkeypatch
-):
-    from estimator_runtime.launch.ray import tasks as ray_tasks
-
-    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
-    tasks = start()
+def test_on_a_node_that_is_about_to_go_nobody_is_started_again(start, cluster):
+    tasks = start(look_every_secs=0.1)
     cluster.going = {"id"}
     assert tasks.next() == Leaving()
     # The chief did not end in its time; and the worker was about to be started again.
@@ -341,7 +315,7 @@ def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
         actor.answers["close"] = None
     before = cluster.actors[:]
     cluster.nodes = lambda: ["other", "other"]
-    monkeypatch.setattr(_Actor, "place", ("other", "10.0.0.2", "."))
+    cluster.place = ("other", "10.0.0.2", ".")
     tasks.place()
     assert cluster.done == ["released", "reserved"]
     assert cluster.killed == before and len(cluster.actors) == 4
@@ -350,13 +324,9 @@ def test_on_a_node_that_is_about_to_go_nobody_is_started_again(
 
 
 def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
-    start, cluster, monkeypatch
+    start, cluster
 ):
-    from estimator_runtime.launch.ray import slot
-
-    monkeypatch.setattr(slot, "LEASE_SECS", 1.0)
-    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 1.5)
-    tasks = start()
+    tasks = start(lease_secs=1.0, lease_margin_secs=1.5)
     cluster.actors[0].tell()
     began = time.monotonic()
     cluster.lost = {"id"}
@@ -364,7 +334,7 @@ def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
         actor.die()
         assert tasks.next().is_displaced
     cluster.nodes = lambda: ["other", "other"]
-    monkeypatch.setattr(_Actor, "place", ("other", "10.0.0.2", "."))
+    cluster.place = ("other", "10.0.0.2", ".")
     tasks.place()
     assert time.monotonic() - began > 2.0
     assert re.search(
@@ -379,22 +349,12 @@ def _look_twice(cluster):
         time.sleep(0.01)
 
 
-@pytest.fixture
-def often(monkeypatch):
-    """Look often for what has become of the nodes."""
-    from estimator_runtime.launch.ray import tasks as ray_tasks
-
-    monkeypatch.setattr(ray_tasks, "_LOOK_EVERY_SECS", 0.1)
-
-
-def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
-    start, cluster, monkeypatch, often
-):
+def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(start, cluster):
     """Ray has no room elsewhere, and tells nothing of an actor that it cannot make."""
-    tasks = start(job=_THREE)
+    tasks = start(job=_THREE, look_every_secs=0.1)
     for actor in cluster.actors:
         actor.tell()  # it is known that they have started
-    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    cluster.is_deaf = True
     again = [Run(task=task, attempt=1) for task in _THREE.tasks]
     for place in (1, 2):
         cluster.actors[place].die()  # given up, as it is silent
@@ -410,10 +370,8 @@ def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(
     assert cluster.killed == cluster.actors[1:4]  # an evaluator takes any node
 
 
-def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
-    start, cluster, monkeypatch, often
-):
-    tasks = start(job=_THREE)
+def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(start, cluster):
+    tasks = start(job=_THREE, look_every_secs=0.1)
     for actor in cluster.actors:
         actor.answers["close"] = None
     evaluator = cluster.actors[2]
@@ -428,7 +386,7 @@ def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
         release()
         cluster.going = set()
 
-    monkeypatch.setattr(cluster, "release", release_all)
+    cluster.release = release_all
     tasks.place()
     cause = "had to leave its node"
     assert tasks.next() == Ended(
@@ -440,10 +398,8 @@ def test_an_evaluator_that_goes_with_the_place_of_its_gang_is_told_of(
     assert "chief has to leave" not in tasks.said
 
 
-def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(
-    start, cluster, often
-):
-    tasks = start(job=_THREE)
+def test_a_notice_for_the_node_of_a_task_that_is_done_stops_nothing(start, cluster):
+    tasks = start(job=_THREE, look_every_secs=0.1)
     for actor, run in zip(cluster.actors[:2], tasks.runs, strict=False):
         actor.tell(Ended(run=run, status=0))
         assert tasks.next().status == 0
@@ -468,22 +424,13 @@ def test_a_node_that_will_not_do_is_the_end(start, cluster):
         start(())
 
 
-def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, monkeypatch):
-    from estimator_runtime.launch.ray import scheduling
-
-    monkeypatch.setattr(scheduling, "_ACTORS_SECS", 0.5)
-    monkeypatch.setattr(scheduling, "_SAID_AFTER_SECS", 0.0)
-    monkeypatch.setattr(scheduling, "_RETRY_SECS", 0.2)
-    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
-    tasks = tasks_of()
+def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, cluster):
+    cluster.is_deaf = True
+    tasks = tasks_of(actors_secs=0.5, silent_secs=0.0, retry_secs=0.2)
     who = "chief on node 10.0.0.1, worker 0 on node 10.0.0.1"
     with pytest.raises(LaunchError, match=re.escape(f"was started for {who} within")):
         tasks.place()
     assert f"launcher | waiting for the actor of {who}\n" in tasks.said
-
-
-def _init_deaf(actor):
-    actor.answers, actor.calls, actor.polls, actor.unanswered = {}, [], [], []
 
 
 def _wait_until(is_so, tasks):
@@ -495,23 +442,15 @@ def _wait_until(is_so, tasks):
 
 @pytest.mark.parametrize("is_moved_at_once", [False, True])
 def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
-    start, cluster, monkeypatch, is_moved_at_once
+    start, cluster, is_moved_at_once
 ):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-    from estimator_runtime.launch.ray import scheduling, slot
-
-    checked = []
-    monkeypatch.setattr(ray_nodes, "check_nodes", lambda new, _: checked.append(new))
-    monkeypatch.setattr(slot, "LEASE_SECS", 0.2)
-    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 0.2)
-    monkeypatch.setattr(scheduling, "_RETRY_SECS", 0.1)
-    tasks = start()
+    tasks = start(lease_secs=0.2, lease_margin_secs=0.2, retry_secs=0.1)
     # Both are to have new actors, on a node that answers nothing.
     for actor in cluster.actors[:]:
         actor.die()
         assert not tasks.next().is_displaced
     died_at = time.monotonic()
-    monkeypatch.setattr(_Actor, "__init__", _init_deaf)
+    cluster.is_deaf = True
     assert tasks.tasks.place(_TWO.tasks) is None
     _wait_until(lambda: len(cluster.actors) == 4, tasks)
     _wait_until(lambda: time.monotonic() > died_at + 0.5, tasks)
@@ -529,7 +468,7 @@ def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
     cluster.lost = {"id"}
     tasks.place()
     assert cluster.done.count("reserved") > 2
-    assert checked == [{"other"}]
+    assert cluster.checked == [{"other"}]
     assert len(cluster.actors) == 4
     # What they have said since tells nothing of what may run on the lost node.
     assert "waiting" not in tasks.said
@@ -541,19 +480,15 @@ def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
     ids=["Estimator", "session"],
 )
 def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
-    start, cluster, monkeypatch, report
+    start, cluster, report
 ):
-    from estimator_runtime.launch.ray import model_dir
-
-    monkeypatch.setattr(model_dir, "_RETRY_SECS", 0.1)
-    monkeypatch.setattr(model_dir, "_ANSWER_SECS", 0.2)
-    tasks = start()
+    tasks = start(ask_again_secs=0.1, answer_secs=0.2)
     chief = cluster.actors[0]
     reported = Reported(run=tasks.runs[0], report=report)
     chief.tell(reported)
     assert tasks.next() == reported
     deadline = time.monotonic() + 30
-    while [name for name, *_ in chief.calls].count("write_token") < 2:
+    while len(_asked(chief)) < 2:
         assert time.monotonic() < deadline, tasks.said
         time.sleep(0.01)
     chief.answers["write_token"] = "Read-only file system"
@@ -563,12 +498,17 @@ def test_whether_the_model_dir_is_shared_is_asked_until_all_have_answered(
     assert tasks.said.count("model_dir '/model' is not known yet (too late)") == 1
 
 
-def test_each_folder_that_is_trained_in_is_asked_about(start, cluster, monkeypatch):
-    from estimator_runtime.launch.ray import model_dir
+def _asked(actor):
+    """Return the folders in which an actor had to write a file."""
+    return [
+        os.path.dirname(*arguments)
+        for name, *arguments in actor.calls
+        if name == "write_token"
+    ]
 
-    asked = []
-    monkeypatch.setattr(model_dir, "_problem", lambda path, _: asked.append(path))
-    tasks = start()
+
+def test_each_folder_that_is_trained_in_is_asked_about(start, cluster):
+    tasks, chief = start(), cluster.actors[0]  # the only node is asked through it
     reports = [
         (0, {"checkpoint_dir": "/first"}),  # before one has been named
         (0, {"model_dir": "/model"}),
@@ -580,8 +520,17 @@ def test_each_folder_that_is_trained_in_is_asked_about(start, cluster, monkeypat
         reported = Reported(run=tasks.runs[place], report=report)
         cluster.actors[place].tell(reported)
         assert tasks.next() == reported
-    _wait_until(lambda: len(asked) == 3, tasks)
-    assert sorted(asked) == ["/first", "/model", "/next"]
+    _wait_until(lambda: len(_asked(chief)) == 3, tasks)
+    assert sorted(_asked(chief)) == ["/first", "/model", "/next"]
+    assert _asked(cluster.actors[1]) == []
+    chief.answer("write_token", "Read-only file system")
+    assert {tasks.next() for _ in range(3)} == {
+        Refused(
+            reason=f"node 10.0.0.1 cannot write to model_dir {path!r}: "
+            "Read-only file system"
+        )
+        for path in ("/first", "/model", "/next")
+    }
 
 
 def test_where_a_worker_saves_is_its_own_business(start, cluster):
@@ -593,23 +542,28 @@ def test_where_a_worker_saves_is_its_own_business(start, cluster):
 
 
 @pytest.fixture
-def beside_evaluator(start, cluster, monkeypatch):
-    """Return the `_Tasks` of a job that is started, its evaluator on a node of its own."""
-    from estimator_runtime.launch.ray import slot
+def start_beside_evaluator(start, cluster):
+    """Return a function that starts a job whose evaluator is on a node of its own."""
+    create = cluster.create
 
-    monkeypatch.setattr(slot, "LEASE_SECS", 0.5)
-    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 0.2)
-    cluster.nodes = lambda: ["id", "id", "old"]
-    places = [("old", "10.0.0.3", "."), _Actor.place, _Actor.place]
-    with monkeypatch.context() as context:
-        context.setattr(_Actor, "place", property(lambda _: places.pop()))
-        return start(("id", "old"), job=_THREE)
+    def create_there(*arguments):
+        if len(cluster.actors) == 2:
+            cluster.place = ("old", "10.0.0.3", ".")
+        return create(*arguments)
+
+    def start_there(**options):
+        cluster.nodes = lambda: ["id", "id", "old"]
+        cluster.create = create_there
+        waits = {"lease_secs": 0.5, "lease_margin_secs": 0.2, **options}
+        return start(("id", "old"), job=_THREE, **waits)
+
+    return start_there
 
 
-def _move_evaluator(tasks, monkeypatch):
+def _move_evaluator(tasks):
     """Lose its node, and start it anew on a new one; return the run."""
     cluster, evaluator = tasks.cluster, tasks.cluster.actors[2]
-    monkeypatch.setattr(_Actor, "place", ("new", "10.0.0.9", "."))
+    cluster.place = ("new", "10.0.0.9", ".")
     cluster.lost = {"old"}
     evaluator.tell()  # it lives, as far as is known, until its lease is over
     evaluator.die()
@@ -624,77 +578,69 @@ def _calls(actor):
 
 
 def test_an_evaluator_is_started_elsewhere_when_the_last_has_ended_and_the_node_will_do(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-    from estimator_runtime.launch.ray import slot
-
-    checked, tasks = [], beside_evaluator
-    monkeypatch.setattr(ray_nodes, "check_nodes", lambda new, _: checked.append(new))
-    monkeypatch.setattr(slot, "_LEASE_MARGIN_SECS", 2.5)
+    tasks = start_beside_evaluator(lease_margin_secs=2.5)
     began = time.monotonic()
-    _move_evaluator(tasks, monkeypatch)
+    _move_evaluator(tasks)
     _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
     assert time.monotonic() - began > 3.0
-    assert checked == [{"new"}]
+    assert cluster.checked == [{"new"}]
     assert re.search(
         r"waiting \d s for what may still run on node 10.0.0.3 to end", tasks.said
     )
 
 
 def test_whether_the_model_dir_is_shared_is_asked_again_where_an_evaluator_goes(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
-    from estimator_runtime.launch.ray import model_dir
+    def asked():
+        return [_asked(actor) for actor in cluster.actors]
 
-    asked, tasks = [], beside_evaluator
-    monkeypatch.setattr(
-        model_dir, "_problem", lambda _, nodes: asked.append(set(nodes))
-    )
+    tasks = start_beside_evaluator()
     reported = Reported(run=tasks.runs[0], report={"model_dir": "/model"})
     cluster.actors[0].tell(reported)
     assert tasks.next() == reported
-    _wait_until(lambda: asked, tasks)
-    run = _move_evaluator(tasks, monkeypatch)
+    once, twice = ["/model"], ["/model"] * 2
+    _wait_until(lambda: asked() == [once, [], once], tasks)
+    run = _move_evaluator(tasks)
     _wait_until(lambda: "start" in _calls(cluster.actors[3]), tasks)
     reported = Reported(run=run, report={"model_dir": "/model"})
     cluster.actors[3].tell(reported)
     assert tasks.next() == reported
-    _wait_until(lambda: len(asked) == 2, tasks)
-    assert asked == [{"10.0.0.1", "10.0.0.3"}, {"10.0.0.1", "10.0.0.9"}]
+    _wait_until(lambda: asked() == [twice, [], once, once], tasks)
 
 
 def test_an_evaluator_on_a_node_that_will_not_do_is_not_started(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
     from estimator_runtime.launch.ray.nodes import NodeSilentError
 
+    tasks = start_beside_evaluator()
     cluster.problems = [LaunchError("other versions"), NodeSilentError("no answer")]
-    _move_evaluator(beside_evaluator, monkeypatch)
-    assert beside_evaluator.next() == Refused(reason="other versions")
+    _move_evaluator(tasks)
+    assert tasks.next() == Refused(reason="other versions")
     assert "start" not in _calls(cluster.actors[3])
 
 
 def test_a_node_that_stays_silent_is_not_asked_for_ever(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
     from estimator_runtime.launch.ray.nodes import NodeSilentError
 
-    monkeypatch.setattr(beside_evaluator.tasks._scheduler, "_timeout_secs", 0)
+    tasks = start_beside_evaluator(timeout_secs=0.0)
     cluster.problems = [NodeSilentError("node 10.0.0.9 does not answer")] * 1000
-    _move_evaluator(beside_evaluator, monkeypatch)
+    _move_evaluator(tasks)
     refused = Refused(reason="node 10.0.0.9 does not answer")
-    assert beside_evaluator.next() == refused
+    assert tasks.next() == refused
 
 
 def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-
-    tasks, is_answered = beside_evaluator, threading.Event()
-    monkeypatch.setattr(ray_nodes, "check_nodes", lambda *_: is_answered.wait(30))
-    run = _move_evaluator(tasks, monkeypatch)
+    tasks, is_answered = start_beside_evaluator(), threading.Event()
+    cluster.check_nodes = lambda *_: is_answered.wait(30)
+    run = _move_evaluator(tasks)
     tasks.tasks.signal(run, 15)
     assert tasks.next() == Ended(run=run, status=-15)
     assert cluster.killed[-1] is cluster.actors[3]
@@ -706,14 +652,15 @@ def test_an_evaluator_that_waits_for_its_start_ends_at_a_signal(
 
 
 def test_an_evaluator_whose_new_node_cannot_be_looked_at_has_ended(
-    beside_evaluator, cluster, monkeypatch
+    start_beside_evaluator, cluster
 ):
-    from estimator_runtime.launch.ray import nodes as ray_nodes
-
     def is_alive(node):
-        return node != "old" if node != "new" else _silent()
+        if node == "new":
+            raise ConnectionError("the head does not answer")
+        return node != "old"
 
-    monkeypatch.setattr(ray_nodes, "is_alive", is_alive)
-    run = _move_evaluator(beside_evaluator, monkeypatch)
-    assert beside_evaluator.next().run == run
+    tasks = start_beside_evaluator()
+    cluster.is_alive = is_alive
+    run = _move_evaluator(tasks)
+    assert tasks.next().run == run
     assert "start" not in _calls(cluster.actors[3])
