@@ -18,8 +18,7 @@ from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import metrics_file, progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.session.creators import session_creator
-from estimator_runtime.session.hooks import peer_watchdog
-from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
+from estimator_runtime.session.hooks import peer_hooks
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings, is_on
@@ -126,7 +125,7 @@ def MonitoredTrainingSession(
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     hooks += _reports(settings, [*chief_only_hooks, *hooks])
     # First: their `end` has to run before that of the hooks that save.
-    guards = peer_watchdog.hooks_of(master, max_wait_secs, settings.checkpoint_dir)
+    guards = peer_hooks.watchdogs(master, max_wait_secs, settings.checkpoint_dir)
     strategy = internals.current_worker_context()
     if strategy:
         return _session_of_strategy(
@@ -202,7 +201,7 @@ def _session_of_strategy(
     coordination.check_restored(strategy, folder)
     session = internals.session_with_worker_context(
         strategy,
-        hooks=[*guards, *hooks, CoordinatedStopHook(strategy)],
+        hooks=[*guards, *hooks, peer_hooks.CoordinatedStopHook(strategy)],
         chief_only_hooks=chief_only_hooks,
         config=config,
         stop_grace_period_secs=stop_grace_period_secs,
