@@ -199,6 +199,51 @@ def _names(nodes):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@pytest.fixture
+def now(monkeypatch):
+    """Return the time of TensorFlow's timers, in seconds, as the item of a list."""
+    from estimator_runtime.compat import internals
+
+    now = [1000.0]
+    monkeypatch.setattr(internals, "now", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def around_writes(monkeypatch):
+    """Return a function that sets what is called around each write of a checkpoint.
+
+    `before` and `after` get the prefix of the checkpoint, in the thread that writes its
+    values.
+    """
+    from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
+
+    original = BundleWriter.write
+
+    def around_writes(before=None, after=None):
+        def write(self, prefix, values):
+            if before is not None:
+                before(prefix)
+            original(self, prefix, values)
+            if after is not None:
+                after(prefix)
+
+        monkeypatch.setattr(BundleWriter, "write", write)
+
+    return around_writes
+
+
+@pytest.fixture
+def unrecovered(monkeypatch):
+    """Return a function that leaves the state file of a folder as it is from now on.
+
+    As on a file system that takes no files while the training starts.
+    """
+    from estimator_runtime.checkpoint.restore import recovery
+
+    return lambda: monkeypatch.setattr(recovery, "recover", lambda _: None)
+
+
 @pytest.fixture(autouse=True)
 def _no_tf_config(monkeypatch):
     """Run on one machine, whatever the environment of the test run says."""

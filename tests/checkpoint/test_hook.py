@@ -17,7 +17,6 @@ from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.state_file import read_state
-from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.compat import versions
 from estimator_runtime.config import options
 from estimator_runtime.errors import CheckpointError
@@ -29,7 +28,6 @@ tf1 = tf.compat.v1
 train = tf1.train
 STOCK = monitored_session.MonitoredTrainingSession
 LONG_SECS = 60  # nothing here takes it, unless it hangs
-WRITE = BundleWriter.write
 
 
 @pytest.fixture(autouse=True)
@@ -39,17 +37,16 @@ def _graph():
 
 
 @pytest.fixture
-def may_write(monkeypatch):
+def may_write(around_writes):
     """An event before which no values are written; `begun` is when one waits for it."""
     event = threading.Event()
     event.begun = threading.Event()
 
-    def write(self, prefix, values):
+    def wait(_):
         event.begun.set()
         assert event.wait(LONG_SECS)
-        WRITE(self, prefix, values)
 
-    monkeypatch.setattr(BundleWriter, "write", write)
+    around_writes(before=wait)
     return event
 
 
@@ -105,11 +102,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, may_write):
     assert weights(tmp_path) == {0: 0, 10: 10, 20: 20, 25: 25}
 
 
-def test_of_those_that_go_by_the_clock_only_the_newest_waits(
-    tmp_path, may_write, monkeypatch
-):
-    now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
+def test_of_those_that_go_by_the_clock_only_the_newest_waits(tmp_path, may_write, now):
     step = step_op()
     with er.MonitoredTrainingSession(
         checkpoint_dir=str(tmp_path), save_checkpoint_secs=60
@@ -126,7 +119,7 @@ def test_of_those_that_go_by_the_clock_only_the_newest_waits(
     assert weights(tmp_path) == {0: 0, 16: 16, 21: 21, 30: 30}
 
 
-def test_no_checkpoint_has_values_of_two_steps(tmp_path, monkeypatch):
+def test_no_checkpoint_has_values_of_two_steps(tmp_path, around_writes):
     done, is_over = [0], threading.Event()
     has_changed = threading.Condition()
 
@@ -141,16 +134,15 @@ def test_no_checkpoint_has_values_of_two_steps(tmp_path, monkeypatch):
                 is_over.set()
                 has_changed.notify_all()
 
-    def write(self, prefix, values):
+    def wait(prefix):
         """Write it only when another step has changed all variables."""
         step = int(prefix.rpartition("-")[2])
         with has_changed:
             assert has_changed.wait_for(
                 lambda: done[0] > step or is_over.is_set(), LONG_SECS
             )
-        WRITE(self, prefix, values)
 
-    monkeypatch.setattr(BundleWriter, "write", write)
+    around_writes(before=wait)
     variables = [tf1.get_variable(f"v{i}", [30_000]) for i in range(8)]
     initial = [v.assign(tf.zeros_like(v)) for v in variables]
     with tf.control_dependencies([v.assign_add(tf.ones_like(v)) for v in variables]):
@@ -197,7 +189,7 @@ class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
 
 @pytest.mark.parametrize("is_blocking", [False, True])
 def test_the_grace_of_a_signal_stands_still_while_a_checkpoint_is_saved(
-    tmp_path, monkeypatch, is_blocking
+    tmp_path, around_writes, monkeypatch, is_blocking
 ):
     log = []
     notes = NotesHolds(log)
@@ -211,7 +203,7 @@ def test_the_grace_of_a_signal_stands_still_while_a_checkpoint_is_saved(
         return call
 
     monkeypatch.setattr(CheckpointWriter, "make_room", noting("room", make_room))
-    monkeypatch.setattr(BundleWriter, "write", noting("write", WRITE))
+    around_writes(before=lambda _: notes.note("write"))
     monkeypatch.setattr(train.Saver, "save", noting("write", save))
     server = tf.distribute.Server.create_local_server()
     step = step_op()
@@ -452,13 +444,12 @@ def test_one_saver_may_save_to_two_folders_and_each_has_its_newest(tmp_path):
         ]
 
 
-def failing(monkeypatch, error, from_step):
-    def write(self, prefix, values):
-        WRITE(self, prefix, values)
+def failing(around_writes, error, from_step):
+    def fail(prefix):
         if int(prefix.rpartition("-")[2]) >= from_step:
             raise error
 
-    monkeypatch.setattr(BundleWriter, "write", write)
+    around_writes(after=fail)
 
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -475,9 +466,9 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 )
 @pytest.mark.parametrize("steps", [5, 20], ids=["at the end", "at the next save"])
 def test_a_write_that_fails_is_raised_in_the_training_thread(
-    tmp_path, monkeypatch, error, reason, steps
+    tmp_path, around_writes, error, reason, steps
 ):
-    failing(monkeypatch, error, from_step=4)
+    failing(around_writes, error, from_step=4)
     step, done = step_op(), 0
     with pytest.raises(CheckpointError) as raised:
         with er.MonitoredTrainingSession(
@@ -505,17 +496,16 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
 
 @pytest.mark.parametrize("by", [{"save_secs": 600}, {"save_steps": 2}])
 def test_the_last_step_is_saved_when_an_older_write_has_failed(
-    tmp_path, monkeypatch, by
+    tmp_path, around_writes, by
 ):
     failed = threading.Event()
 
-    def write(self, prefix, values):
-        WRITE(self, prefix, values)
+    def fail(_):
         if not failed.is_set():
             failed.set()
             raise NO_SPACE
 
-    monkeypatch.setattr(BundleWriter, "write", write)
+    around_writes(after=fail)
     step = step_op()
     tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
     hook = train.CheckpointSaverHook(str(tmp_path), **by)
@@ -557,9 +547,9 @@ def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
 
 
 def test_the_programs_own_error_is_raised_when_a_write_has_failed_too(
-    tmp_path, monkeypatch, caplog
+    tmp_path, around_writes, caplog
 ):
-    failing(monkeypatch, NO_SPACE, from_step=2)
+    failing(around_writes, NO_SPACE, from_step=2)
     step = step_op()
     with pytest.raises(ZeroDivisionError):
         with er.MonitoredTrainingSession(

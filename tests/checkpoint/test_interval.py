@@ -12,7 +12,6 @@ from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.snapshot import Snapshot
-from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
@@ -101,7 +100,7 @@ def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     "kind", [tpu_config.RunConfig, StockRunConfig, learn.RunConfig]
 )
 def test_configs_of_other_classes_follow_the_environment_too(
-    kind, monkeypatch, tmp_path
+    kind, now, monkeypatch, tmp_path
 ):
     assert kind().save_checkpoints_secs == 600
     monkeypatch.setenv(VARIABLE, "0.05")
@@ -112,8 +111,6 @@ def test_configs_of_other_classes_follow_the_environment_too(
     assert kind(save_checkpoints_secs=None).save_checkpoints_secs is None
     # Each step takes 11 s. A save that waits is the same in each run.
     monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
-    now = [1000.0]
-    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
 
     class TakesLong(train.SessionRunHook):
         def before_run(self, run_context):
@@ -207,15 +204,12 @@ def scalars(folder):
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
-    tmp_path, monkeypatch, caplog, is_async
+    tmp_path, now, around_writes, caplog, is_async
 ):
     caplog.set_level("INFO", logger="tensorflow")
-    now, clock = [1000.0], [0.0]
-    write = BundleWriter.write
-    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
+    clock = [0.0]
 
-    def slow_write(self, prefix, values):
-        write(self, prefix, values)
+    def take_long(_):
         clock[0] += 2.0
 
     with tf.Graph().as_default():
@@ -232,7 +226,7 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
             hook.settle_checkpoints()
             hook._clock = lambda: clock[0]
             hook._saved_at = 0.0
-            monkeypatch.setattr(BundleWriter, "write", slow_write)
+            around_writes(after=take_long)
             for _ in range(6):
                 # 10 s at first; when it is known that a checkpoint costs 2 s, 20 s.
                 now[0] += 11
@@ -259,21 +253,18 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
 
 @pytest.mark.parametrize("last_step", [4, 5])
 def test_while_one_is_written_no_other_is_taken_but_the_last(
-    tmp_path, monkeypatch, last_step
+    tmp_path, now, around_writes, monkeypatch, last_step
 ):
-    now, may_write, taken = [1000.0], threading.Event(), []
-    write, take = BundleWriter.write, Snapshot.take
-    monkeypatch.setattr("estimator_runtime.compat.internals.now", lambda: now[0])
+    may_write, taken, take = threading.Event(), [], Snapshot.take
 
-    def slow_write(self, prefix, values):
+    def wait(_):
         assert may_write.wait(20)
-        write(self, prefix, values)
 
     def noting_take(self):
         taken.append(int(session_step[0]))
         return take(self)
 
-    monkeypatch.setattr(BundleWriter, "write", slow_write)
+    around_writes(before=wait)
     monkeypatch.setattr(Snapshot, "take", noting_take)
     session_step = [0]
     with tf.Graph().as_default():

@@ -14,6 +14,12 @@ import pytest
 from estimator_runtime.output.progress_bar import Bar, Progress, ProgressLines, choose
 
 
+def put(monkeypatch, **streams):
+    """Put streams in the place of `sys.stdout` or `sys.stderr`."""
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -47,12 +53,12 @@ def test_auto_is_lines_where_standard_error_is_not_a_whole_stream(monkeypatch):
     closed = io.StringIO()
     closed.close()
     for stream in (Tee(), closed, None):
-        monkeypatch.setattr(sys, "stderr", stream)
+        put(monkeypatch, stderr=stream)
         assert choose("auto") is ProgressLines
 
 
 def test_lines_are_left_out_where_there_is_no_standard_error(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
+    put(monkeypatch, stderr=None)
     clock = Clock()
     shown = ProgressLines(Progress(step=0), clock=clock)
     clock.secs = 10.0
@@ -132,7 +138,7 @@ def test_a_bar_without_a_last_step_counts():
 
 def test_log_lines_go_above_the_bar_and_the_log_is_as_before_after_it(monkeypatch):
     stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
+    put(monkeypatch, stderr=stream)
     logger = logging.getLogger("tensorflow")
     monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(stream)])
     before = list(logger.handlers)
@@ -173,8 +179,7 @@ def test_while_a_bar_is_up_each_handler_of_the_log_has_its_level_filter_and_form
     monkeypatch,
 ):
     out, err = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "stderr", err)
+    put(monkeypatch, stdout=out, stderr=err)
     notes, problems = logging.StreamHandler(out), logging.StreamHandler(err)
     notes.setLevel(logging.INFO)
     notes.addFilter(BelowWarning())
@@ -200,7 +205,7 @@ def test_while_a_bar_is_up_each_handler_of_the_log_has_its_level_filter_and_form
 
 def test_a_stream_that_the_program_gives_a_handler_while_a_bar_is_up_stays(monkeypatch):
     err, file = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(sys, "stderr", err)
+    put(monkeypatch, stderr=err)
     handler = logging.StreamHandler(err)
     console_handlers(monkeypatch, handler)
     bar = Bar(Progress(step=1, last_step=9), err)
@@ -225,7 +230,7 @@ class Terminating(io.StringIO):
 def test_a_terminal_that_goes_leaves_the_log_the_stream_it_had(monkeypatch, writes):
     err = Terminating()
     err.writes_left = writes
-    monkeypatch.setattr(sys, "stderr", err)
+    put(monkeypatch, stderr=err)
     handler = logging.StreamHandler(err)
     console_handlers(monkeypatch, handler)
     with pytest.raises(OSError, match="the terminal is gone"):
@@ -269,8 +274,7 @@ def console(monkeypatch):
         def fileno(self):
             return 42
 
-    monkeypatch.setattr(sys, "stdout", Stream())
-    monkeypatch.setattr(sys, "stderr", Stream())
+    put(monkeypatch, stdout=Stream(), stderr=Stream())
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     return text
 
@@ -356,7 +360,7 @@ def test_a_stream_that_the_program_puts_there_while_a_bar_is_up_stays(
     text = console(monkeypatch)
     with bar():
         tee = Copying(sys.stdout)
-        monkeypatch.setattr(sys, "stdout", tee)
+        put(monkeypatch, stdout=tee)
         print("in the bar's time")
     assert sys.stdout is tee
     print("after it")
@@ -367,12 +371,12 @@ def test_a_stream_that_the_program_puts_there_while_a_bar_is_up_stays(
 def test_what_is_no_terminal_stays_as_it_is(monkeypatch):
     text = console(monkeypatch)
     piped = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", piped)
+    put(monkeypatch, stdout=piped)
     with bar():
         assert sys.stdout is piped
         assert sys.stderr.write("to the terminal\n") == 16
     assert without_bar(text.getvalue()) == ["to the terminal"]
-    monkeypatch.setattr(sys, "stderr", piped)
+    put(monkeypatch, stderr=piped)
     with bar():
         assert sys.stderr is piped
 

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.session import creators
 
 er.install()
@@ -148,12 +147,12 @@ def test_a_session_on_live_values_that_cannot_be_looked_at_is_closed(
 
 @pytest.mark.timeout(120)
 def test_a_chief_that_restores_nothing_beside_a_good_checkpoint_is_refused(
-    train, monkeypatch, tmp_path
+    train, unrecovered, tmp_path
 ):
     assert train(2.0) == (0, 1.0)
     # TensorFlow takes this for no file, and here nobody makes it again.
     (tmp_path / "checkpoint").write_text("model_checkpoint_path: model.ckpt-1")
-    monkeypatch.setattr(recovery, "recover", lambda _: None)
+    unrecovered()
     assert train(error=r"although .*/model\.ckpt-0 is good") == ()
 
 

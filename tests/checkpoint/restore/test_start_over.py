@@ -4,7 +4,6 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.store import files
 from estimator_runtime.errors import CheckpointError
 
@@ -30,14 +29,14 @@ def first_step(folder, scaffold=None):
 
 
 def test_a_session_that_restored_nothing_is_refused_before_it_is_initialized(
-    ckpt, monkeypatch
+    ckpt, unrecovered, monkeypatch
 ):
     closed = []
     close = tf1.Session.close
     monkeypatch.setattr(
         tf1.Session, "close", lambda self: (closed.append(self), close(self))
     )
-    monkeypatch.setattr(recovery, "recover", lambda _: None)
+    unrecovered()
     (ckpt / "checkpoint").write_text(UNREADABLE)
     before = {path: path.read_bytes() for path in ckpt.iterdir()}
     initialized = []
@@ -59,9 +58,9 @@ def test_a_session_that_restored_nothing_is_refused_before_it_is_initialized(
 
 
 @pytest.mark.parametrize("is_recovered", [True, False])
-def test_a_saver_of_the_programs_own_restores(ckpt, is_recovered, monkeypatch):
+def test_a_saver_of_the_programs_own_restores(ckpt, is_recovered, unrecovered):
     if not is_recovered:
-        monkeypatch.setattr(recovery, "recover", lambda _: None)
+        unrecovered()
 
     def scaffold():
         saver = tf1.train.Saver(tf1.global_variables(), name="own")
@@ -131,10 +130,10 @@ def test_a_scaffold_without_a_saver_restores_nothing_as_it_asks_for(ckpt):
 
 
 def test_a_folder_without_a_good_checkpoint_is_trained_from_the_start(
-    ckpt, tmp_path, monkeypatch
+    ckpt, tmp_path, unrecovered
 ):
     assert first_step(tmp_path / "new") == 0
-    monkeypatch.setattr(recovery, "recover", lambda _: None)
+    unrecovered()
     (ckpt / "checkpoint").unlink()
     for path in ckpt.glob("*.data-*"):
         path.unlink()

@@ -185,17 +185,16 @@ def test_where_all_are_kept_the_last_of_each_run_is_named_as_by_tensorflow(
 @pytest.mark.parametrize("max_to_keep", [1, 3])
 @pytest.mark.parametrize("whose", ["the same saver", "another saver"])
 def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
-    tmp_path, monkeypatch, caplog, whose, max_to_keep
+    tmp_path, around_writes, caplog, whose, max_to_keep
 ):
-    write, begun, may_end = BundleWriter.write, threading.Event(), threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
-    def late(self, prefix, values):
+    def wait(prefix):
         if prefix.endswith("-2"):
             begun.set()
             assert may_end.wait(20)
-        write(self, prefix, values)
 
-    monkeypatch.setattr(BundleWriter, "write", late)
+    around_writes(before=wait)
     with tf.Graph().as_default():
         step = train.get_or_create_global_step().assign_add(1).op
         saver, other = (train.Saver(max_to_keep=max_to_keep) for _ in range(2))

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.preemption import session_close
 
 er.install()
@@ -51,17 +50,15 @@ class Steps(tf.estimator.SessionRunHook):
     ("throttle_secs", "evaluated"), [(600, [2, 6]), (0, [2, 4, 6])]
 )
 def test_training_waits_only_for_the_checkpoints_that_are_evaluated(
-    tmp_path, monkeypatch, throttle_secs, evaluated
+    tmp_path, around_writes, throttle_secs, evaluated
 ):
     may_write, late = threading.Event(), []
-    write = BundleWriter.write
 
-    def write_when_trained(self, *args, **kwargs):
+    def wait_until_trained(_):
         # Saves of steps 0, 2, 4 and 6; the third is held back until step 5.
         late.append(len(late) != 2 or may_write.wait(2))
-        return write(self, *args, **kwargs)
 
-    monkeypatch.setattr(BundleWriter, "write", write_when_trained)
+    around_writes(before=wait_until_trained)
     config = er.RunConfig(
         model_dir=str(tmp_path),
         save_checkpoints_steps=2,

@@ -12,7 +12,6 @@ from tensorflow.python.training import saver
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.store import locks, series
-from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
 er.install()
 
@@ -131,14 +130,9 @@ class Pruning(tf.estimator.SessionRunHook):
 
 
 @pytest.mark.parametrize("name", ["model.ckpt", "pruned.ckpt"])
-def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path, monkeypatch):
-    write, never = BundleWriter.write, threading.Event()
-
-    def late(*args):
-        never.wait(0.3)
-        write(*args)
-
-    monkeypatch.setattr(BundleWriter, "write", late)
+def test_what_a_hook_saves_of_the_same_step_stays(name, tmp_path, around_writes):
+    never = threading.Event()
+    around_writes(before=lambda _: never.wait(0.3))
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
     estimator = tf.estimator.Estimator(model_fn, config=config)
     hooks = [Pruning(str(tmp_path / name))]

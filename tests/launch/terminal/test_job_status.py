@@ -15,9 +15,18 @@ def _watch(task_type, index=0):
     return watch
 
 
+class _Record(Record):
+    """The record of a job whose newest checkpoint is of the step that a test gives."""
+
+    saved = (None, None)
+
+    def checkpoint(self):
+        return self.saved
+
+
 @pytest.fixture
 def record(tmp_path):
-    record = Record([], None)
+    record = _Record([], None)
     record.model_dir = str(tmp_path)
     return record
 
@@ -78,9 +87,9 @@ def test_the_bar_is_of_the_whole_job_with_the_loss_of_the_chief(job):
     )
 
 
-def test_the_bar_has_the_newest_checkpoint_and_the_restarts(job, record, monkeypatch):
+def test_the_bar_has_the_newest_checkpoint_and_the_restarts(job, record):
     status, _ = job
-    monkeypatch.setattr(record, "checkpoint", lambda: ("model.ckpt-150", 150))
+    record.saved = ("model.ckpt-150", 150)
     record.restarts = 2
     text = total(status.look(now=4.0), columns=90, can_unicode=True)
     assert text.endswith("loss=0.25, saved=step 150, restarts=2]")
@@ -133,15 +142,15 @@ def test_a_job_that_waits_for_the_end_of_a_task_says_so_and_no_rate(job):
     ],
 )
 def test_a_narrow_bar_loses_all_else_before_the_newest_checkpoint(
-    columns, text, job, record, monkeypatch
+    columns, text, job, record
 ):
     status, _ = job
-    monkeypatch.setattr(record, "checkpoint", lambda: ("model.ckpt-150", 150))
+    record.saved = ("model.ckpt-150", 150)
     assert total(status.look(now=4.0), columns, can_unicode=False) == text
 
 
-def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(record, monkeypatch):
-    monkeypatch.setattr(record, "checkpoint", lambda: ("model.ckpt-150", 150))
+def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(record):
+    record.saved = ("model.ckpt-150", 150)
     chief = _watch("chief")
     chief.hear({"last_step": 1000}, now=0.0)
     seen = Status([chief], record).look(now=0.0)
