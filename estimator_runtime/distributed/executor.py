@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -85,6 +85,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
     """Runs the task of this process; see `train_and_evaluate`."""
 
     _Evaluator = Evaluator
+    clock: ClassVar[Any] = time  # has `monotonic` and `sleep`
 
     def run_ps(self) -> NoReturn:
         """Serve variables until the training has ended and all trainers have left.
@@ -131,7 +132,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
             delay = min(delay, longest if own_longest is None else int(own_longest))
             if delay > 0:
                 TRAINING_LOG.info("waiting %g s before the training starts", delay)
-                time.sleep(delay)
+                self.clock.sleep(delay)
         self._estimator.train(
             input_fn=self._train_spec.input_fn,
             max_steps=self._train_spec.max_steps,
@@ -150,16 +151,16 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         """
         seam.assert_eval_spec(self._eval_spec)
         note = FinishNote(self._estimator.model_dir)
-        liveness = job_liveness_for(self._estimator)
-        absence = _pause(self._eval_spec.start_delay_secs, note, liveness)
+        liveness = job_liveness_for(self._estimator, self.clock.monotonic)
+        absence = self._pause(self._eval_spec.start_delay_secs, note, liveness)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )
         while True:
-            start = time.monotonic()
+            start = self.clock.monotonic()
             last_step = note.step()
             if last_step is not None:
-                _wait_for_last(self._estimator, last_step)
+                self._wait_for_last(last_step)
                 _expect_the_end(evaluator, last_step, self._eval_spec.exporters)
             if not self._continuous_eval_listener.before_eval():
                 return
@@ -175,9 +176,9 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
             # An evaluation takes time: the trainers, or the note, may be there by now.
             if absence and note.step() is None and not liveness.look():
                 raise absence
-            elapsed = time.monotonic() - start
+            elapsed = self.clock.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
-            absence = _pause(throttle, note, liveness)
+            absence = self._pause(throttle, note, liveness)
 
     def _is_last(self, result: Any, last_step: int | None) -> bool:
         if last_step is not None:
@@ -186,6 +187,40 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         step = (result.metrics or {}).get(tf.compat.v1.GraphKeys.GLOBAL_STEP)
         max_steps = self._train_spec.max_steps
         return bool(step and max_steps and step >= max_steps)
+
+    def _wait_for_last(self, last_step: int) -> None:
+        """Wait until the folder shows the last checkpoint, for at most `_LATE_SECS`."""
+        deadline = self.clock.monotonic() + _LATE_SECS
+        while (shown := _shown_step(self._estimator)) < last_step:
+            if self.clock.monotonic() >= deadline:
+                _logger.warning(
+                    "the training has ended at step %d, but %r has no checkpoint of "
+                    "that step after %g s; evaluating the newest one, of step %d, as "
+                    "the last",
+                    last_step,
+                    tf.compat.as_str_any(self._estimator.model_dir),
+                    _LATE_SECS,
+                    shown,
+                )
+                return
+            self.clock.sleep(_POLL_SECS)
+
+    def _pause(
+        self, secs: float, note: FinishNote, liveness: JobLiveness
+    ) -> PeerTimeoutError | None:
+        """Wait for some seconds, but not beyond the end of the training.
+
+        Returns:
+            The error to raise if the trainers have been absent for too long, else None.
+        """
+        until = self.clock.monotonic() + secs
+        while self.clock.monotonic() < until and note.step() is None:
+            try:
+                liveness.check()
+            except PeerTimeoutError as error:
+                return error
+            self.clock.sleep(min(_POLL_SECS, max(0.0, until - self.clock.monotonic())))
+        return None
 
 
 def job_liveness_for(
@@ -274,23 +309,6 @@ def leave_when_finished(
     exit.end(status)
 
 
-def _wait_for_last(estimator: tf.estimator.Estimator, last_step: int) -> None:
-    """Wait until the folder shows the last checkpoint, for at most `_LATE_SECS`."""
-    deadline = time.monotonic() + _LATE_SECS
-    while (shown := _shown_step(estimator)) < last_step:
-        if time.monotonic() >= deadline:
-            _logger.warning(
-                "the training has ended at step %d, but %r has no checkpoint of that "
-                "step after %g s; evaluating the newest one, of step %d, as the last",
-                last_step,
-                tf.compat.as_str_any(estimator.model_dir),
-                _LATE_SECS,
-                shown,
-            )
-            return
-        time.sleep(_POLL_SECS)
-
-
 def _shown_step(estimator: tf.estimator.Estimator) -> int:
     path = estimator.latest_checkpoint()
     try:
@@ -307,24 +325,6 @@ def _expect_the_end(
     if exporters and not evaluator.is_final_export_triggered:
         # It may have been evaluated already, but not exported as the last one.
         evaluator._previous_ckpt_path = None
-
-
-def _pause(
-    secs: float, note: FinishNote, liveness: JobLiveness
-) -> PeerTimeoutError | None:
-    """Wait for some seconds, but not beyond the end of the training.
-
-    Returns:
-        The error to raise if the trainers have been absent for too long, else None.
-    """
-    until = time.monotonic() + secs
-    while time.monotonic() < until and note.step() is None:
-        try:
-            liveness.check()
-        except PeerTimeoutError as error:
-            return error
-        time.sleep(min(_POLL_SECS, max(0.0, until - time.monotonic())))
-    return None
 
 
 def _sizes(folder: str | bytes | os.PathLike[str]) -> dict[str, int] | None:

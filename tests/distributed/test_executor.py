@@ -46,6 +46,29 @@ class Late(tf.estimator.Estimator):
         return os.path.join(self.model_dir, "model.ckpt-1")
 
 
+class Clock:
+    """A clock that goes on only while somebody waits."""
+
+    def __init__(self):
+        self.now, self.slept = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, secs):
+        self.now += secs
+        self.slept.append(secs)
+
+
+def executor_of(given):
+    """Return the class that runs the task of this process, by another clock."""
+
+    class Executor(training._TrainingExecutor):
+        clock = given
+
+    return Executor
+
+
 class Exporter(tf.estimator.Exporter):
     name = "exporter"
 
@@ -72,9 +95,8 @@ class EndsAfterTheFirst(training._ContinuousEvalListener):
 
 
 @pytest.fixture
-def evaluate(tmp_path, monkeypatch):
+def evaluate(tmp_path):
     """Return a function that evaluates; it gives what was exported, and how often."""
-    monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
     finish_note.begin()
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=1)
     tf.estimator.Estimator(model_fn, config=config).train(input_fn)
@@ -82,7 +104,7 @@ def evaluate(tmp_path, monkeypatch):
     def evaluate(late_until):
         Late.asked, Late.late_until = 0, late_until
         exporter = Exporter()
-        executor._TrainingExecutor(
+        executor_of(Clock())(
             Late(model_fn, config=config),
             tf.estimator.TrainSpec(input_fn),
             tf.estimator.EvalSpec(
@@ -100,23 +122,21 @@ def test_the_last_checkpoint_is_evaluated_also_where_the_folder_shows_it_late(ev
 
 
 def test_an_evaluator_does_not_wait_for_ever_for_the_last_checkpoint(
-    evaluate, monkeypatch, caplog, tmp_path
+    evaluate, caplog, tmp_path
 ):
-    monkeypatch.setattr(executor, "_LATE_SECS", 0.01)
     assert evaluate(late_until=10**9) == [
         ("model.ckpt-1", False),
         ("model.ckpt-1", False),
     ]
     assert (
         f"the training has ended at step 2, but '{tmp_path}' has no checkpoint of that "
-        "step after 0.01 s; evaluating the newest one, of step 1, as the last"
+        "step after 60 s; evaluating the newest one, of step 1, as the last"
     ) in caplog.messages
 
 
 @pytest.fixture
-def evaluate_alone(tmp_path, monkeypatch, set_tf_config, free_addresses):
+def evaluate_alone(tmp_path, set_tf_config, free_addresses):
     """Return a function that evaluates step 2 of a training in which nobody is left."""
-    monkeypatch.setattr(executor, "_POLL_SECS", 0.001)
     finish_note.begin()
     tf.estimator.Estimator(model_fn, str(tmp_path)).train(input_fn)
     chief, worker = free_addresses(2)
@@ -129,7 +149,7 @@ def evaluate_alone(tmp_path, monkeypatch, set_tf_config, free_addresses):
     config = er.RunConfig(str(tmp_path), session_creation_timeout_secs=0.01)
 
     def evaluate_alone(max_steps, exporter, listener=None):
-        executor._TrainingExecutor(
+        executor_of(Clock())(
             tf.estimator.Estimator(model_fn, config=config),
             tf.estimator.TrainSpec(input_fn, max_steps),
             # It gives up long before it would have begun.
@@ -329,7 +349,7 @@ def test_an_evaluator_of_a_launcher_asks_nobody_at_addresses_that_may_be_old(
 def test_a_worker_starts_after_the_delay_that_a_program_patches(
     patched, variable, config, delays, monkeypatch, set_tf_config, tmp_path
 ):
-    slept: list = []
+    clock = Clock()
     # In this environment a task starts no server.
     set_tf_config(
         {
@@ -340,12 +360,11 @@ def test_a_worker_starts_after_the_delay_that_a_program_patches(
     )
     config = er.RunConfig(str(tmp_path), **config)
     estimator = tf.estimator.Estimator(model_fn, config=config)
-    estimator.train = lambda **arguments: slept.append("then it trains")
+    estimator.train = lambda **arguments: clock.slept.append("then it trains")
     for name, value in patched.items():
         monkeypatch.setattr(training, name, value)
     if variable is not None:
         monkeypatch.setenv("ESTIMATOR_RUNTIME_START_DELAY_SECS", variable)
-    monkeypatch.setattr(executor.time, "sleep", slept.append)
     specs = tf.estimator.TrainSpec(input_fn), tf.estimator.EvalSpec(input_fn)
-    training._TrainingExecutor(estimator, *specs).run_worker()
-    assert slept == [*delays, "then it trains"]
+    executor_of(clock)(estimator, *specs).run_worker()
+    assert clock.slept == [*delays, "then it trains"]

@@ -272,6 +272,19 @@ def training():
     return Training()
 
 
+@pytest.fixture
+def seen_steps(monkeypatch):
+    """Return a list that gets the context of each step that the hooks see."""
+    contexts, init = [], tf1.train.SessionRunContext.__init__
+
+    def noting(self, *args, **kwargs):
+        contexts.append(self)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(tf1.train.SessionRunContext, "__init__", noting)
+    return contexts
+
+
 @pytest.fixture(params=["stock", "TensorFlow's threads", "the calling thread"])
 def monitored(request, monkeypatch):
     """MonitoredSession: TensorFlow's, and ours on either kind of thread."""

@@ -146,15 +146,15 @@ def test_the_start_of_a_line_is_shown_before_its_end_comes():
     assert process.returncode == 0
 
 
-def test_a_line_without_an_end_is_not_kept_whole(monkeypatch):
-    monkeypatch.setattr(relay, "_MOST_PENDING", 8)
-    source, sink = os.pipe()
+def test_a_line_without_an_end_is_not_kept_whole(tmp_path):
+    sink = os.open(tmp_path / "lines", os.O_CREAT | os.O_WRONLY)
     stream = relay._RelayedStream(0, sink, lambda line: f"<{line}>", None)
-    for part in (b"\r10 %", b"\r20 %", b"\r30 %", b"\n"):
-        stream.take(part, lambda hidden: None)
+    half = "." * (512 << 10)
+    for part in (f"\r10 %{half}", f"\r20 %{half}", "\r30 %", "\n"):
+        stream.take(part.encode(), lambda hidden: None)
     os.close(sink)
-    assert os.read(source, 100) == b"<\r10 %\r20 %>\n<\r30 %>\n"
-    os.close(source)
+    written = (tmp_path / "lines").read_bytes().decode()
+    assert written == f"<\r10 %{half}\r20 %{half}>\n<\r30 %>\n"
 
 
 def test_the_last_words_of_a_process_that_crashes_arrive():

@@ -20,7 +20,6 @@ _ABSENT = (FileNotFoundError, NotADirectoryError)
 # Before the second, third and fourth attempt. It takes about this long until a lost
 # mount is back, or other threads have closed some of their files.
 _PAUSES_SECS = (0.05, 0.2, 0.5)
-_pause = time.sleep
 _REMEDIES = {
     errno.EACCES: "grant this process read permission",
     errno.EPERM: "grant this process read permission",
@@ -136,7 +135,7 @@ def _retried(path: str, read: Callable[[], _T]) -> _T:
                     # If the folder cannot be listed either, raise that error.
                     os.listdir(os.path.dirname(path) or ".")
                 raise
-        _pause(secs)
+        time.sleep(secs)
 
 
 def _is_missing(path: str, error: OSError) -> bool:

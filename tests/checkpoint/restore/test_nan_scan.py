@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.checkpoint.store import files
-from estimator_runtime.checkpoint.tensor_bundle import index
 
 tf1 = tf.compat.v1
 
@@ -35,13 +34,18 @@ def save(tmp_path):
     "dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 )
 @pytest.mark.parametrize("place", [0, 50, 99])
-def test_one_value_of_many_that_is_nan_is_found(save, monkeypatch, dtype, place):
-    monkeypatch.setattr(index, "_CHUNK_BYTES", 64)  # of several reads
+def test_one_value_of_many_that_is_nan_is_found(save, dtype, place):
     values = np.full(100, -math.inf)
     good = save(1, all=tf.cast(values, dtype).numpy())
     values[place] = -math.nan
     bad = save(2, all=tf.cast(values, dtype).numpy(), also=1.0)
     assert (nan_scan.first(good), nan_scan.first(bad)) == (None, "all")
+
+
+def test_a_value_that_is_nan_is_found_in_what_takes_several_reads(save):
+    values = np.zeros(9 << 20, np.float32)  # 36 MiB
+    values[-1] = math.nan
+    assert nan_scan.first(save(1, all=values)) == "all"
 
 
 def test_what_is_no_number_with_a_point_is_never_nan(save):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from crc32c import crc32c
 
-from estimator_runtime.checkpoint.tensor_bundle import data_file
 from estimator_runtime.checkpoint.tensor_bundle.data_file import DataFile
 
 MEGABYTE = 1 << 20
@@ -63,12 +62,21 @@ def test_an_array_of_any_order_is_written_row_by_row(tmp_path):
 def test_what_a_disk_does_not_take_directly_goes_through_the_cache(
     tmp_path, sizes, monkeypatch
 ):
-    # The last write is then of no multiple of its blocks: the kernel says EINVAL.
-    monkeypatch.setattr(data_file, "_BLOCK_BYTES", 1)
+    real = os.write
+
+    def refusing(descriptor, data):
+        """Write as a disk whose blocks have 8192 bytes does."""
+        is_direct = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT
+        if is_direct and len(data) % 8192:
+            raise OSError(errno.EINVAL, "EINVAL")
+        return real(descriptor, data)
+
     contents = arrays(sizes)
+    monkeypatch.setattr(os, "write", refusing)
     file = write(tmp_path / "data", contents)
+    monkeypatch.undo()
     assert (tmp_path / "data").read_bytes() == b"".join(contents)
-    if sum(sizes) % 512:
+    if -(-sum(sizes) // 4096) % 2:  # blocks of 4096 bytes, of which the last is half
         assert not file._is_direct
 
 

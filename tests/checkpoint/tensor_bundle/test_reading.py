@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -12,7 +14,7 @@ from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import read_state
-from estimator_runtime.checkpoint.tensor_bundle import checksums, reading
+from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed import coordination
@@ -29,7 +31,13 @@ class FakeDisk:
     def __init__(self, monkeypatch):
         self._monkeypatch = monkeypatch
         self.pauses = []
-        monkeypatch.setattr(reading, "_pause", self.pauses.append)
+        monkeypatch.setattr(time, "sleep", self._pause)
+
+    def _pause(self, secs, sleep=time.sleep):
+        if threading.current_thread() is threading.main_thread():
+            self.pauses.append(secs)
+        else:
+            sleep(secs)
 
     def fail(self, call, path, number, times=1000):
         """Fail `call`: "open", "read", or "stat"."""

@@ -1,5 +1,6 @@
 """What doctor says of programs for TensorFlow 1, from their names alone."""
 
+import sys
 import textwrap
 import types
 
@@ -20,7 +21,7 @@ TABLES = types.SimpleNamespace(
 
 @pytest.fixture(autouse=True)
 def tables(monkeypatch):
-    monkeypatch.setattr(contrib_names, "_tables", lambda: TABLES)
+    monkeypatch.setitem(sys.modules, "estimator_runtime.contrib.names", TABLES)
     contrib_names._parents.cache_clear()
     yield
     contrib_names._parents.cache_clear()

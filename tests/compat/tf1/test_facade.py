@@ -3,6 +3,7 @@
 import importlib
 import json
 import pickle
+import sys
 import types
 
 import pytest
@@ -42,7 +43,7 @@ UNKNOWN = (
 @pytest.fixture(autouse=True)
 def contrib(monkeypatch):
     """Return `tf.contrib` of the small tables above."""
-    monkeypatch.setattr(contrib_names, "_tables", lambda: TABLES)
+    monkeypatch.setitem(sys.modules, "estimator_runtime.contrib.names", TABLES)
     contrib_names._parents.cache_clear()
     facade._contrib_module.cache_clear()
     made = facade.Contrib("")
