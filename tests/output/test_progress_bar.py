@@ -20,6 +20,11 @@ def put(monkeypatch, **streams):
         monkeypatch.setattr(sys, name, stream)
 
 
+def handle(monkeypatch, logger, *handlers):
+    """Set the handlers of a logger until the end of the test."""
+    monkeypatch.setattr(logger, "handlers", list(handlers))
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -140,7 +145,7 @@ def test_log_lines_go_above_the_bar_and_the_log_is_as_before_after_it(monkeypatc
     stream = io.StringIO()
     put(monkeypatch, stderr=stream)
     logger = logging.getLogger("tensorflow")
-    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(stream)])
+    handle(monkeypatch, logger, logging.StreamHandler(stream))
     before = list(logger.handlers)
     bar = Bar(Progress(step=1, last_step=9), stream)
     logger.warning("above")
@@ -154,7 +159,7 @@ def test_a_handler_that_any_logger_had_before_the_bar_writes_above_it(monkeypatc
     text = console(monkeypatch)
     logger = logging.getLogger("a_program.with_its_handler")
     handler = logging.StreamHandler()
-    monkeypatch.setattr(logger, "handlers", [handler])
+    handle(monkeypatch, logger, handler)
     monkeypatch.setattr(logger, "propagate", False)
     with bar():
         logger.warning("warned")
@@ -170,8 +175,8 @@ class BelowWarning(logging.Filter):
 def console_handlers(monkeypatch, *handlers):
     """Set the handlers of the loggers that a bar looks at: the root's, and none."""
     root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", list(handlers))
-    monkeypatch.setattr(logging.getLogger("tensorflow"), "handlers", [])
+    handle(monkeypatch, root, *handlers)
+    handle(monkeypatch, logging.getLogger("tensorflow"))
     monkeypatch.setattr(root, "level", logging.DEBUG)
 
 
@@ -275,7 +280,7 @@ def console(monkeypatch):
             return 42
 
     put(monkeypatch, stdout=Stream(), stderr=Stream())
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    handle(monkeypatch, logging.getLogger())
     return text
 
 

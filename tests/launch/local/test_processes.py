@@ -82,16 +82,18 @@ def test_an_end_has_its_status_and_cause_and_waits_for_nobody_who_writes_on(read
 def test_a_parent_that_dies_while_a_run_is_added_is_told_of(monkeypatch):
     events = Events()
     ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    before = set(threading.enumerate())
     reader = Reader(ours, events)
-    selector_of = reader._selector_of
+    (thread,) = set(threading.enumerate()) - before
+    set_blocking = os.set_blocking
 
-    def lose_the_parent(stream):
+    def lose_the_parent(*arguments):
+        set_blocking(*arguments)
         if threading.current_thread() is threading.main_thread():
             parent.close()
-            reader._thread.join(_WITHIN_SECS)
-        return selector_of(stream)
+            thread.join(_WITHIN_SECS)
 
-    monkeypatch.setattr(reader, "_selector_of", lose_the_parent)
+    monkeypatch.setattr(os, "set_blocking", lose_the_parent)
     pipes = [os.pipe() for _ in range(3)]
     reader.add(7, _RUN, [read for read, _ in pipes])
     assert events.get(_WITHIN_SECS) == Lost(
