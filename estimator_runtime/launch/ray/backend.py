@@ -88,6 +88,7 @@ class RayBackend:
                 machine.
         """
         from estimator_runtime.launch.ray import nodes as ray_nodes
+        from estimator_runtime.launch.ray.cluster import RayCluster
         from estimator_runtime.launch.ray.placement import Placement
         from estimator_runtime.launch.ray.tasks import RayTasks
 
@@ -107,10 +108,13 @@ class RayBackend:
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             placement.reserve(timeout_secs)
             nodes = placement.nodes()
-            ray_nodes.check_nodes(nodes, folder)
+            cluster = RayCluster()
+            cluster.check_nodes(nodes, folder)
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
-            tasks = RayTasks(job, placement, nodes, folder, timeout_secs, self.console)
+            tasks = RayTasks(
+                job, placement, nodes, folder, timeout_secs, self.console, cluster
+            )
             job_file = JobFile(job, "ray")
             return JobHandle(Supervisor(job, tasks, screen, job_file=job_file))
         except BaseException:

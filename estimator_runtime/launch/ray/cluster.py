@@ -53,6 +53,10 @@ class RayWaits:
 class RayCluster:
     """The cluster that this process is connected to; see `nodes.connect`."""
 
+    def __init__(self) -> None:
+        # What this machine and the first node have installed; see `nodes.check_nodes`.
+        self._first: dict[str, dict[str, str]] = {}
+
     def create(self, options: dict[str, Any], job: Job, folder: str | None) -> Any:
         """Return the handle of a new `TaskActor`, created with Ray's options."""
         return _ACTOR_CLASS.options(**options).remote(job, folder)
@@ -83,7 +87,7 @@ class RayCluster:
 
     def check_nodes(self, node_ids: Iterable[str], folder: str | None) -> None:
         """Check that tasks can run on these nodes; see `nodes.check_nodes`."""
-        nodes.check_nodes(node_ids, folder)
+        nodes.check_nodes(node_ids, folder, self._first)
 
     def disconnect(self) -> None:
         """Leave the cluster, which ends everything that this process runs there."""

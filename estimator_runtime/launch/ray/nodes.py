@@ -27,10 +27,6 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # For a busy node to start a worker process of Ray, and from it another Python.
 _PROBE_SECS = 120.0
 _pickling = threading.Lock()
-# What is installed on this machine and on the first node that answered, by the name of
-# each in messages. All nodes are compared with both, as this machine may lack packages
-# that only tasks need.
-_first: dict[str, dict[str, str]] = {}
 
 
 class NodeSilentError(LaunchError):
@@ -95,7 +91,6 @@ def connect(address: str, working_dir: str | None = None) -> None:
                 os.chdir(folder)
         if is_main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
-    _first.clear()
 
 
 def disconnect() -> None:
@@ -136,12 +131,18 @@ def leaving() -> set[str]:
         return set()
 
 
-def check_nodes(node_ids: Iterable[str], folder: str | None) -> None:
+def check_nodes(
+    node_ids: Iterable[str], folder: str | None, first: dict[str, dict[str, str]]
+) -> None:
     """Check that tasks can run on these nodes, with the same versions everywhere.
 
     Args:
         node_ids: The ids of the nodes.
         folder: The working directory of the tasks; None for the one that Ray chooses.
+        first: What is installed on this machine and on the first node that answered, by
+            the name of each in messages. It is empty at the first check, which fills
+            it. All nodes are compared with both, as this machine may lack packages that
+            only tasks need.
 
     Raises:
         LaunchError: If a node lacks the folder, or has other versions than this machine
@@ -152,8 +153,8 @@ def check_nodes(node_ids: Iterable[str], folder: str | None) -> None:
     known = addresses()
     # Only once, because while the job runs the current folder may be removed, and this
     # machine may be too busy to answer in time.
-    if "this machine" not in _first:
-        _first["this machine"] = _installed_here()
+    if "this machine" not in first:
+        first["this machine"] = _installed_here()
     with _pickled_by_value(node_probe):  # the node may not have this package
         asked = {
             ray.remote(node_probe.probe)
@@ -181,14 +182,14 @@ def check_nodes(node_ids: Iterable[str], folder: str | None) -> None:
                 f"node {node} has no folder {folder!r}; start the job in a folder that "
                 "all nodes have, or copy it there with --working-dir"
             )
-        for who, theirs in list(_first.items()):
+        for who, theirs in list(first.items()):
             difference = node_probe.difference(found, theirs, who)
             if difference is not None:
                 raise LaunchError(
                     f"node {node} {difference}; install the same versions on all nodes"
                 )
-        if len(_first) == 1:
-            _first[f"node {node}"] = found
+        if len(first) == 1:
+            first[f"node {node}"] = found
 
 
 @contextlib.contextmanager

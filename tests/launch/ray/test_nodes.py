@@ -59,7 +59,6 @@ def cluster(monkeypatch):
         return here[-1]
 
     monkeypatch.setattr(ray_nodes, "ray", ray)
-    monkeypatch.setattr(ray_nodes, "_first", {})
     monkeypatch.setattr(ray_nodes.node_probe, "probe", probe)
     return ray, here
 
@@ -69,15 +68,16 @@ def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(
 ):
     from estimator_runtime.launch.ray import nodes as ray_nodes
 
+    found: dict = {}
     cluster[0].found = {"1" * 56: _NEW, "2" * 56: _NEW, "3" * 56: _OLD, "4" * 56: _HERE}
     first, second, third, fourth = cluster[0].found
-    ray_nodes.check_nodes([first, second], None)
+    ray_nodes.check_nodes([first, second], None, found)
     told = f"node 10.0.0.{third} has TensorFlow 2.15.1, and node 10.0.0.{first} 2.21.0;"
     with pytest.raises(LaunchError, match=f"^{re.escape(told)} install the same"):
-        ray_nodes.check_nodes([third], None)
+        ray_nodes.check_nodes([third], None, found)
     told = f"node 10.0.0.{fourth} has no TensorFlow, which tasks need; install the same"
     with pytest.raises(LaunchError, match=re.escape(told)):
-        ray_nodes.check_nodes([fourth], None)
+        ray_nodes.check_nodes([fourth], None, found)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_this_machine_is_asked_once_and_what_it_cannot_say_is_an_error_of_ours(
 ):
     from estimator_runtime.launch.ray import nodes as ray_nodes
 
-    ray, here = cluster
+    (ray, here), found = cluster, {}
     ray.found = {"1" * 56: _NEW}
     here.append(error)
     with pytest.raises(LaunchError, match=rf"^this machine cannot say .*{told}$"):
-        ray_nodes.check_nodes(ray.found, None)
+        ray_nodes.check_nodes(ray.found, None, found)
     here.append(_HERE)
-    ray_nodes.check_nodes(ray.found, None)
+    ray_nodes.check_nodes(ray.found, None, found)
     here.append(error)
-    ray_nodes.check_nodes(ray.found, None)
+    ray_nodes.check_nodes(ray.found, None, found)
