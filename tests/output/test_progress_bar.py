@@ -431,14 +431,19 @@ class Lost:
 
 
 def test_a_lock_that_is_lost_holds_up_one_line_and_loses_none(monkeypatch):
+    from tqdm import tqdm
+
     text = console(monkeypatch)
-    lock = Lost()
+    lock, own = Lost(), tqdm.get_lock()
     shown = Bar(Progress(step=1, last_step=9))
     print("kept ", end="")
-    monkeypatch.setattr(type(shown._bar), "_lock", lock)
-    print("in order")
-    print("and more")
-    shown.close()
+    tqdm.set_lock(lock)
+    try:
+        print("in order")
+        print("and more")
+        shown.close()
+    finally:
+        tqdm.set_lock(own)
     assert "kept in order\nand more\n" in text.getvalue()
     assert lock.waits == 1
 
