@@ -97,10 +97,6 @@ OTHERS = {
         "end_to_end/test_quiet_log.py: test_a_script_s_log_has_its_own_warnings_and_"
         "verbose_brings_back_all"
     ),
-    "docs/log.md | TensorFlow goes on closing": (
-        "preemption/test_session_close.py: test_a_session_of_a_dataset_is_closed_within_a_"
-        "second_or_in_the_background"
-    ),
     "docs/tensorflow1.md | estimator-runtime run --tf1": (
         "compat/tf1/test_mode.py: test_a_program_trains_and_its_checkpoint_has_the_names_of_"
         "version_1"
