@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import json
 import logging
 import os
@@ -56,7 +57,21 @@ _UNIT_SECS, _LONG_SECS = 0.5, 60
 def pytest_configure():
     """Set up what belongs to the process, before any test."""
     _restore_signals()
+    gc.callbacks.append(_collections)
     logging.getLogger("tensorflow").addFilter(_is_of_this_test)
+
+
+class _Collections:
+    """The processor time of this thread that collections of garbage have taken."""
+
+    def __init__(self):
+        self.secs = 0.0
+
+    def __call__(self, phase, info):
+        self.secs += time.thread_time() * (-1 if phase == "start" else 1)
+
+
+_collections = _Collections()
 
 
 def _is_of_this_test(record):
@@ -112,13 +127,14 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_call(item):
     """Fail a test that takes longer than its tier allows.
 
-    A unit test may use half a second of this process: not by the clock, as other
-    processes share the machine. Any test may take a minute, unless its `long` marker
+    A unit test may use half a second of this thread: not by the clock, as others share
+    the machine, and without collections of what earlier tests have left. Any test may take a minute, unless its `long` marker
     gives the reason.
     """
-    started, used = time.monotonic(), time.process_time()
+    started, used = time.monotonic(), time.thread_time() - _collections.secs
     result = yield
-    used, took = time.process_time() - used, time.monotonic() - started
+    used = time.thread_time() - _collections.secs - used
+    took = time.monotonic() - started
     if item.get_closest_marker("unit") and used > _UNIT_SECS:
         pytest.fail(f"a unit test used {used:.1f} s; {_UNIT_SECS} s is the most")
     if took > _LONG_SECS and item.get_closest_marker("long") is None:

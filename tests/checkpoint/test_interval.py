@@ -109,12 +109,13 @@ def test_configs_of_other_classes_follow_the_environment_too(
     assert kind(save_checkpoints_steps=5).save_checkpoints_secs is None
     assert kind(save_checkpoints_secs=60).save_checkpoints_secs == 60
     assert kind(save_checkpoints_secs=None).save_checkpoints_secs is None
-    # Each step takes 11 s. A save that waits is the same in each run.
+    # Each step takes 100 s, so a save may take 5 s. One that waits is the same in each
+    # run.
     monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
 
     class TakesLong(train.SessionRunHook):
         def before_run(self, run_context):
-            now[0] += 11
+            now[0] += 100
 
     def model_fn(features, labels, mode):
         with tf.control_dependencies([features]):
