@@ -149,8 +149,9 @@ def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) ->
     # direction. So each restart logs which checkpoint it uses. With a coarse clock, two
     # successive saves may have equal times: nobody edits a file that fast.
     last = max(checkpoint.saved_at, changed_at(path) or 0.0)
-    changed_ns = _state_changed_ns(folder)
-    return changed_ns is None or changed_ns / 1e9 <= last
+    # Rounded as the others are: st_mtime_ns / 1e9 may be larger for the same time.
+    state_changed_at = changed_at(os.path.join(folder, STATE_FILE))
+    return state_changed_at is None or state_changed_at <= last
 
 
 def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -> bool:

@@ -193,6 +193,19 @@ def test_a_checkpoint_that_was_complete_when_its_run_died_is_used(ckpt, caplog):
     ]
 
 
+def test_a_checkpoint_that_has_the_time_of_the_state_file_is_used(ckpt):
+    hidden = hidden_of(ckpt, 30)
+    name_in_state(ckpt, 10, 20)
+    time_ns = next(
+        each
+        for each in range(1_795_590_000 * 10**9, 1_795_591_000 * 10**9, 123_456_789)
+        if each / 1e9 > each // 10**9 + 1e-9 * (each % 10**9)  # as in st_mtime
+    )
+    for path in (hidden, ckpt / "checkpoint", *ckpt.rglob("model.ckpt-30.*")):
+        os.utime(path, ns=(time_ns, time_ns))
+    assert recovery.recover(str(ckpt)).step == 30
+
+
 @pytest.mark.parametrize("is_moved", [True, False])
 def test_a_state_file_that_was_changed_after_a_run_died_wins(
     ckpt, is_moved, caplog, capsys
