@@ -242,13 +242,19 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _traceback(lines: Sequence[str]) -> Sequence[str]:
-    """Return the traceback that the lines begin with, and its message."""
-    end = 1
-    while end < len(lines) and (lines[end].startswith("  ") or not lines[end].strip()):
-        end += 1
-    while end < len(lines) and not _NOISE.match(lines[end]):
-        end += 1
-    return lines[:end]
+    """Return the traceback that the lines begin with, and its message.
+
+    Routine output may stand between the lines of a traceback, because Python writes
+    them one by one. After the message, it is where the message ends.
+    """
+    found, has_message = list(lines[:1]), False
+    for line in lines[1:]:
+        if not _NOISE.match(line):
+            found.append(line)
+            has_message = has_message or not line.startswith("  ")
+        elif has_message:
+            break
+    return found
 
 
 def _shorten(lines: Sequence[str]) -> tuple[str, ...]:

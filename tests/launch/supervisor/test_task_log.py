@@ -29,6 +29,23 @@ def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it
     assert excerpt(lines) == tuple(lines[1:6])
 
 
+def test_the_excerpt_has_no_routine_output_that_came_between_the_lines():
+    traceback = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in <module>',
+        "    main()",
+        "KeyError: 'label'",
+    ]
+    chatter = [
+        "estimator-runtime: chief started, pid 12",
+        "2026-11-20 14:00:00.123456: I tensorflow/core/x.cc:1] for your information",
+        "",
+    ]
+    for index in range(1, 4):
+        lines = [*traceback[:index], *chatter, *traceback[index:]]
+        assert excerpt(lines) == tuple(traceback)
+
+
 def test_an_error_in_one_line_is_the_excerpt():
     lines = [
         "estimator-runtime: error: train.py:3: RunConfig: bad",
