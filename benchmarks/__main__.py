@@ -60,7 +60,7 @@ def main(arguments=None):
     if args.command == "cadence":
         return _measure_cadence(args)
     chosen = vars(args)
-    names = ("models", "trainers", "rounds", "steps")
+    names = ("models", "trainers", "rounds", "steps", "delay_ms")
     options = {name: chosen[name] for name in names if name in chosen}
     _measure(args.command, args.quick, pathlib.Path(args.output), **options)
     return 0
@@ -108,6 +108,13 @@ def _add_cluster_options(command):
     )
     command.add_argument(
         "--steps", type=int, default=1000, help="in each round (default: %(default)s)"
+    )
+    command.add_argument(
+        "--delay-ms",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="what one task sends to another arrives so much later (default: 0)",
     )
 
 

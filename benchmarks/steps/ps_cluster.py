@@ -1,5 +1,6 @@
 """What a step costs with its variables on a parameter server, in another process."""
 
+import contextlib
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import tempfile
 import tensorflow as tf
 
 from benchmarks.harness import measurement
+from benchmarks.steps.slow_network import relay
 from benchmarks.training import contenders
 from benchmarks.training.contenders import Window
 from benchmarks.training.models import CLUSTER_MODELS
@@ -29,7 +31,16 @@ _WAYS = {
 }
 
 
-def measure(quick, announce, *, models=None, trainers=1, rounds=_ROUNDS, steps=_STEPS):
+def measure(
+    quick,
+    announce,
+    *,
+    models=None,
+    trainers=1,
+    rounds=_ROUNDS,
+    steps=_STEPS,
+    delay_ms=0.0,
+):
     """Train on a chief, maybe workers, and one parameter server, in three ways in turn.
 
     All tasks are processes of their own on 127.0.0.1, made anew for every measurement.
@@ -43,13 +54,19 @@ def measure(quick, announce, *, models=None, trainers=1, rounds=_ROUNDS, steps=_
         trainers: The chief and the workers, together.
         rounds: How often each is measured; once with `quick`.
         steps: How many steps of the chief are measured; 20 with `quick`.
+        delay_ms: By how many milliseconds everything that one task sends to another
+            arrives later than on 127.0.0.1.
 
     Returns:
         The report, ready for JSON; one of `steps.measure`.
 
     Raises:
-        SystemExit: If there is no model of a name.
+        SystemExit: If there is no model of a name, or the delay is negative.
     """
+    if delay_ms < 0:
+        raise SystemExit(
+            f"benchmarks cluster: error: --delay-ms is {delay_ms:g}; give 0 or more"
+        )
     models = models or [*CLUSTER_MODELS][: 1 if quick else None]
     if unknown := [name for name in models if name not in CLUSTER_MODELS]:
         known = ", ".join(map(repr, CLUSTER_MODELS))
@@ -61,40 +78,50 @@ def measure(quick, announce, *, models=None, trainers=1, rounds=_ROUNDS, steps=_
     report = measurement.new_report("cluster", _BASELINE, quick, models={})
     for model in models:
         ways = {
-            way: functools.partial(_train_in_cluster, way, model, steps, trainers)
+            way: functools.partial(
+                _train_in_cluster, way, model, steps, trainers, delay_ms / 1000
+            )
             for way in _WAYS
         }
         costs = measurement.interleave(ways, rounds, announce)
         others = f", workers: {trainers - 1}" if trainers > 1 else ""
+        delay = f"; {delay_ms:g} ms each way" if delay_ms else ""
         report["models"][model] = {
-            "title": f"{CLUSTER_MODELS[model].title}; 1 chief{others}, 1 ps",
+            "title": f"{CLUSTER_MODELS[model].title}; 1 chief{others}, 1 ps{delay}",
             "measured_steps": steps,
             "contenders": measurement.summarize(costs, _BASELINE),
         }
     return report
 
 
-def _train_in_cluster(way, model, steps, trainers):
+def _train_in_cluster(way, model, steps, trainers, delay_secs):
     for attempt in range(_ATTEMPTS):
         try:
-            return _train_once(way, model, steps, trainers)
+            with contextlib.ExitStack() as relays:
+                return _train_once(way, model, steps, trainers, delay_secs, relays)
         except subprocess.SubprocessError:
             if attempt == _ATTEMPTS - 1:
                 raise
     return None
 
 
-def _train_once(way, model, steps, trainers):
-    chief, ps, *workers = _free_addresses(trainers + 1)
+def _train_once(way, model, steps, trainers, delay_secs, relays):
+    chief, ps, *workers = addresses = _free_addresses(trainers + 1)
     cluster = {"chief": [chief], "ps": [ps], **({"worker": workers} if workers else {})}
-    others = [subprocess.Popen(**_task(cluster, "ps", 0, "serve"))]
+    routes = {
+        address: relays.enter_context(relay(address, delay_secs))
+        for address in addresses
+        if delay_secs
+    }
+    task_of = functools.partial(_task, cluster, routes)
+    others = [subprocess.Popen(**task_of("ps", 0, "serve"))]
     try:
         with tempfile.TemporaryDirectory() as folder:
             about = [way, model, str(trainers), folder]
             for index in range(len(workers)):
-                task = _task(cluster, "worker", index, "train", *about, str(_ENDLESS))
+                task = task_of("worker", index, "train", *about, str(_ENDLESS))
                 others.append(subprocess.Popen(**task, stdout=subprocess.DEVNULL))
-            task = _task(cluster, "chief", 0, "train", *about, str(steps))
+            task = task_of("chief", 0, "train", *about, str(steps))
             task["env"][measurement.SERVER_PID] = str(others[0].pid)
             result = subprocess.run(
                 **task,
@@ -110,8 +137,16 @@ def _train_once(way, model, steps, trainers):
     return measurement.Cost(**json.loads(result.stdout.splitlines()[-1]))
 
 
-def _task(cluster, task_type, index, *arguments):
-    """Return the arguments of subprocess for one task of the cluster."""
+def _task(cluster, routes, task_type, index, *arguments):
+    """Return the arguments of subprocess for one task of the cluster.
+
+    It listens at its address, and connects to the others by the routes to theirs.
+    """
+    own = cluster[task_type][index]
+    cluster = {
+        job: [each if each == own else routes.get(each, each) for each in addresses]
+        for job, addresses in cluster.items()
+    }
     root = str(pathlib.Path(__file__).parents[2])
     task = {"cluster": cluster, "task": {"type": task_type, "index": index}}
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,11 +1,14 @@
 """The benchmark of clusters works and measures what it says; how fast is not tested."""
 
 import json
+import socket
+import time
 
 import pytest
 import tensorflow as tf
 
 from benchmarks.steps import ps_cluster
+from benchmarks.steps.slow_network import relay
 from benchmarks.training.contenders import Stopwatch, Window
 from benchmarks.training.models import CLUSTER_MODELS
 
@@ -57,3 +60,35 @@ def test_a_model_that_does_not_exist_is_refused():
         SystemExit, match="--models has no '7 variables'; give 'linear'"
     ):
         ps_cluster.measure(quick=True, announce=print, models=["7 variables"])
+
+
+def test_a_negative_delay_is_refused():
+    with pytest.raises(SystemExit, match="--delay-ms is -1; give 0 or more"):
+        ps_cluster.measure(quick=True, announce=print, delay_ms=-1)
+
+
+def test_all_that_passes_a_relay_arrives_late_in_both_directions():
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, relay(f"127.0.0.1:{server.getsockname()[1]}", 0.02) as address:
+        host, port = address.split(":")
+        client = socket.create_connection((host, int(port)), timeout=10)
+        served, _ = server.accept()
+        with client, served:
+            served.settimeout(10)
+            for sender, receiver in ((client, served), (served, client)):
+                sent_at = time.monotonic()
+                sender.sendall(b"a gradient")
+                assert receiver.recv(100) == b"a gradient"
+                assert time.monotonic() - sent_at >= 0.02
+            client.shutdown(socket.SHUT_WR)
+            assert served.recv(100) == b""
+
+
+def test_a_task_listens_at_its_address_and_connects_to_the_relays_of_others():
+    cluster = {"chief": ["chief:1"], "ps": ["ps:1"], "worker": ["a:1", "b:1"]}
+    routes = {"chief:1": "chief:9", "ps:1": "ps:9", "a:1": "a:9", "b:1": "b:9"}
+    task = ps_cluster._task(cluster, routes, "worker", 1, "train")
+    assert json.loads(task["env"]["TF_CONFIG"]) == {
+        "cluster": {"chief": ["chief:9"], "ps": ["ps:9"], "worker": ["a:9", "b:1"]},
+        "task": {"type": "worker", "index": 1},
+    }
