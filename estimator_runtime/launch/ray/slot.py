@@ -250,9 +250,8 @@ class Slot:
                     actor.poll.remote(answers, self._takes_lines())
                 )
             except ActorUnavailableError:
-                time.sleep(
-                    self._waits.retry_secs
-                )  # until it answers, or Ray gives it up
+                # Until it answers, or Ray gives it up.
+                time.sleep(self._waits.retry_secs)
                 continue
             except Exception as error:  # noqa: BLE001 - reported as the end of the run
                 self._lose(actor, error)
@@ -265,9 +264,7 @@ class Slot:
                     self._heard_at = time.monotonic()
             for event in events:
                 if isinstance(event, Lost):
-                    self._cluster.kill(
-                        actor
-                    )  # so the next poll fails, which ends the run
+                    self._cluster.kill(actor)  # so the next poll fails: the run ends
                     continue
                 if isinstance(event, Ended):
                     with self._lock:

@@ -177,13 +177,13 @@ class PackedStep:
     def _users(
         self,
         operations: Sequence[tf.Operation],
-        keys: Container[tuple[str, str | None]],
+        arriving: Container[tuple[str, str | None]],
     ) -> list[str]:
-        """Return the names of the ops that use a tensor of `keys` in its task."""
+        """Return the names of the ops that use one of these tensors in its task."""
         return [
             op.name
             for op in operations
-            if any((tensor.name, self._task_of(op)) in keys for tensor in op.inputs)
+            if any((it.name, self._task_of(op)) in arriving for it in op.inputs)
         ]
 
     def _after(
@@ -211,85 +211,143 @@ class PackedStep:
             transfers: What is packed among them; only ops after a pack are copied then.
                 None to copy all.
         """
-        part = tf1.GraphDef(versions=self._graph.graph_def_versions)
-        arriving: dict[tuple[str, str | None], str] = {}
         if transfers is not None:
-            keys: set[tuple[str, str | None]] = {
-                (tensor.name, pack.destination)
-                for pack in transfers.packs
-                for tensor in pack.tensors
-            }
-            keys |= transfers.constants.keys()
-            operations = self._after(operations, self._users(operations, keys))
-        inside = {op.name for op in operations}
-        outside: dict[str, tf.Tensor] = {}
-
-        def name_of(tensor: tf.Tensor) -> str:
-            if tensor.op.name in inside:
-                return tensor.name
-            return _outside(self._copy(tensor))
-
-        def _outside(source: tf.Tensor) -> str:
-            name = f"outside/{source.name}"
-            outside[name] = source
-            return name
-
-        if transfers is not None:
-            nodes = PackNodes(part, name_of)
-            for index, pack in enumerate(transfers.packs):
-                names = nodes.add(pack, f"{SCOPE}_transfers/{index}")
-                for sent, name in names.items():
-                    arriving[sent, pack.destination] = name
-            for index, (key, op) in enumerate(transfers.constants.items()):
-                constant = part.node.add()
-                constant.CopyFrom(op.node_def)
-                constant.name = f"{SCOPE}_transfers/constant_{index}"
-                constant.device = f"{key[1]}/device:CPU:0"
-                constant.attr.pop("_class", None)
-                arriving[key] = constant.name
-        waits: list[tuple[str, tf.Operation]] = []
+            users = self._users(operations, transfers.arriving)
+            operations = self._after(operations, users)
+        part = _CopiedPart({op.name for op in operations}, self._copy)
+        arriving = part.add_transfers(transfers) if transfers is not None else {}
         for op in operations:
-            node = part.node.add()
-            node.CopyFrom(op.node_def)
-            node.attr.pop("_class", None)  # names ops that stay behind
             task = self._task_of(op)
-            asked = tf.DeviceSpec.from_string(op.device)
-            if task is not None and not asked.job:
-                # The placer puts the op next to its resource, perhaps on "CPU:1".
-                whole = tf.DeviceSpec.from_string(task).make_merged_spec(asked)
-                node.device = whole.to_string()
-            del node.input[:]
+            inputs = []
             for tensor in op.inputs:
                 key = (tensor.name, task)
                 if key in arriving:
-                    node.input.append(arriving[key])
+                    inputs.append(arriving[key])
                 elif key in self._arrived:
-                    node.input.append(_outside(self._arrived[key]))
+                    inputs.append(part.refer_to(self._arrived[key]))
                 else:
-                    node.input.append(name_of(tensor))
-            for before in op.control_inputs:
-                if before.name in inside:
-                    node.input.append(f"^{before.name}")
-                else:
-                    waits.append(
-                        (op.name, self._copies.get(before.name, before)),
-                    )
+                    inputs.append(part.name_of(tensor))
+            part.add_copy(op, task, inputs)
         with _unfinalized(self._graph):
-            elements = _imported(
-                part,
-                input_map=outside,
+            copies, arrived = part.add_to(self._graph, list(arriving.values()))
+            self._copies.update(copies)
+            self._arrived.update(zip(arriving, arrived, strict=True))
+            for name, before in part.waits:
+                self._copies[name]._add_control_input(
+                    self._copies.get(before.name, before)
+                )
+
+
+class _CopiedPart:
+    """Nodes for a graph: copies of its ops, and the transfers between them.
+
+    Args:
+        names: The names of the ops of which this part has copies.
+        copy_of: Returns the tensor of the graph to use in place of one of another op.
+
+    Attributes:
+        waits: (name of an op of this part, an op elsewhere that has to run before it).
+    """
+
+    def __init__(
+        self, names: Container[str], copy_of: Callable[[tf.Tensor], tf.Tensor]
+    ) -> None:
+        self._names, self._copy_of = names, copy_of
+        self._nodes = tf1.GraphDef()
+        self._copied: list[str] = []
+        # The tensors elsewhere that the nodes refer to, by the names they use for them.
+        self._outside: dict[str, tf.Tensor] = {}
+        self.waits: list[tuple[str, tf.Operation]] = []
+
+    def name_of(self, tensor: tf.Tensor) -> str:
+        """Return the name by which a node refers to a tensor of the step."""
+        if tensor.op.name in self._names:
+            return tensor.name
+        return self.refer_to(self._copy_of(tensor))
+
+    def refer_to(self, tensor: tf.Tensor) -> str:
+        """Return the name by which a node refers to a tensor of the graph itself."""
+        name = f"outside/{tensor.name}"
+        self._outside[name] = tensor
+        return name
+
+    def add_transfers(
+        self, transfers: StepTransfers
+    ) -> dict[tuple[str, str | None], str]:
+        """Add the packs, and copies of the constants that need not be sent.
+
+        Returns:
+            The name of each received tensor, by the name of the tensor that it replaces
+            and the task that receives it.
+        """
+        arriving: dict[tuple[str, str | None], str] = {}
+        nodes = PackNodes(self._nodes, self.name_of)
+        for index, pack in enumerate(transfers.packs):
+            names = nodes.add(pack, f"{SCOPE}_transfers/{index}")
+            for sent, name in names.items():
+                arriving[sent, pack.destination] = name
+        for index, (key, op) in enumerate(transfers.constants.items()):
+            constant = self._nodes.node.add()
+            constant.CopyFrom(op.node_def)
+            constant.name = f"{SCOPE}_transfers/constant_{index}"
+            constant.device = f"{key[1]}/device:CPU:0"
+            constant.attr.pop("_class", None)
+            arriving[key] = constant.name
+        return arriving
+
+    def add_copy(
+        self, op: tf.Operation, task: str | None, inputs: Sequence[str]
+    ) -> None:
+        """Add a copy of an op.
+
+        Args:
+            op: The op.
+            task: The task that runs it, or None if that is not known.
+            inputs: The names of the tensors that the copy takes.
+        """
+        node = self._nodes.node.add()
+        node.CopyFrom(op.node_def)
+        node.attr.pop("_class", None)  # names ops that stay behind
+        asked = tf.DeviceSpec.from_string(op.device)
+        if task is not None and not asked.job:
+            # The placer puts the op next to its resource, perhaps on "CPU:1".
+            whole = tf.DeviceSpec.from_string(task).make_merged_spec(asked)
+            node.device = whole.to_string()
+        node.input[:] = inputs
+        for before in op.control_inputs:
+            if before.name in self._names:
+                node.input.append(f"^{before.name}")
+            else:
+                self.waits.append((op.name, before))
+        self._copied.append(op.name)
+
+    def add_to(
+        self, graph: tf.Graph, tensors: Sequence[str]
+    ) -> tuple[dict[str, tf.Operation], list[tf.Tensor]]:
+        """Add the nodes to a graph, which must be the default one.
+
+        Returns:
+            (the copy of each op by the op's name, the tensors with the given names).
+
+        Raises:
+            CannotPack: If TensorFlow does not accept the nodes.
+        """
+        self._nodes.versions.CopyFrom(graph.graph_def_versions)
+        try:
+            elements = tf.graph_util.import_graph_def(
+                self._nodes,
+                name=SCOPE,
+                input_map=self._outside,
                 return_elements=[
-                    *(op.name for op in operations),
-                    *(n if ":" in n else f"{n}:0" for n in arriving.values()),
+                    *self._copied,
+                    *(n if ":" in n else f"{n}:0" for n in tensors),
                 ],
             )
-            copies, arrived = elements[: len(operations)], elements[len(operations) :]
-            self._copies.update(
-                (op.name, copy) for op, copy in zip(operations, copies, strict=True)
-            )
-            self._arrived.update(zip(arriving, arrived, strict=True))
-            for name, before in waits:
-                self._copies[name]._add_control_input(before)
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).partition("\n")[0]
+            raise CannotPack(f"cannot be copied: {reason}") from error
+        count = len(self._copied)
+        return dict(zip(self._copied, elements, strict=False)), elements[count:]
 
 
 def _check(part: Subgraph) -> None:
@@ -301,15 +359,6 @@ def _check(part: Subgraph) -> None:
             raise CannotPack(f"has a reference variable, {op.name!r}")
     if waiting := part.waiting_handle():
         raise CannotPack(f"has a resource that waits for other ops, {waiting!r}")
-
-
-def _imported(part: tf.compat.v1.GraphDef, **given: Any) -> list[Any]:
-    """Import a GraphDef into the default graph, and return the requested elements."""
-    try:
-        return tf.graph_util.import_graph_def(part, name=SCOPE, **given)
-    except (TypeError, ValueError, tf.errors.OpError) as error:
-        reason = str(error).partition("\n")[0]
-        raise CannotPack(f"cannot be copied: {reason}") from error
 
 
 @contextlib.contextmanager

@@ -164,6 +164,14 @@ class StepTransfers:
         )
 
     @property
+    def arriving(self) -> set[tuple[str, str | None]]:
+        """The tensors that are replaced in a task: (the tensor's name, the task)."""
+        packed = {
+            (it.name, pack.destination) for pack in self.packs for it in pack.tensors
+        }
+        return packed | self.constants.keys()
+
+    @property
     def packed_count(self) -> int:
         """The number of tensors that cross between known tasks once packed."""
         saved = sum(len(pack.tensors) - pack.count for pack in self.packs)
