@@ -154,31 +154,84 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
     dead = {path: _completed(path) for path in filter(cleanup.is_dead, seen.temporary)}
     completed = {each.prefix: each for each in dead.values() if each is not None}
     known: dict[str, str | None] = dict.fromkeys(completed)
-    entries: list[Entry] = []
-    for each in _found(folder, seen, completed):
-        is_read = False
-        state = DAMAGED if each.has_index or each.prefix in seen.named else ORPHAN
-        with locks.reading(each.prefix):  # a training may be deleting others
-            try:
-                reason = known[each.prefix] if each.prefix in known else each.problem()
-                if reason is None and problem is not None and each.has_index:
-                    reason = known[each.prefix] = problem(each.prefix)
-                    is_read = reason is None
-            except UnreadableError as error:
-                reason, state = error.reason, UNREADABLE
-        if reason is None:
-            state = GOOD
-        elif _was_deleted(folder, each):
-            continue
-        entries.append(_entry(each, state, reason, is_read))
-    unreadable = {each.path for each in entries if each.state == UNREADABLE}
-    entries += [each for each in map(_temporary, seen.temporary) if each is not None]
-    if not entries:
+    examined = [
+        _examine(folder, each, each.prefix in seen.named, known, problem)
+        for each in _found(folder, seen, completed)
+    ]
+    found = [
+        entry
+        for entry in (*examined, *map(_temporary, seen.temporary))
+        if entry is not None
+    ]
+    if not found:
         raise CheckpointError(
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
         )
-    entries.sort(key=lambda each: (_step(each), each.path))
-    entries, total = _without_shared(entries)
+    found.sort(key=lambda each: (_step(each), each.path))
+    entries, total = _without_shared(found)
+    best = _restart(seen, dead, entries, known)
+    good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
+    return Inventory(
+        folder=folder,
+        entries=tuple(entries),
+        bytes=total,
+        restart=good[0] if good else None,
+        state_problem=seen.lost,
+    )
+
+
+def _examine(
+    folder: str,
+    checkpoint: files.Checkpoint,
+    is_named: bool,
+    known: dict[str, str | None],
+    problem: Callable[[str], str | None] | None,
+) -> Entry | None:
+    """Return the entry of a checkpoint; None if a training has just deleted it.
+
+    Args:
+        folder: The folder of the inventory.
+        checkpoint: The checkpoint.
+        is_named: Whether the state file names it.
+        known: What is wrong with checkpoints, by path without suffix, where that is
+            known already. What `problem` returns is added.
+        problem: As in `take`.
+    """
+    is_read = False
+    state = DAMAGED if checkpoint.has_index or is_named else ORPHAN
+    with locks.reading(checkpoint.prefix):  # a training may be deleting others
+        try:
+            if checkpoint.prefix in known:
+                reason = known[checkpoint.prefix]
+            else:
+                reason = checkpoint.problem()
+            if reason is None and problem is not None and checkpoint.has_index:
+                reason = known[checkpoint.prefix] = problem(checkpoint.prefix)
+                is_read = reason is None
+        except UnreadableError as error:
+            reason, state = error.reason, UNREADABLE
+    if reason is None:
+        state = GOOD
+    elif _was_deleted(folder, checkpoint):
+        return None
+    return _entry(checkpoint, state, reason, is_read)
+
+
+def _restart(
+    seen: FolderScan,
+    dead: Mapping[str, files.Checkpoint | None],
+    entries: Iterable[Entry],
+    known: dict[str, str | None],
+) -> files.Checkpoint | None:
+    """Return the checkpoint that a restart would continue from, or None.
+
+    Args:
+        seen: What is in the folder.
+        dead: What dead runs have completed, by the path of their temporary files.
+        entries: All entries.
+        known: As in `_examine`.
+    """
+    unreadable = {each.path for each in entries if each.state == UNREADABLE}
     # A restart fails at the first checkpoint that it cannot read.
     before = itertools.takewhile(
         lambda each: each.prefix not in unreadable, seen.candidates
@@ -191,15 +244,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         and known[found.prefix] is None
         and cleanup.would_adopt(path, found, seen.state)
     ]
-    best = max(adopted, key=_step, default=best)
-    good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
-    return Inventory(
-        folder=folder,
-        entries=tuple(entries),
-        bytes=total,
-        restart=good[0] if good else None,
-        state_problem=seen.lost,
-    )
+    return max(adopted, key=_step, default=best)
 
 
 def _found(
