@@ -48,7 +48,6 @@ import tensorflow as tf
 from estimator_runtime.compat import internals
 from estimator_runtime.compat.internals import STEP_METHODS
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.plan import Plan, key_of
 
@@ -371,7 +370,7 @@ class IdleHooks:
             fetches: What the caller asks for.
             raw: Raw values of the plan.
         """
-        watched = [hook_schedule.watched_loss(hook) for hook in self._hooks]
+        watched = [watched_loss(hook) for hook in self._hooks]
         losses = {loss.name for loss in watched if loss is not None}
         places = plan.places_of(global_step.reads)
         loss_places = plan.places_of(losses)
@@ -381,7 +380,7 @@ class IdleHooks:
         if not {0, 1}.issuperset(trained - raw[place] for place in places):
             return  # the program has changed it too
         pairs = zip(self._hooks, watched, strict=True)
-        due = hook_schedule.until_due([h for h, loss in pairs if loss is None], trained)
+        due = until_due([h for h, loss in pairs if loss is None], trained)
         steps = sys.maxsize if due is None else due - 1
         self._is_due = steps < 1
         # A step that was due may have fetched more than the next steps will.
@@ -438,7 +437,7 @@ class IdleHooks:
         if self.plan is not None:
             self.plan = None
             self._is_due = True
-            hook_schedule.skip(self._hooks, self._passed)
+            skip(self._hooks, self._passed)
 
 
 def _can_wait(hook: Any) -> bool:
