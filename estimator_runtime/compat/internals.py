@@ -1,8 +1,10 @@
 """TensorFlow's private names that this runtime uses, behind names of its own."""
 
+import contextlib
+import functools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,6 @@ from tensorflow.python.training import (
 from tensorflow.python.training.session_manager import SessionManager
 
 # Sessions: what TensorFlow's own are made of.
-FetchHandler: Any = _session._FetchHandler
 SESSION_RUN = _session.BaseSession.run
 StockMonitoredTrainingSession = monitored_session.MonitoredTrainingSession
 StockHookedSession: Any = monitored_session._HookedSession
@@ -131,6 +132,87 @@ def open_event_files_in_eager_mode(_module: object) -> None:
     TensorFlow's other hooks open theirs in the graph of the training.
     """
     basic_session_run_hooks.SummaryWriterCache = _EventFiles
+
+
+class FetchHandler(_session._FetchHandler):
+    """What a call of a session fetches; made as TensorFlow's own.
+
+    Its methods `fetches` and `targets` return the tensors to fetch, without
+    repetitions, and the ops to run.
+    """
+
+    @property
+    def has_handles(self) -> bool:
+        """Whether it asks for handles of tensors that stay in the session."""
+        return bool(self._fetch_handles)
+
+    @property
+    def are_ops(self) -> list[bool]:
+        """For each distinct element of what is asked for, whether it is an op."""
+        return self._ops
+
+    @property
+    def rebuild(self) -> Callable[[list[Any]], Any]:
+        """Returns the caller's results from the values of those elements."""
+        return self._fetch_mapper.build_results
+
+
+def compiled(
+    session: tf.compat.v1.Session, options: config_pb2.CallableOptions
+) -> Callable[..., Any]:
+    """Compile a request of a session, and return a function that runs it.
+
+    An error is the one that `Session.run` raises, with the name of the op and the line
+    of the program that created it.
+    """
+    do_call = session._do_call
+    return functools.partial(
+        do_call, do_call(session._make_callable_from_options, options)
+    )
+
+
+def is_closed(session: tf.compat.v1.Session) -> bool:
+    """Return whether a session has been closed."""
+    return session._closed
+
+
+@contextlib.contextmanager
+def adding_to(graph: tf.Graph) -> Iterator[None]:
+    """Make a graph the default, and allow ops to be added to it even if it is final.
+
+    They are outside the scopes of the program. A session call in another thread never
+    sees the graph half changed.
+    """
+    was_finalized = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        with (
+            graph._mutation_lock(),
+            graph.as_default(),
+            tf.compat.v1.name_scope(None),
+            graph.control_dependencies(None),
+            graph.colocate_with(None, ignore_existing=True),
+            graph.device(None),
+        ):
+            yield
+    finally:
+        if was_finalized:
+            graph.finalize()
+
+
+def run_after(op: tf.Operation, before: tf.Operation) -> None:
+    """Make an op wait for another one that was created later."""
+    op._add_control_input(before)
+
+
+def is_reference(tensor: tf.Tensor) -> bool:
+    """Return whether a tensor is that of a reference variable."""
+    return tensor.dtype._is_ref_dtype
+
+
+def functions_of(graph: tf.Graph) -> dict[str, Any]:
+    """Return the functions in a graph by their names."""
+    return graph._functions
 
 
 def is_ready(manager: SessionManager, session: tf.compat.v1.Session) -> bool:
@@ -229,10 +311,7 @@ def compile_call(
     distinct = list(dict.fromkeys(fetches))
     places = [distinct.index(name) for name in fetches]
     options = config_pb2.CallableOptions(feed=feeds, fetch=distinct, target=targets)
-    # _do_call turns an error into the one that Session.run raises, with the name of the
-    # op and the line of the program that made it.
-    do_call = session._do_call
-    compiled = do_call(session._make_callable_from_options, options)
+    run = compiled(session, options)
 
     def call(*arrays: Any) -> list[Any]:
         # Unlike Session.run, it returns arrays in TensorFlow's own buffers, which may
@@ -241,7 +320,7 @@ def compile_call(
             value.copy()
             if isinstance(value, np.ndarray) and not value.flags.owndata
             else value
-            for value in do_call(compiled, *arrays)
+            for value in run(*arrays)
         ]
         return [values[place] for place in places]
 

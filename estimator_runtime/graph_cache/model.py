@@ -445,7 +445,7 @@ def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
 
 def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
     if any(argument.is_ref for argument in op.op_def.input_arg):
-        return [tensor for tensor in op.inputs if tensor.dtype._is_ref_dtype]
+        return [tensor for tensor in op.inputs if internals.is_reference(tensor)]
     if op.type in _PASS_ON or op.type.startswith("LookupTable"):
         return []
     handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]

@@ -168,7 +168,7 @@ class Plan:
         # The copy also keeps the leaves alive: the key relies on their identity.
         self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self.wanted, {})
-        if handler._fetch_handles:
+        if handler.has_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._graph = session.graph
         self._names = [tensor.name for tensor in handler.fetches()]
@@ -236,8 +236,8 @@ def recipe(
         own: Applied to each raw value.
     """
     found = iter([names.index(t.name) for t in handler.fetches()])
-    places = [None if is_op else next(found) for is_op in handler._ops]
-    rebuild = handler._fetch_mapper.build_results
+    places = [None if is_op else next(found) for is_op in handler.are_ops]
+    rebuild = handler.rebuild
 
     def results(values: Sequence[Any]) -> Any:
         return rebuild([None if i is None else own(values[i]) for i in places])
@@ -264,16 +264,12 @@ def _compiled(
     A new callable is compiled at its first call, because that takes time. TensorFlow
     frees what it has compiled when nothing refers to the callable any more.
     """
-    # _do_call turns an error into the one that Session.run raises, with the name of the
-    # op and the line of the program that made it.
-    do_call = session._do_call
     made: Any = None
 
     def call(*feeds: Any) -> Any:
         nonlocal made
         if made is None:
-            compiled = do_call(session._make_callable_from_options, options)
-            made = functools.partial(do_call, compiled)
+            made = internals.compiled(session, options)
             made = flush.wrap(made) if flush else made
         return made(*feeds)
 
@@ -303,7 +299,7 @@ class Planner:
 
         The result is None if `Session.run` has to serve the request.
         """
-        if self.obstacle or self._session._closed:
+        if self.obstacle or internals.is_closed(self._session):
             return None
         try:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])

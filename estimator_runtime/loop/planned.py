@@ -110,8 +110,7 @@ class PlannedSession(HookedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
         unseen = self._idle.plan if is_plain else None
-        # A session with a plan is TensorFlow's own class, so it has `_closed`.
-        if unseen and not self._sess._closed and self._idle.covers(fetches):
+        if unseen and self._idle.covers(fetches) and self._is_open():
             return self._run_unseen(unseen, fetches)
         self._idle.interrupt()
         context = internals.SessionRunContext(
@@ -151,6 +150,10 @@ class PlannedSession(HookedSession):
     def rest(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
         self._idle.end()
+
+    def _is_open(self) -> bool:
+        """Return whether the session is open; one with a plan is TensorFlow's own."""
+        return not internals.is_closed(self._sess)
 
     def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
         """Run a step that no hook is due to see, and return the caller's results.

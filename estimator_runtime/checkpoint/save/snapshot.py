@@ -90,19 +90,17 @@ class Snapshot:
         self._places = [names.index(each.tensor.name) for each in self.saved]
         self._are_held = [is_held(each.tensor) for each in self.saved]
         options = config_pb2.CallableOptions(fetch=names)
-        make = session._make_callable_from_options
         held = [
             i
             for i, is_held in zip(self._places, self._are_held, strict=True)
             if is_held
         ]
         self.buffers = CopyBuffers(held)
-        self._do_call = session._do_call  # its errors name the op that failed
-        self._read = self._do_call(make, options)
+        self._read = internals.compiled(session, options)
 
     def take(self) -> Values:
         """Return the values of this moment; no step may run during the call."""
-        raw = list(self._do_call(self._read))
+        raw = list(self._read())
         copies = self.buffers.copies(raw)
         for i, copy in copies.items():
             raw[i] = copy

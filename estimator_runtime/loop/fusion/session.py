@@ -111,7 +111,7 @@ class FusedSession(PlannedSession):
                 self._steps = self._build(fetches, key)
                 if self._steps is not None:
                     self._idle.forbid()  # runs of several steps replace idle hooks
-        if self._steps is None or self._sess._closed:
+        if self._steps is None or internals.is_closed(self._sess):
             return super().run(fetches, feed_dict, options, run_metadata)
         if threading.get_ident() != self._thread:
             self._share(fetches)

@@ -101,26 +101,13 @@ def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Add the loop to the graph, outside any scope that the program has entered."""
-    graph = step.graph
-    was_finalized = graph.finalized
-    graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
     try:
-        with (
-            graph.as_default(),
-            tf.name_scope("fused_steps"),
-            # Leave any scope in which the program calls its session.
-            graph.control_dependencies(None),
-            graph.colocate_with(None, ignore_existing=True),
-            graph.device(None),
-        ):
+        with internals.adding_to(step.graph), tf.name_scope("fused_steps"):
             return _fuse(step, request)
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
         # TensorFlow's own reason, such as a type of value that no loop can carry.
         reason = str(error).partition("\n")[0]
         raise CannotFuse(f"cannot be in a loop: {reason}") from error
-    finally:
-        if was_finalized:
-            graph.finalize()
 
 
 def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -439,7 +426,7 @@ class ExtraFetches:
             self._after, {**handles, **inputs}, [*wanted, *ordered], "after"
         )
         for op in ordered:
-            found[op.name]._add_control_input(done)
+            internals.run_after(found[op.name], done)
         return found
 
 

@@ -102,6 +102,7 @@ def have_own_state(graph: tf.Graph) -> bool:
     functions = called_functions(graph).values()
     if any(f.attr["_noinline"].b for f in functions):
         return True
+    library = internals.functions_of(graph)
     branching = [op.node_def for op in graph.get_operations() if op.type in _BRANCHING]
     for function in functions:
         branching.extend(node for node in function.node_def if node.op in _BRANCHING)
@@ -109,7 +110,7 @@ def have_own_state(graph: tf.Graph) -> bool:
         _is_seeded(inner.op)
         for node in branching
         if not node.attr["_lower_using_switch_merge"].b
-        for function in _reached(graph._functions, _called_by(node)).values()
+        for function in _reached(library, _called_by(node)).values()
         for inner in function.node_def
     )
 
@@ -238,7 +239,7 @@ def called_functions(
         Name to FunctionDef.
     """
     operations = graph.get_operations() if operations is None else operations
-    library = graph._functions
+    library = internals.functions_of(graph)
     pending = {op.type for op in operations if op.type in library}
     calling = {}  # type of op to whether its attributes name functions
     for op in operations:

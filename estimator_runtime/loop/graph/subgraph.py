@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops
 
 tf1 = tf.compat.v1
@@ -205,7 +206,7 @@ class Subgraph:
 
 def has_reference(op: tf.Operation) -> bool:
     """Return whether an op takes or returns a reference variable."""
-    return any(t.dtype._is_ref_dtype for t in (*op.inputs, *op.outputs))
+    return any(map(internals.is_reference, (*op.inputs, *op.outputs)))
 
 
 def _is_resource(op: tf.Operation) -> bool:

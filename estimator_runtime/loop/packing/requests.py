@@ -82,7 +82,7 @@ class PackedRequest:
         # The copy also keeps the leaves alive, because their key uses their identity.
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self._wanted, {})
-        if handler._fetch_handles:
+        if handler.has_handles:
             raise CannotPack("is asked for a session handle")
         fetches = handler.fetches()
         self._tensors, self._targets = step.substitutes(fetches, handler.targets())
@@ -158,7 +158,7 @@ class PackedRequests:
             feeds: Fed values by tensor.
             options: The options of the call.
         """
-        if self._session._closed:
+        if internals.is_closed(self._session):
             return None
         if options.HasField("debug_options"):
             self._log.as_it_is("is watched by a debugger (RunOptions.debug_options)")

@@ -7,9 +7,8 @@ at any step.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class PackedStep:
         if self.packed_count == self.count:
             raise CannotPack("has no tensors that could cross between tasks as one")
         # No call in another thread may see the copy without everything it waits for.
-        with self._graph._mutation_lock():
+        with internals.adding_to(self._graph):
             self._import(transfers.ordered, transfers)
             # Replacements for the reads of the global step that hooks fetch.
             self._step_reads = self._read_step_first()
@@ -166,12 +165,12 @@ class PackedStep:
         ]
         if not adding:
             return {}
-        with _unfinalized(self._graph), tf1.device(handle.device):
+        with internals.adding_to(self._graph), tf1.device(handle.device):
             read = tf.raw_ops.ReadVariableOp(
                 resource=handle, dtype=variable.dtype, name=f"{SCOPE}_global_step"
             )
         for op in adding:
-            op._add_control_input(read.op)
+            internals.run_after(op, read.op)
         return dict.fromkeys(reads_of(self._graph, variable), read)
 
     def _users(
@@ -228,14 +227,13 @@ class PackedStep:
                 else:
                     inputs.append(part.name_of(tensor))
             part.add_copy(op, task, inputs)
-        with _unfinalized(self._graph):
+        with internals.adding_to(self._graph):
             copies, arrived = part.add_to(self._graph, list(arriving.values()))
             self._copies.update(copies)
             self._arrived.update(zip(arriving, arrived, strict=True))
             for name, before in part.waits:
-                self._copies[name]._add_control_input(
-                    self._copies.get(before.name, before)
-                )
+                before = self._copies.get(before.name, before)
+                internals.run_after(self._copies[name], before)
 
 
 class _CopiedPart:
@@ -359,29 +357,6 @@ def _check(part: Subgraph) -> None:
             raise CannotPack(f"has a reference variable, {op.name!r}")
     if waiting := part.waiting_handle():
         raise CannotPack(f"has a resource that waits for other ops, {waiting!r}")
-
-
-@contextlib.contextmanager
-def _unfinalized(graph: tf.Graph) -> Iterator[Any]:
-    """Allow ops to be added to a graph, outside the scopes of the program.
-
-    A session call in another thread never sees the graph half changed.
-    """
-    was_finalized = graph.finalized
-    graph._unsafe_unfinalize()  # TensorFlow's own way to add to a finalized graph
-    try:
-        with (
-            graph._mutation_lock(),
-            graph.as_default(),
-            tf1.name_scope(None),
-            graph.control_dependencies(None),
-            graph.colocate_with(None, ignore_existing=True),
-            graph.device(None),
-        ):
-            yield
-    finally:
-        if was_finalized:
-            graph.finalize()
 
 
 _AttrValue = tf.compat.v1.AttrValue
