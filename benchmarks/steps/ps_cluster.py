@@ -131,7 +131,7 @@ def _train_once(way, model, steps, trainers, delay_secs, relays):
             )
     finally:
         # Neither a parameter server nor one of these workers ends by itself.
-        for process in others:
+        for process in reversed(others):  # a worker without its ps would complain
             process.kill()
             process.wait()
     return measurement.Cost(**json.loads(result.stdout.splitlines()[-1]))
