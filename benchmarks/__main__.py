@@ -74,6 +74,8 @@ def _parser():
         command.add_argument(
             "--quick", action="store_true", help="see that it works; no real figures"
         )
+        if name in ("steps", "cluster"):
+            _add_models(command)
         if name == "cluster":
             _add_cluster_options(command)
         _add_output(command)
@@ -89,22 +91,22 @@ def _parser():
     return parser
 
 
-def _add_cluster_options(command):
+def _add_models(command):
     command.add_argument(
-        "--models",
-        nargs="+",
-        metavar="MODEL",
-        help="which to train, such as '20 variables' (default: all)",
+        "--models", nargs="+", metavar="MODEL", help="which to train (default: all)"
     )
+    command.add_argument(
+        "--rounds", type=int, default=5, help="of each (default: %(default)s)"
+    )
+
+
+def _add_cluster_options(command):
     command.add_argument(
         "--trainers",
         type=int,
         choices=(1, 2, 4),
         default=1,
         help="the chief and the workers, together (default: %(default)s)",
-    )
-    command.add_argument(
-        "--rounds", type=int, default=5, help="of each (default: %(default)s)"
     )
     command.add_argument(
         "--steps", type=int, default=1000, help="in each round (default: %(default)s)"

@@ -5,7 +5,7 @@ import functools
 from benchmarks.harness import measurement
 from benchmarks.training import contenders
 from benchmarks.training.contenders import Window
-from benchmarks.training.models import SIMPLE_MODELS
+from benchmarks.training.models import SIMPLE_MODELS, check_names
 from benchmarks.training.wide_and_deep import WIDE_AND_DEEP
 
 MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
@@ -23,24 +23,31 @@ BASELINE = "stock"
 _QUICK_WAYS = (BASELINE, "fused 10", "Keras 10")
 
 
-def measure(quick, announce):
-    """Train every model in every way, interleaved.
+def measure(quick, announce, *, models=None, rounds=_ROUNDS):
+    """Train models in every way, interleaved.
 
     Args:
         quick: Whether to take few steps, once: enough to see that everything works,
             too little for figures to mean anything.
         announce: Called with a line of text on what is going on.
+        models: Names of the models; None for all.
+        rounds: How often each is measured; once with `quick`.
 
     Returns:
         The report, ready for JSON; its shape is in README.md.
+
+    Raises:
+        SystemExit: If there is no model of a name.
     """
+    check_names(models, MODELS, "steps")
     report = measurement.new_report("steps", BASELINE, quick, models={})
-    for name, model in MODELS.items():
+    for name in models or MODELS:
+        model = MODELS[name]
         announce(f"{name}: {model.title}")
         if quick:
             window, rounds = Window(warm_up=11, steps=20), 1
         else:
-            window, rounds = _window(name), _ROUNDS
+            window = _window(name)
         ways = _contenders(model, window)
         if quick and name != "linear":
             ways = {way: ways[way] for way in _QUICK_WAYS}

@@ -16,7 +16,7 @@ from benchmarks.harness import measurement
 from benchmarks.steps.slow_network import relay
 from benchmarks.training import contenders
 from benchmarks.training.contenders import Window
-from benchmarks.training.models import CLUSTER_MODELS
+from benchmarks.training.models import CLUSTER_MODELS, check_names
 
 _ROUNDS, _STEPS, _WARM_UP = 5, 1000, 201
 _ENDLESS = 10**9  # steps of a worker, until it is killed
@@ -67,12 +67,8 @@ def measure(
         raise SystemExit(
             f"benchmarks cluster: error: --delay-ms is {delay_ms:g}; give 0 or more"
         )
+    check_names(models, CLUSTER_MODELS, "cluster")
     models = models or [*CLUSTER_MODELS][: 1 if quick else None]
-    if unknown := [name for name in models if name not in CLUSTER_MODELS]:
-        known = ", ".join(map(repr, CLUSTER_MODELS))
-        raise SystemExit(
-            f"benchmarks cluster: error: --models has no {unknown[0]!r}; give {known}"
-        )
     if quick:
         steps, rounds = 20, 1
     report = measurement.new_report("cluster", _BASELINE, quick, models={})

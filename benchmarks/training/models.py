@@ -224,3 +224,21 @@ CLUSTER_MODELS = {
     "10 embeddings": _embeddings(10),
     "50 MB table": _large_table(),
 }
+
+
+def check_names(names, known, benchmark):
+    """Check that there is a model of each name.
+
+    Args:
+        names: Names of models, or None.
+        known: The models, by name.
+        benchmark: The name of the benchmark that was asked for them.
+
+    Raises:
+        SystemExit: If there is none of a name.
+    """
+    if unknown := [name for name in names or () if name not in known]:
+        raise SystemExit(
+            f"benchmarks {benchmark}: error: --models has no {unknown[0]!r}; give "
+            + ", ".join(map(repr, known))
+        )

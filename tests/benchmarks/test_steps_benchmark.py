@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import estimator_runtime
 from benchmarks.harness.measurement import Stamp
+from benchmarks.steps import benchmark
 from benchmarks.training import contenders
 from benchmarks.training.contenders import Stopwatch, Window
 from benchmarks.training.models import SIMPLE_MODELS
@@ -43,6 +44,14 @@ def folder(tmp_path_factory, run_benchmark):
 def report(folder):
     """The figures of a quick run."""
     return json.loads((folder / "steps.json").read_text())
+
+
+def test_a_model_that_does_not_exist_is_refused():
+    with pytest.raises(
+        SystemExit,
+        match="benchmarks steps: error: --models has no 'rnn'; give 'linear'",
+    ):
+        benchmark.measure(quick=True, announce=print, models=["rnn"])
 
 
 def test_every_model_is_trained_in_its_ways(report):
