@@ -91,12 +91,18 @@ def _parser():
     return parser
 
 
+def _count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
 def _add_models(command):
     command.add_argument(
         "--models", nargs="+", metavar="MODEL", help="which to train (default: all)"
     )
     command.add_argument(
-        "--rounds", type=int, default=5, help="of each (default: %(default)s)"
+        "--rounds", type=_count, default=5, help="of each (default: %(default)s)"
     )
 
 
@@ -109,7 +115,10 @@ def _add_cluster_options(command):
         help="the chief and the workers, together (default: %(default)s)",
     )
     command.add_argument(
-        "--steps", type=int, default=1000, help="in each round (default: %(default)s)"
+        "--steps",
+        type=_count,
+        default=1000,
+        help="in each round (default: %(default)s)",
     )
     command.add_argument(
         "--delay-ms",

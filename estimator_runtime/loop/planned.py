@@ -110,7 +110,12 @@ class PlannedSession(HookedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         is_plain = not feed_dict and options is None and run_metadata is None
         unseen = self._idle.plan if is_plain else None
-        if unseen and self._idle.covers(fetches) and self._is_open():
+        # A session with a plan is of TensorFlow's own class, so it can be asked.
+        if (
+            unseen
+            and not internals.is_closed(self._sess)
+            and self._idle.covers(fetches)
+        ):
             return self._run_unseen(unseen, fetches)
         self._idle.interrupt()
         context = internals.SessionRunContext(
@@ -150,10 +155,6 @@ class PlannedSession(HookedSession):
     def rest(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
         self._idle.end()
-
-    def _is_open(self) -> bool:
-        """Return whether the session is open; one with a plan is TensorFlow's own."""
-        return not internals.is_closed(self._sess)
 
     def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
         """Run a step that no hook is due to see, and return the caller's results.

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
+from benchmarks.__main__ import main
 from benchmarks.harness.measurement import Stamp
 from benchmarks.steps import benchmark
 from benchmarks.training import contenders
@@ -52,6 +53,14 @@ def test_a_model_that_does_not_exist_is_refused():
         match="benchmarks steps: error: --models has no 'rnn'; give 'linear'",
     ):
         benchmark.measure(quick=True, announce=print, models=["rnn"])
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_rounds_that_measure_nothing_are_refused(rounds, capsys):
+    with pytest.raises(SystemExit):
+        main(["steps", f"--rounds={rounds}"])
+    expected = f"argument --rounds: '{rounds}' is not a number of 1 or more"
+    assert expected in capsys.readouterr().err
 
 
 def test_every_model_is_trained_in_its_ways(report):

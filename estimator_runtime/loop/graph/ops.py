@@ -276,7 +276,7 @@ def _called_by(node: tf.compat.v1.NodeDef) -> Iterator[str]:
 
 def mark(op: tf.Operation) -> None:
     """Mark an op as a loop of steps, or as computed after one."""
-    op._set_attr(_LOOP, tf.compat.v1.AttrValue(b=True))
+    internals.set_flag(op, _LOOP)
 
 
 def may_write(op: tf.Operation) -> bool:

@@ -43,7 +43,7 @@ def subgraphs(fetches: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
         flat = tf.nest.flatten(fetches)
     except TypeError as error:  # a dict whose keys cannot be sorted
         raise CannotFuse(f"is asked for {fetches!r}, which has no order") from error
-    flat = [f._as_graph_element() if isinstance(f, tf.Variable) else f for f in flat]
+    flat = [internals.value_of(f) if isinstance(f, tf.Variable) else f for f in flat]
     other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
     if other:
         raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")

@@ -345,7 +345,8 @@ class _CopiedPart:
             reason = str(error).partition("\n")[0]
             raise CannotPack(f"cannot be copied: {reason}") from error
         count = len(self._copied)
-        return dict(zip(self._copied, elements, strict=False)), elements[count:]
+        copies = dict(zip(self._copied, elements[:count], strict=True))
+        return copies, elements[count:]
 
 
 def _check(part: Subgraph) -> None:
