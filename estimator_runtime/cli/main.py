@@ -158,13 +158,14 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     check_form(os.environ)
     if options.log_format == "json":
         _write_json()
+    atexit.register(relay.finish)  # the first, so that it is called last
     name_after_task(os.environ)
     log_filter.start(os.environ)
     install()
     if is_import_spared:
         garbage_collector.spare_import()
     if not log_filter.is_verbose(os.environ) and not reporting.is_on():
-        native_log.quieten()  # a launcher filters the lines of its tasks
+        native_log.quieten(os.environ)  # a launcher filters the lines of its tasks
     if not options.is_module and (problem := unread_option(program, arguments, parser)):
         print(f"{_NAME}: {problem}", file=sys.stderr)
     try:
@@ -193,7 +194,6 @@ def _write_json() -> None:
         )
     if os.environ.get(OPTIONS["progress"].variable) == "bar":
         os.environ[OPTIONS["progress"].variable] = "plain"  # a bar is no lines
-    atexit.register(relay.finish)  # the first, so that it is called last
 
 
 def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:

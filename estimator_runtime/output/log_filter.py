@@ -216,11 +216,7 @@ def _quieten_notebook(environ: MutableMapping[str, str]) -> None:
 
     wrapt.when_imported("tensorflow")(leave_out_info)
     environ.setdefault(OPTIONS["progress"].variable, "auto")
-    native_log.quieten()
-    if native_log.VARIABLE not in environ:
-        # A kernel's file descriptor 2 is a pipe anyway, and no terminal is lost.
-        expects_gpu = native_log.are_here()
-        relay.start(task=None, hides_noise=True, expects_gpu=expects_gpu)
+    native_log.quieten(environ)
 
 
 def tell() -> None:

@@ -1,11 +1,13 @@
-"""The log level of TensorFlow's C++ code, which hides uninformative startup lines."""
+"""What is hidden of the log of TensorFlow's C++ code, which bypasses Python's."""
 
 import glob
 import importlib.abc
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
+
+from estimator_runtime.output import relay
 
 VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 _NO_INFO = "1"  # warnings and errors pass
@@ -26,16 +28,25 @@ class _BeforeTensorFlow(importlib.abc.MetaPathFinder):
             os.environ.setdefault(VARIABLE, _NO_INFO)
 
 
-def quieten() -> None:
-    """Make TensorFlow's C++ code log only warnings and errors, once it is imported.
+def quieten(environ: Mapping[str, str]) -> None:
+    """Hide what TensorFlow's C++ code logs as INFO, and its useless warnings.
 
-    Nothing changes if the user has set the level, if TensorFlow is already imported, or
-    if there is a GPU, because then the lines show how TensorFlow uses it.
+    Nothing changes if the user has set the level. If there is a GPU, the lines show how
+    TensorFlow uses it: then only the useless ones are hidden. The level can only be set
+    before TensorFlow is imported.
+
+    Args:
+        environ: The environment variables of this process.
     """
-    is_waiting = any(isinstance(each, _BeforeTensorFlow) for each in sys.meta_path)
-    if "tensorflow" in sys.modules or are_here() or is_waiting:
+    if VARIABLE in environ:
         return
-    sys.meta_path.insert(0, _BeforeTensorFlow())
+    has_gpu = are_here()
+    if "tensorflow" not in sys.modules and not has_gpu:
+        sys.meta_path.insert(0, _BeforeTensorFlow())
+    # When the first process of a container ends, the kernel ends all others at once.
+    # The last words of a crash would be lost.
+    if os.getpid() != 1:
+        relay.start(task=None, hides_noise=True, expects_gpu=has_gpu)
 
 
 def are_here(patterns: Iterable[str] = _DEVICES) -> bool:

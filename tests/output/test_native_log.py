@@ -1,6 +1,9 @@
-"""Whether a machine has a GPU, by its device files."""
+"""Where C++ lines are hidden, and whether a machine has a GPU."""
 
-from estimator_runtime.output import native_log
+import os
+import sys
+
+from estimator_runtime.output import native_log, relay
 
 
 def test_a_gpu_is_there_when_its_device_file_is(tmp_path):
@@ -9,3 +12,12 @@ def test_a_gpu_is_there_when_its_device_file_is(tmp_path):
     assert not native_log.are_here(patterns)
     (tmp_path / "nvidia0").touch()
     assert native_log.are_here(patterns)
+
+
+def test_the_first_process_of_a_container_keeps_its_standard_error(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    started = []
+    monkeypatch.setattr(relay, "start", lambda **options: started.append(options))
+    native_log.quieten({})
+    assert started == []
