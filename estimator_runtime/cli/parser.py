@@ -68,7 +68,7 @@ def number(wanted: str, is_valid: Callable[[float], bool]) -> Callable[[str], fl
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and is_valid(value)):
-            raise argparse.ArgumentTypeError(f"it is {text!r}; give {wanted}")
+            raise argparse.ArgumentTypeError(f"the value is {text!r}; give {wanted}")
         return value
 
     return parse
@@ -193,11 +193,12 @@ def misplaced_option(
 def unread_option(script: str, arguments: Sequence[str], parser: Parser) -> str | None:
     """Explain that a script will ignore an option which may be meant for this package.
 
-    Some parsers of scripts pass over what they do not know: `parse_known_args` of
-    argparse, and that of `tf.compat.v1.app.run`. Scripts are recognized by their text.
+    Some scripts read no arguments. Some parsers of scripts pass over what they do not
+    know: `parse_known_args` of argparse, and that of `tf.compat.v1.app.run`. Scripts
+    are recognized by their text.
 
     Returns:
-        One line, with the remedy. None if the script refuses or knows the option, or
+        One line, with the remedy. None if the script may refuse or know the option, or
         if it cannot be read.
     """
     options = (each for each in arguments if each.startswith("--"))
@@ -207,7 +208,8 @@ def unread_option(script: str, arguments: Sequence[str], parser: Parser) -> str 
     text = _text_of(script)
     name = ours.partition("=")[0].lstrip("-")
     is_known = re.search(rf"\b{name.replace('-', '[-_]')}\b", text)
-    if is_known or not _IGNORES.search(text):
+    may_read = _READS.search(text) or _imports_a_neighbor(script, text)
+    if not text or is_known or (may_read and not _IGNORES.search(text)):
         return None
     return (
         f"the script was given {ours!r}, which stands after it, and seems to ignore "
@@ -219,6 +221,20 @@ def unread_option(script: str, arguments: Sequence[str], parser: Parser) -> str 
 _IGNORES = re.compile(
     r"\bparse_known_args\b|\bknown_only\b|\b(?:tf|tensorflow|v1)\.app\.run\b"
 )
+# Of scripts that read arguments, or run a file that may.
+_READS = re.compile(
+    r"args?\b|argv|arg_?parse|getopt|opt_?parse|options?\b|flags?\b|\babsl\b|\bclick\b"
+    r"|\bfire\b|\btyper\b|\bhydra\b|\brunpy\b|\bexec\b",
+    re.IGNORECASE,
+)
+_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+
+
+def _imports_a_neighbor(script: str, text: str) -> bool:
+    """Return whether a script imports a module beside it, which may read arguments."""
+    folder = os.path.dirname(os.path.realpath(script))
+    found = (os.path.join(folder, name) for name in _IMPORTED.findall(text))
+    return any(os.path.exists(f"{path}.py") or os.path.isdir(path) for path in found)
 
 
 def _text_of(script: str) -> str:

@@ -51,10 +51,18 @@ def as_text(job: Mapping[str, Any]) -> str:
 
 def _row(task: Mapping[str, Any]) -> tuple[str, ...]:
     rate = None if task["rate"] is None else f"{task['rate']:.1f}"
-    state = task["state"] or "training"
+    state = task["state"] or _activity(task)
     values = (task["pid"], task["step"], rate, task["restarts"], state)
     shown = ("-" if value is None else str(value) for value in values)
     return task["name"], *shown, task["log"] or "-"
+
+
+def _activity(task: Mapping[str, Any]) -> str:
+    """Return what a task does that is well: it trains, or it has evaluated."""
+    evaluated = task["metrics"].get("global_step")
+    if task["step"] is not None:
+        return "training"
+    return "evaluating" if evaluated is None else f"evaluated step {evaluated:.0f}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

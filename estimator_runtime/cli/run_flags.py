@@ -54,7 +54,7 @@ _LAST_PORT = 65535
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a whole number, 0 or more"
+            f"the value is {text!r}; give a whole number, 0 or more"
         )
     return int(text)
 
@@ -245,7 +245,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,  # not given: the variable decides
         help="show every line of TensorFlow's log, with its deprecation warnings about "
-        "Estimators, and what its C++ code logs at the start",
+        "Estimators and all that its C++ code logs",
     )
     group.add_argument(
         "--tf1",
@@ -311,7 +311,7 @@ def _parsed_by(parse: Callable[[str, str], Any]) -> Callable[[str], Any]:
 
     def parsed(text: str) -> Any:
         try:
-            return parse(text, "it")
+            return parse(text, "the value")
         except ConfigError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -365,6 +365,6 @@ def _port(text: str) -> int | str:
         return FIRST_FREE
     if not (text.isascii() and text.isdigit() and int(text) <= _LAST_PORT):
         raise argparse.ArgumentTypeError(
-            f"it is {text!r}; give a port, 0 to {_LAST_PORT}, or none"
+            f"the value is {text!r}; give a port, 0 to {_LAST_PORT}, or none"
         )
     return int(text)

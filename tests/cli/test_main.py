@@ -496,7 +496,7 @@ def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
     flag = "--checkpoint-overhead"
     assert run(["run", f"{flag}=1", "train.py"], folder) == refusal(
         2,
-        f"argument {flag}: it is 1.0; give the fraction of the time that checkpoints "
+        f"argument {flag}: the value is 1.0; give the fraction of the time that checkpoints "
         "may take, more than 0 and less than 1, such as 0.01; see 'estimator-runtime "
         "run --help'",
     )
@@ -509,7 +509,7 @@ def test_an_overhead_that_is_none_is_one_line_and_status_2(folder):
 def test_what_is_no_number_of_steps_is_one_line_and_status_2(folder, value, shown):
     assert run(["run", f"--steps-per-run={value}", "train.py"], folder) == refusal(
         2,
-        f"argument --steps-per-run: it is {shown}; give a whole number of steps, 1 or "
+        f"argument --steps-per-run: the value is {shown}; give a whole number of steps, 1 or "
         "more, or \"auto\"; see 'estimator-runtime run --help'",
     )
 
@@ -573,10 +573,10 @@ app.run(lambda _: 1)
         (_ARGPARSE, ["--workers", "2"], 2, True),
         ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
         (_ARGPARSE, ["--mine"], 2, False),
-        ("exit(2)", ["--workers", "2"], 2, False),
+        ("import sys; exit(len(sys.argv) - 1)", ["--workers", "2"], 2, False),
         (_KNOWS, ["--workers", "2"], 2, False),
         (_KNOWS_AND_FAILS, ["--workers", "2"], 1, False),
-        ("print(1)", ["--workers", "2"], 0, False),
+        ("import sys; print(sys.argv)", ["--workers", "2"], 0, False),
     ],
 )
 def test_an_option_of_ours_that_the_script_refuses_is_said_to_stand_after_it(
@@ -603,12 +603,15 @@ print(parser.parse_known_args()[1])
         (_TOLERANT.format(known="steps"), True),
         (_TOLERANT.format(known="workers"), False),
         ("import sys; print(sys.argv[1:])", False),
+        ("import json\nprint('reads nothing')", True),
+        ("import helpers\nprint('may read arguments there')", False),
     ],
 )
 def test_an_option_of_ours_that_the_script_passes_over_is_said_to_stand_after_it(
     tmp_path, text, is_told
 ):
     (tmp_path / "train.py").write_text(text)
+    (tmp_path / "helpers.py").touch()
     status, _, errors = run(["run", "train.py", "--workers", "2"], tmp_path)
     told = (
         "estimator-runtime: the script was given '--workers', which stands after it, "
@@ -689,7 +692,7 @@ def test_a_metric_without_a_name_is_refused_by_the_name_of_its_flag(folder):
     flags = ["--keep-best", "3", "--best-metric", ""]
     assert run(["run", *flags, "train.py"], folder) == refusal(
         2,
-        "argument --best-metric: it is ''; give the name of a metric of the "
+        "argument --best-metric: the value is ''; give the name of a metric of the "
         "evaluation, such as 'loss'; see 'estimator-runtime run --help'",
     )
 

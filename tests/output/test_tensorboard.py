@@ -60,7 +60,7 @@ def test_what_is_no_port_is_refused(port, tmp_path):
     assert run(tmp_path, *OURS, f"--tensorboard={port}") == (
         2,
         "",
-        f"estimator-runtime: error: argument --tensorboard: it is '{port}'; give a "
+        f"estimator-runtime: error: argument --tensorboard: the value is '{port}'; give a "
         "port, 0 to 65535, or none; see 'estimator-runtime run --help'\n",
     )
 

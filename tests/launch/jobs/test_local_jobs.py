@@ -442,8 +442,8 @@ def test_a_ps_is_released_when_all_trainers_have_ended_well(run):
 def test_a_bad_command_line_is_one_line_and_starts_nothing(launch, tmp_path):
     (tmp_path / "toy.py").touch()
     for options, message in [
-        (["--workers", "-1"], "argument --workers: it is '-1'; give a whole number, 0 or more"),
-        (["--ps", "many"], "argument --ps: it is 'many'; give a whole number, 0 or more"),
+        (["--workers", "-1"], "argument --workers: the value is '-1'; give a whole number, 0 or more"),
+        (["--ps", "many"], "argument --ps: the value is 'many'; give a whole number, 0 or more"),
         (["--no-chief", "--evaluator"], "--no-chief without workers leaves nobody to train; add --workers N, or leave out --no-chief"),
         (["--cold"], "--cold is for a cluster; add --workers N, --ps N or --evaluator, or leave out --cold"),
     ]:  # fmt: skip
