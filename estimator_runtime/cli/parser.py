@@ -162,7 +162,8 @@ def unknown_argument(
     if similar is not None:
         problem += f" (did you mean {similar!r}?)"
     if is_option and hasattr(options, "program"):
-        remedy = f"options of the script belong after it, ours are listed by {ours}"
+        remedy = f"put options of the script after it, as in 'SCRIPT {argument}'; "
+        remedy += f"{ours} lists ours"
     elif not similar and script_given in itertools.takewhile(
         argument.__ne__, arguments
     ):

@@ -77,18 +77,18 @@ def folder(tmp_path):
         ),
         (
             ["run", "--steps", "train.py"],
-            "unknown option '--steps'; options of the script belong after it, "
-            "ours are listed by 'estimator-runtime run --help'",
+            "unknown option '--steps'; put options of the script after it, as in "
+            "'SCRIPT --steps'; 'estimator-runtime run --help' lists ours",
         ),
         (
             ["--steps=3", "run", "train.py"],
-            "unknown option '--steps=3'; options of the script belong after it, "
-            "ours are listed by 'estimator-runtime run --help'",
+            "unknown option '--steps=3'; put options of the script after it, as in "
+            "'SCRIPT --steps=3'; 'estimator-runtime run --help' lists ours",
         ),
         (
             ["run", "--hel", "train.py"],
-            "unknown option '--hel' (did you mean '--help'?); options of the script "
-            "belong after it, ours are listed by 'estimator-runtime run --help'",
+            "unknown option '--hel' (did you mean '--help'?); put options of the script "
+            "after it, as in 'SCRIPT --hel'; 'estimator-runtime run --help' lists ours",
         ),
         (
             ["run", "trian.py"],
@@ -195,8 +195,9 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
         ),
         (
             ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2' (did you mean '--workers'?); options of the "
-            "script belong after it, ours are listed by 'estimator-runtime render --help'",
+            "unknown option '--wrkers=2' (did you mean '--workers'?); put options of the "
+            "script after it, as in 'SCRIPT --wrkers=2'; 'estimator-runtime render "
+            "--help' lists ours",
         ),
         (
             ["--verbose", "status"],
