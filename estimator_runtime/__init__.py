@@ -1,6 +1,6 @@
 """Train `tf.estimator` code, unchanged, on today's TensorFlow.
 
-To import this package does not import TensorFlow. That happens at the first use of one
+Importing this package does not import TensorFlow. That happens at the first use of one
 of the names below that needs it.
 
 Attributes:

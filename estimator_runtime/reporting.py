@@ -120,7 +120,7 @@ class Reporter:
                 if not has_imported and _has_tensorflow():
                     has_imported, progress = True, {**progress, "imported": True}
                 self._write(progress)
-                if (stall := self.steps.look()) is not None:
+                if (stall := self.steps.check()) is not None:
                     self._write({"stalled": stall})
                 while self._waiting:
                     report = self._waiting.popleft()
@@ -219,7 +219,7 @@ def expect_steps() -> None:
 def expect_no_steps() -> None:
     """Stop to report missing steps: the training has ended."""
     if _reporter is not None:
-        _reporter.steps.release()
+        _reporter.steps.stop()
 
 
 def close() -> None:
@@ -251,7 +251,7 @@ class StepWatch:
         """Expect steps of the calling thread from now on."""
         self._has_moved, self._thread = True, threading.get_ident()
 
-    def release(self) -> None:
+    def stop(self) -> None:
         """Expect no more steps: the training has ended."""
         self._thread = None
 
@@ -259,7 +259,7 @@ class StepWatch:
         """Record a step; cheap, because it is called at every step."""
         self._has_moved = True
 
-    def look(self) -> dict[str, Any] | None:
+    def check(self) -> dict[str, Any] | None:
         """Return a report of the stall, if one is due now.
 
         Returns:

@@ -16,7 +16,7 @@ def watch():
 
     def look(at):
         now[0] = at
-        stall = watch.look()
+        stall = watch.check()
         return stall and stall["secs"]
 
     return watch, look
@@ -36,7 +36,7 @@ def test_a_step_or_the_end_of_the_training_begins_the_time_anew(watch):
     assert [look(at) for at in (1.0, 11.0)] == [None, 10]
     watch.move()
     assert [look(at) for at in (12.0, 21.0, 22.0)] == [None, None, 10]
-    watch.release()
+    watch.stop()
     assert [look(at) for at in (23.0, 99.0)] == [None, None]
     watch.expect()
     assert [look(at) for at in (100.0, 109.0, 110.0)] == [None, None, 10]
@@ -47,7 +47,7 @@ def test_a_limit_of_zero_is_for_never():
     watch = StepWatch(0.0, lambda: now[0])
     watch.expect()
     for now[0] in (1.0, 1e9):
-        assert watch.look() is None
+        assert watch.check() is None
 
 
 def test_a_frame_without_a_module_name_is_of_the_program():
@@ -91,9 +91,9 @@ def test_a_stall_names_the_thread_that_trains_first_and_the_programs_others():
         thread.start()
     for scope in scopes:
         assert scope["blocked"].wait(60)
-    watch.look()
+    watch.check()
     now[0] = 10.0
-    stall = watch.look()
+    stall = watch.check()
     go.set()
     for thread in threads:
         thread.join()

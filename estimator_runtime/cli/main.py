@@ -24,14 +24,13 @@ from estimator_runtime.cli.parser import (
     Parser,
     check_first,
     misplaced_option,
-    show,
     unknown_argument,
     unread_option,
+    write_out,
 )
 from estimator_runtime.compat.inject import garbage_collector
 from estimator_runtime.compat.inject.process_name import name_after_task, task_name
 from estimator_runtime.compat.tf1 import mode
-from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, relay, tensorboard
@@ -48,7 +47,8 @@ exit status:
   2  the command line is wrong, or the script or module it names cannot be found
   3  the training of a cluster is done, and only its evaluation has failed
   129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM, with a checkpoint
-A script that runs decides itself: its sys.exit() status, 1 after an exception that
+     (a cluster: 143 for SIGHUP, too)
+Otherwise it is the status of the script: that of sys.exit(), 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
 
@@ -151,7 +151,7 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         tensorboard.check(options.tensorboard)
     if is_cluster:
         return cli_run.launch(options)
-    tensorboard.want(options.tensorboard)
+    tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
     # or a task: under a multi-worker strategy, for example, worker 0 leads.
@@ -185,15 +185,13 @@ def _write_json() -> None:
     is_started = relay.start(
         task=task_name(os.environ) or "main",
         hides_noise=not log_filter.is_verbose(os.environ),
-        expects_gpu=native_log.are_here(),
+        expects_gpu=native_log.has_gpu(),
     )
     if not is_started:
         raise EstimatorRuntimeError(
             "--log-format json needs a process beside this one, which cannot be "
             "started; leave the option out"
         )
-    if os.environ.get(OPTIONS["progress"].variable) == "bar":
-        os.environ[OPTIONS["progress"].variable] = "plain"  # a bar is no lines
 
 
 def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -252,7 +250,7 @@ def _add_render(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _render(options: argparse.Namespace) -> int:
     _drop_separator(options)
-    show(render.render(options))
+    write_out(render.render(options))
     return 0
 
 
@@ -298,5 +296,5 @@ def _print(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"{_NAME}: stopped by SIGINT", file=sys.stderr)
         return 128 + signal.SIGINT
-    show(f"{text}\n")
+    write_out(f"{text}\n")
     return status

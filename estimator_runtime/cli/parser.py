@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help or the version. argparse calls this."""
         if file is None or file is sys.stdout:
-            show(message)
+            write_out(message)
         else:
             super()._print_message(message, file)
 
@@ -74,7 +74,7 @@ def number(wanted: str, is_valid: Callable[[float], bool]) -> Callable[[str], fl
     return parse
 
 
-def show(text: str) -> None:
+def write_out(text: str) -> None:
     """Print text on standard output.
 
     Characters that the encoding lacks, such as those of a path that is not UTF-8, are

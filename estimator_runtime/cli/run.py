@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -48,29 +48,34 @@ def launch(options: argparse.Namespace) -> int:
             sys.stderr, "estimator-runtime: stopped by SIGINT before the start\n"
         )
         return 128 + signal.SIGINT
-    try:
-        with contextlib.ExitStack() as stack:
-            begin = _dashboard(options.tensorboard, handle, console, stack)
-            try:
+    with contextlib.ExitStack() as signals:
+        try:
+            signals.enter_context(_cancelling_signals(handle))
+        except KeyboardInterrupt:  # before signals are handled
+            _cancel(handle, signal.SIGINT)
+            signals.enter_context(_cancelling_signals(handle))
+        try:
+            with contextlib.ExitStack() as stack:
+                begin = _dashboard(options.tensorboard, handle, console, stack)
                 outcome = _wait(handle, begin)
-            except KeyboardInterrupt:  # before `_wait` handles signals
-                _cancel(handle, signal.SIGINT)
-                outcome = _wait(handle, begin)
-            begin(is_end=True)
-    except LaunchError as error:  # a reader that has paused must not block us
-        _conclude(console, f"error: {error}")
-        return 1
-    _conclude(console, str(outcome))
-    return outcome.exit_status
+                begin(is_end=True)
+        except LaunchError as error:
+            _conclude(console, f"error: {error}", is_failure=True)
+            return 1
+        _conclude(console, str(outcome), is_failure=bool(outcome.exit_status))
+        return outcome.exit_status
 
 
-def _conclude(console: Console, verdict: str) -> None:
-    """Write the last lines of a job, which follow all others."""
+def _conclude(console: Console, verdict: str, is_failure: bool) -> None:
+    """Write the last lines of a job, which follow all others.
+
+    A reader that has paused does not block them for long.
+    """
     # Imported here, as the console is, so that one process need not.
     from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
     if console.as_json:
-        console.say(verdict)
+        console.say(verdict, level="error" if is_failure else "info")
         console.flush()
     else:
         write_in_time(sys.stderr, f"estimator-runtime: {verdict}\n")
@@ -181,8 +186,18 @@ def _in_copy(script: str, folder: str) -> str:
     return path
 
 
-def _wait(handle: JobHandle, look: Callable[[], None]) -> Outcome:
-    """Wait for the end of the job, calling `look` every half second.
+def _wait(handle: JobHandle, poll: Callable[[], None]) -> Outcome:
+    """Wait for the end of the job, calling `poll` every half second."""
+    while True:
+        try:
+            return handle.wait(_POLL_SECS)
+        except TimeoutError:
+            poll()
+
+
+@contextlib.contextmanager
+def _cancelling_signals(handle: JobHandle) -> Iterator[None]:
+    """Make signals stop the job in this context.
 
     The first Ctrl-C, SIGTERM or SIGHUP stops the job gracefully; another one stops it
     at once.
@@ -198,11 +213,7 @@ def _wait(handle: JobHandle, look: Callable[[], None]) -> Outcome:
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
-        while True:
-            try:
-                return handle.wait(_POLL_SECS)
-            except TimeoutError:
-                look()
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from estimator_runtime.cli.parser import number
+from estimator_runtime.compat.inject import garbage_collector
 from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
@@ -118,8 +119,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--log-format",
         choices=("text", "json"),
-        help="write each line as text (the default), or as a JSON object; of one "
-        "process, too",
+        help="write each line as text (the default), or as a JSON object; also without "
+        "a cluster",
     )
     group.add_argument(
         "--backend",
@@ -206,7 +207,7 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
             end.
     """
     for name, backend in _OF_BACKEND.items():
-        if getattr(options, name) in (None, False) or options.backend == backend:
+        if not _is_given(options, name) or options.backend == backend:
             continue
         flag = f"--{name.replace('_', '-')}"
         if backend != "local":
@@ -222,13 +223,18 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
     if options.workers is not None or options.ps is not None or options.evaluator:
         return True
     for name in _NEED_CLUSTER:
-        if getattr(options, name) not in (None, False):
+        if _is_given(options, name):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{flag} is for a cluster; add --workers N, --ps N or --evaluator, or "
                 f"leave out {flag}"
             )
     return False
+
+
+def _is_given(options: argparse.Namespace, name: str) -> bool:
+    value = getattr(options, name)
+    return value is not None and value is not False  # 0 is a value
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
@@ -291,11 +297,12 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
     environ.setdefault(OPTIONS["progress"].variable, "auto")
     check(environ)
-    metrics_file.check(environ)
+    metrics_file.create(environ)
 
 
 def check(environ: Mapping[str, str]) -> None:
     """Raise a ConfigError if a variable that configures training is invalid."""
+    garbage_collector.is_wanted(environ)
     log_filter.is_verbose(environ)
     mode.is_wanted(environ)
     waits.check(environ)

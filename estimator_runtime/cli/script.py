@@ -280,7 +280,7 @@ def execute(
         status = 0
         return 0
     except SystemExit as error:
-        log_filter.tell()  # before the last lines, which say how to resume
+        log_filter.report_hidden()  # before the last lines, which say how to resume
         if error.code is None or isinstance(error.code, int):
             status = error.code or 0  # other codes are printed by Python
         if _tell_stop(error):
@@ -290,7 +290,7 @@ def execute(
         failure = _without_our_frame(error)
     finally:
         at_end()
-        log_filter.tell()
+        log_filter.report_hidden()
         if status is not None and session_close.are_left(patience_secs):
             # Python's own exit would wait for that, up to a minute.
             session_close.run_exit_handlers()

@@ -174,7 +174,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
                 TRAINING_LOG.info("the last checkpoint has been evaluated")
                 return
             # An evaluation takes time: the trainers, or the note, may be there by now.
-            if absence and note.step() is None and not liveness.look():
+            if absence and note.step() is None and not liveness.has_trainer():
                 raise absence
             elapsed = self.clock.monotonic() - start
             throttle = max(_POLL_SECS, self._eval_spec.throttle_secs - elapsed)
@@ -273,7 +273,7 @@ def serve_until_finished(
     while True:
         is_noted = not shutdown.is_by_launcher and note.step() is not None
         is_over = shutdown.number is not None or is_noted
-        if is_over and not liveness.look():
+        if is_over and not liveness.has_trainer():
             is_ended = note.step() is not None
             why = "the training has ended" if is_ended else "no trainer is left"
             TRAINING_LOG.info("%s; this ps is done", why)

@@ -135,7 +135,7 @@ class PeerLiveness:
         """Whether any task was missing at the last look."""
         return any(self._missing.values())
 
-    def look(self, step: int | None = None) -> str | None:
+    def check(self, step: int | None = None) -> str | None:
         """Query all tasks, and log which have stopped answering or answer again.
 
         Args:
@@ -245,7 +245,7 @@ class JobLiveness:
         self._named_after = _JOB_NAMED_AFTER_SECS
         self._seen_work = work()
 
-    def look(self) -> bool:
+    def has_trainer(self) -> bool:
         """Return whether a trainer is there, now."""
         self._looked_at = self._clock()
         # The first one is usually the chief, and one is enough.
@@ -259,13 +259,13 @@ class JobLiveness:
         return is_there
 
     def check(self) -> None:
-        """Look, if the last look was some seconds ago.
+        """Check for trainers, if the last check was some seconds ago.
 
         Raises:
             PeerTimeoutError: If there has been no sign of the training for too long.
         """
         now = self._clock()
-        if now - self._looked_at < self._look_every_secs or self.look():
+        if now - self._looked_at < self._look_every_secs or self.has_trainer():
             return
         if now - self._seen_at >= self._timeout_secs:
             before, self._seen_work = self._seen_work, self._work()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.errors import ConfigError, LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 
@@ -109,6 +109,8 @@ class JobHandle:
     def _run(self) -> None:
         try:
             self._outcome = self._supervisor.run()
+        except TimeoutError as error:  # not to be taken for that of wait()
+            self._failure = LaunchError(f"the job has failed: {error}")
         except BaseException as error:  # noqa: BLE001 - raised from wait()
             self._failure = error
 

@@ -72,7 +72,7 @@ class DeprecationFilter(logging.Filter):
         if not is_hidden(record):
             return True
         self.count += 1
-        reporting.send(folded=1)
+        reporting.send(hidden=1)
         return False
 
 
@@ -144,7 +144,7 @@ class _OwnFilter(logging.Filter):
 
 
 _installed: DeprecationFilter | None = None
-_native_lines_told = 0
+_native_lines_reported = 0
 
 
 def start(environ: Mapping[str, str]) -> None:
@@ -219,17 +219,17 @@ def _quieten_notebook(environ: MutableMapping[str, str]) -> None:
     native_log.quieten(environ)
 
 
-def tell() -> None:
+def report_hidden() -> None:
     """Report on standard error how many lines were left out since the last call.
 
     Nothing is written if there were none. A task under a launcher writes nothing
     either, because the launcher reports for all of its tasks.
     """
-    global _native_lines_told
+    global _native_lines_reported
     if reporting.is_on():
         return
-    native_lines = max(0, relay.sync() - _native_lines_told)
-    _native_lines_told += native_lines
+    native_lines = max(0, relay.sync() - _native_lines_reported)
+    _native_lines_reported += native_lines
     warnings = 0
     if _installed is not None:
         warnings, _installed.count = _installed.count, 0
@@ -250,7 +250,7 @@ def summary(warnings: int, native_lines: int = 0) -> str:
     parts = []
     if warnings:
         noun = "warning" if warnings == 1 else "warnings"
-        parts.append(f"{warnings} {noun} about what Estimators are made of")
+        parts.append(f"{warnings} {noun} about Estimator internals")
     if native_lines:
         noun = "line" if native_lines == 1 else "lines"
         parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")

@@ -28,7 +28,7 @@ def path_in(environ: Mapping[str, str]) -> str | None:
     return environ.get(VARIABLE) or None
 
 
-def check(environ: Mapping[str, str]) -> None:
+def create(environ: Mapping[str, str]) -> None:
     """Create the file that is wanted, unless it exists.
 
     Raises:
@@ -42,8 +42,8 @@ def check(environ: Mapping[str, str]) -> None:
             pass
     except OSError as error:
         raise ConfigError(
-            f"--metrics: {path!r} cannot be written: {error.strerror}; give another "
-            "file"
+            f"--metrics or {VARIABLE}: {path!r} cannot be written: {error.strerror}; "
+            "give another file"
         ) from error
 
 

@@ -40,16 +40,16 @@ def quieten(environ: Mapping[str, str]) -> None:
     """
     if VARIABLE in environ:
         return
-    has_gpu = are_here()
-    if "tensorflow" not in sys.modules and not has_gpu:
+    expects_gpu = has_gpu()
+    if "tensorflow" not in sys.modules and not expects_gpu:
         sys.meta_path.insert(0, _BeforeTensorFlow())
     # When the first process of a container ends, the kernel ends all others at once.
     # The last words of a crash would be lost.
     if os.getpid() != 1:
-        relay.start(task=None, hides_noise=True, expects_gpu=has_gpu)
+        relay.start(task=None, hides_noise=True, expects_gpu=expects_gpu)
 
 
-def are_here(patterns: Iterable[str] = _DEVICES) -> bool:
+def has_gpu(patterns: Iterable[str] = _DEVICES) -> bool:
     """Return whether a device file of a GPU exists.
 
     Args:

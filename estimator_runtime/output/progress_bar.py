@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, SupportsIndex
 
-from estimator_runtime.output import terminal
+from estimator_runtime.output import relay, terminal
 from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
@@ -67,6 +67,8 @@ def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | N
         seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
+    if mode == "bar" and relay.makes_json():
+        mode = "plain"
     displays: dict[str, type[Bar] | type[ProgressLines] | None] = {
         "bar": Bar,
         "plain": ProgressLines,
@@ -98,9 +100,9 @@ class Bar:
                 with self.get_lock():  # tqdm never releases it if drawing fails
                     return super().refresh(nolock=True)
 
-        self._room = Room(Quiet, sys.stderr if stream is None else stream)
+        self._output = BarOutput(Quiet, sys.stderr if stream is None else stream)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_log_above(self._room))
+            stack.enter_context(_log_above(self._output))
             self._bar = Quiet(
                 initial=first.step,
                 total=first.last_step,
@@ -111,7 +113,7 @@ class Bar:
             )
             self._log = stack.pop_all()
         # After the bar is made, because the bar needs the original standard error.
-        self._room.take_streams()
+        self._output.take_streams()
         atexit.register(self.close)  # the process may exit while its session is open
 
     def show(self, progress: Progress) -> None:
@@ -124,18 +126,18 @@ class Bar:
     def close(self) -> None:
         """Leave the bar in place, and restore the streams of log and program."""
         atexit.unregister(self.close)
-        if not self._room.is_open():
+        if not self._output.is_open():
             return
         # Restore the log's streams outside the bar's lock, because a thread that logs
         # holds the lock of a handler while it waits for that of the bar.
-        with self._log, self._room.locked() as is_ours:
+        with self._log, self._output.locked() as is_ours:
             try:
                 if is_ours:
                     self._bar.close()
                 else:
                     self._bar.disable = True  # because closing would wait for the lock
             finally:
-                self._room.close()
+                self._output.close()
 
 
 class ProgressLines:
@@ -197,7 +199,7 @@ def _width(stream: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _log_above(room: Room) -> Iterator[None]:
+def _log_above(output: BarOutput) -> Iterator[None]:
     """Redirect log handlers that write to the terminal, so that they write above a bar.
 
     Only the streams of the handlers change within this context. The handlers
@@ -214,12 +216,12 @@ def _log_above(room: Room) -> Iterator[None]:
         and (handler.stream is sys.stdout or handler.stream is sys.stderr)
     ]
     for handler, stream in handlers:
-        _replace_stream(handler, stream, room.above(stream))
+        _replace_stream(handler, stream, output.above(stream))
     try:
         yield
     finally:
         for handler, stream in handlers:
-            _replace_stream(handler, room.above(stream), stream)
+            _replace_stream(handler, output.above(stream), stream)
 
 
 def _replace_stream(handler: logging.StreamHandler, old: Any, new: Any) -> None:
@@ -234,8 +236,8 @@ def _replace_stream(handler: logging.StreamHandler, old: Any, new: Any) -> None:
         handler.release()
 
 
-class Room:
-    """The space above a bar, where other output goes between two drawings of the bar.
+class BarOutput:
+    """The other output while a bar is shown: it goes above the bar, line by line.
 
     Args:
         bars: The class of the bar: tqdm's or a subclass of it.
@@ -247,13 +249,13 @@ class Room:
         self._process = os.getpid()
         self._is_open = True
         self._lock_secs = _LOCK_SECS
-        self._above: dict[int, Above] = {}
-        self._taken: dict[str, tuple[Any, Above]] = {}
+        self._above: dict[int, StreamAboveBar] = {}
+        self._taken: dict[str, tuple[Any, StreamAboveBar]] = {}
 
-    def above(self, stream: Any) -> Above:
+    def above(self, stream: Any) -> StreamAboveBar:
         """Return the object to write to in place of a stream, always the same one."""
         if id(stream) not in self._above:
-            self._above[id(stream)] = Above(stream, self)
+            self._above[id(stream)] = StreamAboveBar(stream, self)
         return self._above[id(stream)]
 
     def take_streams(self) -> None:
@@ -309,31 +311,31 @@ class Room:
             yield is_ours
 
     @contextlib.contextmanager
-    def made(self) -> Iterator[None]:
+    def bars_erased(self) -> Iterator[None]:
         """Erase the bars in this context; hold the lock when you enter it."""
-        room = self._bars.external_write_mode(file=self._file, nolock=True)
+        erased = self._bars.external_write_mode(file=self._file, nolock=True)
         # The line of the program is written even if the bar cannot be drawn.
         with contextlib.suppress(OSError, ValueError):
-            room.__enter__()
+            erased.__enter__()
         try:
             yield
         finally:
             with contextlib.suppress(OSError, ValueError):
-                room.__exit__(None, None, None)
+                erased.__exit__(None, None, None)
 
 
-class Above:
+class StreamAboveBar:
     """A proxy of a stream that writes whole lines above the bars.
 
     On a terminal an incomplete line waits until it is complete or the bar is closed.
 
     Args:
         stream: The stream.
-        room: The `Room` above the bar.
+        output: The `BarOutput` of the bar.
     """
 
-    def __init__(self, stream: Any, room: Room) -> None:
-        self._stream, self._room = stream, room
+    def __init__(self, stream: Any, output: BarOutput) -> None:
+        self._stream, self._output = stream, output
         self._waits = terminal.is_terminal(stream)
         self._rest: list[str] = []
 
@@ -345,13 +347,13 @@ class Above:
         """
         caller = sys._getframe().f_back
         if (
-            not self._room.is_open()
+            not self._output.is_open()
             or not isinstance(text, str)
-            or _is_tqdm(caller)  # a bar of the program makes room itself
+            or _is_tqdm(caller)  # a bar of the program erases itself
         ):
             return self._stream.write(text)
-        with self._room.locked() as is_ours:
-            if is_ours and self._room.is_open():
+        with self._output.locked() as is_ours:
+            if is_ours and self._output.is_open():
                 self._write_lines(text)
             else:
                 self.write_rest()
@@ -376,7 +378,7 @@ class Above:
         end = text.rfind("\n") + 1 if self._waits else len(text)
         if end:
             rest, self._rest = self._rest, []
-            with self._room.made():
+            with self._output.bars_erased():
                 self._stream.write("".join([*rest, text[:end]]))
                 self._flush()  # before the bar is redrawn below
         if text[end:]:

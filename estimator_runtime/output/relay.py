@@ -91,15 +91,16 @@ def level_of(line: str) -> str | None:
     return name or _LETTERS[found["letter"] or found["old"]]
 
 
-def as_json(task: str, line: str, now: float) -> str:
+def as_json(task: str, line: str, now: float, level: str = "info") -> str:
     """Return a line of a task as a JSON object without a line break.
 
     Args:
         task: The name of the task.
         line: The line.
         now: Seconds since 1970.
+        level: The level, unless the line begins with one.
     """
-    level = level_of(line) or "info"
+    level = level_of(line) or level
     return json.dumps({"time": now, "task": task, "level": level, "message": line})
 
 
@@ -152,7 +153,10 @@ class _Relay:
             left = max(0.0, deadline - time.monotonic())
             if not select.select([], [pipe], [], left)[1]:
                 return 0
-            os.write(pipe, _MARK)
+            try:
+                os.write(pipe, _MARK)
+            except BrokenPipeError:  # the reader of this stream is gone
+                continue
             text = b""
             while not text.endswith(b"\n"):
                 left = max(0.0, deadline - time.monotonic())
@@ -167,6 +171,12 @@ class _Relay:
 
 
 _relay: _Relay | None = None
+_makes_json = False
+
+
+def makes_json() -> bool:
+    """Return whether each line of this process becomes a JSON object."""
+    return _makes_json
 
 
 def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
@@ -187,7 +197,7 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
     """
     import subprocess  # here, so that what imports this module needs none
 
-    global _relay
+    global _relay, _makes_json
     if _relay is not None:
         return True
     numbers = (2,) if task is None else (1, 2)
@@ -230,7 +240,7 @@ def start(*, task: str | None, hides_noise: bool, expects_gpu: bool) -> bool:
         # Flush each line, because half an object is of no use to a reader.
         with contextlib.suppress(AttributeError, ValueError):
             sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    _relay = _Relay(inputs, answers)
+    _relay, _makes_json = _Relay(inputs, answers), task is not None
     return True
 
 
@@ -362,6 +372,10 @@ class _RelayedStream:
                 line = line[os.write(self._sink, line) :]
             except BlockingIOError:  # another process has made it non-blocking
                 time.sleep(_RETRY_SECS)
+            except BrokenPipeError:
+                raise
+            except OSError:  # such as a full disk, which may have room again
+                return
 
 
 def _serve(config: dict[str, Any]) -> None:
@@ -379,21 +393,29 @@ def _serve(config: dict[str, Any]) -> None:
     for source, sink in config["streams"]:
         noise = NoiseFilter(config["expects_gpu"]) if config["hides_noise"] else None
         streams[source] = _RelayedStream(source, sink, shape if task else None, noise)
-    while streams:
-        is_partial = any(each.waits for each in streams.values())
-        ready, _, _ = select.select(
-            list(streams), [], [], _PARTIAL_SECS if is_partial else None
-        )
-        for source in ready:
-            data = os.read(source, 1 << 16)
-            if data:
-                streams[source].take(data, answer)
+
+    def handle(source: int, is_ready: bool) -> None:
+        stream = streams[source]
+        try:
+            if not is_ready:
+                stream.put_rest()
+            elif data := os.read(source, 1 << 16):
+                stream.take(data, answer)
             else:
                 streams.pop(source).put_rest()
-        if not ready:
-            for each in streams.values():
-                if each.waits:
-                    each.put_rest()
+        except BrokenPipeError:
+            # The reader is gone. Whoever writes next learns that, as without this
+            # process; the other stream goes on.
+            streams.pop(source, None)
+            os.close(source)
+
+    while streams:
+        partial = [source for source, each in streams.items() if each.waits]
+        ready, _, _ = select.select(
+            list(streams), [], [], _PARTIAL_SECS if partial else None
+        )
+        for source in ready or partial:
+            handle(source, is_ready=bool(ready))
 
 
 def _main(config: dict[str, Any]) -> None:
@@ -403,8 +425,7 @@ def _main(config: dict[str, Any]) -> None:
     os.setsid()  # Ctrl-C must not end it before the program's last lines
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
-    with contextlib.suppress(OSError):  # the reader is gone
-        _serve(config)
+    _serve(config)
     os._exit(0)
 
 

@@ -133,9 +133,13 @@ class Dashboard:
         elif ready:
             answer = {"problem": f"it has ended: {self._last_line()}"}
         else:
-            answer = {"problem": f"it did not answer within {_ANSWER_SECS:g} s"}
+            answer = {
+                "problem": f"it did not answer within {_ANSWER_SECS:g} s, and was ended"
+            }
         if self._is_closed:
             return
+        if not ready:
+            self.close()
         if "url" in answer:
             self._say(f"TensorBoard: {answer['url']}")
         else:
@@ -147,7 +151,7 @@ class Dashboard:
         return next((each.strip() for each in reversed(lines) if each.strip()), "")
 
 
-class _Wanted:
+class _TensorBoardRequest:
     """The request for TensorBoard in the process that trains."""
 
     port: int | str | None = None
@@ -155,30 +159,36 @@ class _Wanted:
     folders: ClassVar[list[str]] = []  # TensorBoard shows the first
 
 
-def want(port: int | str | None) -> None:
+def request(port: int | str | None) -> None:
     """Request TensorBoard for the first training in this process.
 
     Args:
         port: As for `check`; None requests nothing.
     """
-    _Wanted.port, _Wanted.pid = port, os.getpid()
+    _TensorBoardRequest.port, _TensorBoardRequest.pid = port, os.getpid()
 
 
-def show(folder: str | None) -> None:
+def start_if_requested(folder: str | None) -> None:
     """Start TensorBoard on the folder of a training, if the command requested it.
 
     Args:
         folder: The folder with the summaries of the training, or None.
     """
-    if _Wanted.port is None or folder is None or _Wanted.pid != os.getpid():
+    if (
+        _TensorBoardRequest.port is None
+        or folder is None
+        or _TensorBoardRequest.pid != os.getpid()
+    ):
         return
-    if folder in _Wanted.folders:
+    if folder in _TensorBoardRequest.folders:
         return
-    _Wanted.folders.append(folder)
-    if _Wanted.folders[0] != folder:
-        _say(f"TensorBoard shows {_Wanted.folders[0]!r}, and not {folder!r}")
+    _TensorBoardRequest.folders.append(folder)
+    if _TensorBoardRequest.folders[0] != folder:
+        _say(
+            f"TensorBoard shows {_TensorBoardRequest.folders[0]!r}, and not {folder!r}"
+        )
         return
-    dashboard = Dashboard.started(folder, _Wanted.port, _say)
+    dashboard = Dashboard.started(folder, _TensorBoardRequest.port, _say)
     if dashboard is not None:
         atexit.register(dashboard.close)
 

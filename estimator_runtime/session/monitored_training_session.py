@@ -117,7 +117,7 @@ def MonitoredTrainingSession(
     hooks, chief_only_hooks = list(hooks or ()), list(chief_only_hooks or ())
     if is_chief:
         settings.check_folders([*hooks, *chief_only_hooks])
-        tensorboard.show(settings.summary_folder)
+        tensorboard.start_if_requested(settings.summary_folder)
     batches_per_step = _batches_per_step(hooks)
     if batches_per_step is not None:
         reporting.send(synchronous=True)

@@ -148,7 +148,7 @@ def test_without_measures_the_command_says_what_to_do(ckpt, capsys):
 def test_a_bad_number_of_hours_is_one_line(ckpt, capsys, hours):
     assert main(["checkpoints", str(ckpt), f"--mtbf-hours={hours}"]) == 2
     assert capsys.readouterr().err == (
-        "estimator-runtime: error: argument --mtbf-hours: it is "
+        "estimator-runtime: error: argument --mtbf-hours: the value is "
         f"{hours!r}; give the mean time between failures in hours, such as 24; see "
         "'estimator-runtime checkpoints --help'\n"
     )

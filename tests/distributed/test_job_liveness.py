@@ -51,9 +51,9 @@ def test_one_trainer_is_enough(address, caplog):
     training = Training()
     training.there.add(address)
     training.check_until(1000)
-    assert training.presence.look()
+    assert training.presence.has_trainer()
     training.there.clear()
-    assert not training.presence.look()
+    assert not training.presence.has_trainer()
     with pytest.raises(PeerTimeoutError):
         training.check_until(1061)
     assert caplog.messages[0].startswith(

@@ -58,7 +58,7 @@ def test_a_task_on_its_own_needs_nobody():
 
 def test_a_silent_ps_is_named_then_again_after_twice_the_time_then_given_up(caplog):
     silence = _silence(_of("chief"), {"p:1": Answer.NONE})
-    problems = [silence.look() for _ in range(7)]
+    problems = [silence.check() for _ in range(7)]
     assert problems == [None] * 6 + [
         "ps 0 at p:1 has not answered for 21 s (ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS is "
         "20), and no step can end without it; giving up"
@@ -74,27 +74,27 @@ def test_one_that_answers_again_is_not_given_up(caplog):
     answers = {"p:1": Answer.NONE}
     silence = _silence(_of("chief"), answers)
     for _ in range(6):
-        assert silence.look() is None
+        assert silence.check() is None
         assert silence.misses_any
     answers.clear()
-    assert silence.look() is None
+    assert silence.check() is None
     assert not silence.misses_any
     assert caplog.messages[-1] == "ps 0 at p:1 answers again"
     answers["p:1"] = Answer.NONE
     for _ in range(6):
-        assert silence.look() is None
+        assert silence.check() is None
 
 
 def test_a_ps_or_a_worker_that_has_ended_is_for_tensorflow_to_notice(caplog):
     answers = dict.fromkeys(("p:1", "w:1", "w:2"), Answer.REFUSED)
     silence = _silence(_of("chief"), answers)
-    assert [silence.look() for _ in range(9)] == [None] * 9
+    assert [silence.check() for _ in range(9)] == [None] * 9
     assert caplog.messages == []
 
 
 def test_a_chief_that_has_ended_is_missed_by_the_workers_and_waited_for_longer(caplog):
     silence = _silence(_of("worker"), {"c:1": Answer.REFUSED})
-    problems = [silence.look() for _ in range(20)]
+    problems = [silence.check() for _ in range(20)]
     assert problems == [None] * 19 + [
         "chief 0 at c:1 has not been there for 60 s (session_creation_timeout_secs is "
         "60), and nothing is saved without it; giving up"
@@ -109,12 +109,12 @@ def test_without_a_limit_the_chief_is_waited_for_for_ever():
     silence = _silence(
         _of("worker", session_timeout_secs=None), {"c:1": Answer.REFUSED}
     )
-    assert [silence.look() for _ in range(999)] == [None] * 999
+    assert [silence.check() for _ in range(999)] == [None] * 999
 
 
 def test_a_silent_worker_is_named_by_the_chief_and_never_given_up(caplog):
     silence = _silence(_of("chief"), {"w:2": Answer.NONE})
-    assert [silence.look() for _ in range(99)] == [None] * 99
+    assert [silence.check() for _ in range(99)] == [None] * 99
     assert caplog.messages[0] == (
         "worker 1 at w:2 has not answered for 6 s (is it stopped, or cut off?); the "
         "others train on, unless they wait for its gradients"
@@ -129,12 +129,12 @@ def _partners(answers):
 def test_a_partner_that_has_ended_ends_the_step_that_waits_for_it():
     answers = {}
     silence = _partners(answers)
-    assert silence.look(step=7) is None
+    assert silence.check(step=7) is None
     answers["w:1"] = Answer.REFUSED
-    assert silence.look(step=7) is None
+    assert silence.check(step=7) is None
     # Also if one was started in its place: that knows nothing of this step.
     answers.clear()
-    assert silence.look(step=7) == (
+    assert silence.check(step=7) == (
         "worker 0 at w:1 has ended, and no step can end without it; ending as well, to "
         "be started again together"
     )
@@ -143,23 +143,23 @@ def test_a_partner_that_has_ended_ends_the_step_that_waits_for_it():
 def test_a_partner_that_leaves_after_the_last_step_disturbs_nobody():
     answers = {}
     silence = _partners(answers)
-    assert silence.look(step=7) is None
+    assert silence.check(step=7) is None
     answers["w:1"] = Answer.REFUSED
-    assert silence.look(step=8) is None
-    assert [silence.look(step=None) for _ in range(9)] == [None] * 9
+    assert silence.check(step=8) is None
+    assert [silence.check(step=None) for _ in range(9)] == [None] * 9
 
 
 def test_a_partner_that_has_not_started_yet_has_not_ended():
     silence = _partners({"w:1": Answer.REFUSED})
-    assert [silence.look(step=1) for _ in range(9)] == [None] * 9
+    assert [silence.check(step=1) for _ in range(9)] == [None] * 9
 
 
 def test_the_time_in_which_this_process_was_stopped_does_not_count():
     clock = Clock()
     silence = _silence(_of("chief"), {"p:1": Answer.NONE}, clock)
-    assert silence.look() is None
+    assert silence.check() is None
     clock.now += 10_000
-    assert silence.look() is None
+    assert silence.check() is None
 
 
 def test_a_server_that_speaks_first_has_answered_and_one_that_listens_only_has_not(

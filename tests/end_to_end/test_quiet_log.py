@@ -100,7 +100,7 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
         quiet[-1],
     )
     assert "left out" not in "\n".join(verbose)
-    if not native_log.are_here():
+    if not native_log.has_gpu():
         assert not [line for line in quiet if CXX.match(line)]
         assert CXX_START in "\n".join(verbose)
 

@@ -187,9 +187,9 @@ def test_a_variable_of_another_value_is_refused():
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ((1,), "left out 1 warning about what Estimators are made of; --verbose shows them"),
+        ((1,), "left out 1 warning about Estimator internals; --verbose shows them"),
         ((0, 7), "left out 7 lines of TensorFlow's C++ code; --verbose shows them"),
-        ((54, 1), "left out 54 warnings about what Estimators are made of and 1 line of TensorFlow's C++ code; --verbose shows them"),
+        ((54, 1), "left out 54 warnings about Estimator internals and 1 line of TensorFlow's C++ code; --verbose shows them"),
     ],
 )  # fmt: skip
 def test_one_line_says_how_many_were_left_out(counts, expected):

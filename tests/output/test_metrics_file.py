@@ -64,7 +64,7 @@ def test_an_evaluation_has_its_numbers_and_its_step(tmp_path):
     ]
 
 
-def _seen(step, saved_step=None, restarts=0, **metrics):
+def _seen(step, saved_step=None, restarts=0, model_dir="m", **metrics):
     chief = TaskStatus(name="chief", step=step, rate=2.0, loss=0.5)
     evaluator = TaskStatus(name="evaluator", metrics=metrics)
     return JobStatus(
@@ -75,7 +75,19 @@ def _seen(step, saved_step=None, restarts=0, **metrics):
         saved_step=saved_step,
         restarts=restarts,
         tasks=(chief, evaluator),
+        model_dir=model_dir,
     )
+
+
+def test_of_a_job_that_is_resumed_the_first_checkpoint_that_is_found_is_not_new(
+    tmp_path,
+):
+    path = tmp_path / "m.jsonl"
+    metrics = JobMetrics(MetricsFile(str(path), clock=lambda: 1.0))
+    metrics.write(_seen(4, model_dir=None))
+    metrics.write(_seen(4, saved_step=4))
+    metrics.write(_seen(4, saved_step=5))
+    assert lines(path) == [{"time": 1.0, "event": "checkpoint", "step": 5}]
 
 
 def test_of_a_job_whatever_is_new_is_a_line(tmp_path):
@@ -115,8 +127,8 @@ def test_the_variable_of_the_job_names_the_file(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path):
     path = str(tmp_path / "none" / "m.jsonl")
-    with pytest.raises(ConfigError, match=r"--metrics: .* No such file or directory"):
-        metrics_file.check({metrics_file.VARIABLE: path})
+    with pytest.raises(ConfigError, match=r"--metrics or .* No such file or directory"):
+        metrics_file.create({metrics_file.VARIABLE: path})
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_of_once(tmp_path, caplog):

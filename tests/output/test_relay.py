@@ -211,6 +211,33 @@ def test_all_lines_may_be_objects_of_json():
     ]
 
 
+def test_a_reader_that_has_gone_takes_only_its_own_stream_along():
+    program = (
+        "import os, sys\n"
+        "from estimator_runtime.output import relay\n"
+        "assert relay.start(task='main', hides_noise=True, expects_gpu=False)\n"
+        "try:\n"
+        "    while True:\n"
+        "        print('no reader')\n"
+        "except BrokenPipeError:\n"
+        "    os.write(2, b'told as without it\\n')\n"
+        "relay.finish()\n"
+        "os._exit(0)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        timer = threading.Timer(30, process.kill)
+        timer.start()
+        try:
+            process.stdout.close()
+            (line,) = process.stderr.read().splitlines()
+        finally:
+            timer.cancel()
+    assert process.returncode == 0
+    assert json.loads(line)["message"] == "told as without it"
+
+
 def test_on_a_terminal_the_stream_of_python_stays_one():
     main, terminal = pty.openpty()
     run_in = (

@@ -99,9 +99,15 @@ def _examine(
     yield installed
     uses, unparsable = script.load(options.script)
     modules = script.find_own_modules(options.script) if uses else []
+    try:
+        run_flags.check(environ)
+        wrong_setting = None
+    except ConfigError as error:
+        wrong_setting = str(error)
     answer = None
-    if installed.state == PROBLEM:
-        text = "TensorFlow was not asked: mend the packages first"
+    if installed.state == PROBLEM or wrong_setting:
+        what = "settings" if wrong_setting else "packages"
+        text = f"TensorFlow was not asked: fix the {what} first"
         yield Finding(NOTE, "devices", text)
     else:
         try:
@@ -113,10 +119,8 @@ def _examine(
             yield probe.examine_devices(answer, environ)
         except EstimatorRuntimeError as error:
             yield Finding(PROBLEM, "TensorFlow", str(error))
-    try:
-        run_flags.check(environ)
-    except ConfigError as error:
-        yield Finding(PROBLEM, "settings", str(error))
+    if wrong_setting:
+        yield Finding(PROBLEM, "settings", wrong_setting)
     config, finding = task.read(environ)
     yield finding
     if config is not None and config.cluster:

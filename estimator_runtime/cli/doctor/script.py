@@ -277,7 +277,7 @@ def load(path: str | None) -> tuple[Uses | None, Finding | None]:
     try:
         loader, file, _ = load_script(path)
     except EstimatorRuntimeError as error:
-        return None, Finding(PROBLEM, "script", f"{error}; mend that line first")
+        return None, Finding(PROBLEM, "script", f"{error}; fix that line first")
     if file.endswith(".pyc"):
         text = f"{path} is compiled: give its source"
         return None, Finding(NOTE, "script", text)

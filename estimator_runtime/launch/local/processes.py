@@ -114,6 +114,11 @@ class Processes:
                     stderr=subprocess.PIPE if self._hear_fork_server else None,
                     pass_fds=[theirs.fileno()],
                 )
+            except OSError as error:
+                reason = error.strerror or error
+                raise LaunchError(
+                    f"the process that starts the tasks cannot be created: {reason}"
+                ) from error
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._hear_fork_server:
@@ -163,16 +168,26 @@ class Processes:
         """Take a free port for each task, and hold it for as long as the job runs."""
         self._ports.close()
         jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
-        ports = self._ports.take(len(addressed))
+        try:
+            ports = self._ports.take(len(addressed))
+        except OSError as error:
+            raise LaunchError(
+                f"no port can be reserved for each of {len(addressed)} tasks: "
+                f"{error.strerror or error}"
+            ) from error
         for task, port in zip(addressed, ports, strict=True):
             jobs[task.type].append(f"{_HOST}:{port}")
         return Cluster(jobs)
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Request a new task from the fork server."""
-        pipes = [os.pipe() for _ in range(3)]
         number = len(self._numbers)
         self._numbers[run] = number
+        try:
+            pipes = [os.pipe() for _ in range(3)]
+        except OSError as error:
+            self._events.put(Lost(reason=f"no task can be started: {error.strerror}"))
+            return
         self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
         message = json.dumps({"task": number, "environ": environ}).encode()

@@ -113,7 +113,8 @@ def running_jobs(folder: str | None = None) -> list[dict[str, Any]]:
             continue
         try:
             with open(path) as file:
-                facts = json.load(file)
+                # JSON has no NaN and no infinity, as a loss may be: they become None.
+                facts = json.load(file, parse_constant=lambda _: None)
             ticks = facts.pop("start_ticks")
             is_running = start_ticks_of(facts["pid"]) == ticks
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -147,7 +147,7 @@ class Record:
 
         Both are None if there is no checkpoint, or if it is not known here.
         """
-        path, step, _ = self._look()
+        path, step, _ = self.scan()
         return path, step
 
     def saved_step(self) -> int | None:
@@ -161,11 +161,6 @@ class Record:
             self._saved_state = state
             _, self._saved_step = self.checkpoint()
         return self._saved_step
-
-    def why_unknown(self) -> str | None:
-        """Return why checkpoints cannot be looked up here, or None if they can."""
-        _, _, problem = self._look()
-        return problem
 
     def latest(self, outcome: Outcome, is_nan: bool = False) -> Outcome:
         """Return an earlier outcome, updated with the checkpoint that exists now.
@@ -197,7 +192,7 @@ class Record:
         """Return the fields of an outcome that tell of the files of the job."""
         for log in self._logs:
             log.restore()
-        path, _, problem = self._look()
+        path, _, problem = self.scan()
         spoilt = None
         if is_nan and path is not None and self.model_dir is not None:
             # This import loads numpy, which only such a job should have to wait for.
@@ -227,8 +222,8 @@ class Record:
         times = [(each.st_ino, each.st_mtime_ns) for each in (folder, state)]
         return self.model_dir, *times
 
-    def _look(self) -> tuple[str | None, int | None, str | None]:
-        """Return the path and step of the checkpoint, and why they are not known."""
+    def scan(self) -> tuple[str | None, int | None, str | None]:
+        """Return what `checkpoint()` does, and why that cannot be known here, if so."""
         if self.model_dir is None:
             return None, None, "as no task has said where it saves them"
         if self.is_remote:
@@ -291,7 +286,7 @@ class RestartScalars:
         self._written: dict[str, int] = {}
         self._step = 0
 
-    def look(self, is_end: bool = False) -> None:
+    def update(self, is_end: bool = False) -> None:
         """Write the counts if one has changed, and again at the end of the job."""
         reported = [state.report.get("step", 0) for state in self._states]
         self._step = max(self._step, *reported)

@@ -77,7 +77,7 @@ class Shutdown:
         self._leader_is_first = self._leads_steps()
         for state in self._first() if politely else self._trainers:
             if politely:
-                self.release(state, now, self._grace_secs)
+                self.terminate(state, now, self._grace_secs)
             elif state.is_running:
                 self.kill(state, now)
         self.go_on(now)
@@ -89,15 +89,15 @@ class Shutdown:
             self.kill(leader, now)  # its checkpoint would have the NaN too
         if self._leader_is_first and not leader.is_running:
             for state in others:
-                self.release(state, now)
+                self.terminate(state, now)
         if any(state.is_running for state in others):
             return
         if leader.is_running:
             if leader.killed_at is None:
-                self.release(leader, now, self._grace_secs)
+                self.terminate(leader, now, self._grace_secs)
             return
         for state in self._states:
-            self.release(state, now)
+            self.terminate(state, now)
 
     def expect(self, state: TaskState, now: float) -> None:
         """Set the deadline of a trainer that saves and ends without a signal from here.
@@ -118,7 +118,7 @@ class Shutdown:
             return
         first = [state for state in self._first() if state.is_running]
         for state in first or self._trainers:
-            self.release(state, now, self._grace_secs)
+            self.terminate(state, now, self._grace_secs)
 
     def clear(self, state: TaskState, gang: Sequence[TaskState], now: float) -> None:
         """End the tasks that are about to get new addresses; call it at each end.
@@ -158,7 +158,7 @@ class Shutdown:
                 is_next = not any(each.is_running for each in others)
             has_time = [leader, *servers, *told]
             if is_next:
-                self.release(leader, now, self._grace_secs)
+                self.terminate(leader, now, self._grace_secs)
         for each in gang:
             if each.is_running and each not in has_time:
                 self.kill(each, now)
@@ -175,7 +175,9 @@ class Shutdown:
                 # It waits for the task that is gone, and would not react to SIGTERM.
                 self.kill(each, now)
 
-    def release(self, state: TaskState, now: float, secs: float = _OTHERS_SECS) -> None:
+    def terminate(
+        self, state: TaskState, now: float, secs: float = _OTHERS_SECS
+    ) -> None:
         """Send SIGTERM to a task that runs, once, and give it some time to end."""
         if state.is_running and state.kill_at is None:
             self._tasks.signal(cast(Run, state.run), signal.SIGTERM)
@@ -332,7 +334,7 @@ class Completion:
         if left:
             self._console.say(
                 f"{state.task} {state.how_it_ended()} when the last checkpoint was "
-                f"saved: {others or 'it'} cannot go on, and need not"
+                f"saved: no further steps of {others or 'it'} are needed"
             )
 
     def advance(self, now: float) -> str | None:
@@ -358,16 +360,16 @@ class Completion:
         self._seen_at = now
         for state in self._states:
             if state.task.type == TaskType.PS:
-                self._shutdown.release(state, now)
+                self._shutdown.terminate(state, now)
         return None
 
     def _missing(self) -> str | None:
         """Return what is known to be missing in the checkpoints, or None."""
         expected = self._leader.report.get("trained")
-        if expected is None or self._record.why_unknown() is not None:
+        if expected is None:
             return None
-        _, step = self._record.checkpoint()
-        if step is not None and step >= expected:
+        _, step, problem = self._record.scan()
+        if problem is not None or (step is not None and step >= expected):
             return None
         has = "there is no checkpoint" if step is None else f"the newest has {step}"
         return f"{self._leader.task} has saved step {expected}, but {has}"

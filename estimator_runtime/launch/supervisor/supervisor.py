@@ -146,7 +146,7 @@ class Supervisor:
             self._tick(self._clock())
             while not self._is_over():
                 self._step()
-            self._restart_scalars.look(is_end=True)
+            self._restart_scalars.update(is_end=True)
             if self._metrics is not None:
                 self._metrics.write(self._status.now(self._clock()))
             outcome = self._conclude()
@@ -218,21 +218,21 @@ class Supervisor:
                 state.wait_longer(late)
         self._handle_cancels(now)
         self._shutdown.kill_overdue(now)
-        self._restart_scalars.look()
+        self._restart_scalars.update()
         for end in self._shutdown.immortal(now):
             self._handle_end(self._states[end.run.task], end)
+        self._show(now)
         if self._ending is not None:
             return
         self._advance(now)
         if self._ending is not None:
             return
         self._heartbeats.check(self._states.values(), now)
-        self._show(now)
         self._start_those_due(now)
 
     def _show(self, now: float) -> None:
         """Show and publish the progress of the job, if it is time."""
-        seen = self._status.look(now)
+        seen = self._status.poll(now)
         if seen is None:
             return
         self._screen.show(seen, now)
@@ -245,7 +245,7 @@ class Supervisor:
         """Log, on the screen and in the task's log, the process of a new run."""
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
-        state.log.head(f"{START_MARK}{state.task} started{again}, pid {pid}")
+        state.log.write(f"{START_MARK}{state.task} started{again}, pid {pid}")
         where = f", log {state.log.path}" if state.log.is_placed else ""
         self._console.say(f"{state.task} started{again}, pid {pid}{where}")
 

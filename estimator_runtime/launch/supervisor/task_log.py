@@ -66,22 +66,14 @@ class TaskLog:
         self.is_whole = True
         self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
-        self._head: str | None = None  # to be written before the next line
 
     @property
     def is_placed(self) -> bool:
         """Whether the file is where it stays."""
         return self.path is not None and not self._is_spooled
 
-    def head(self, line: str) -> None:
-        """Append a line before the next one; without a next one it is left out."""
-        self._head = line
-
     def write(self, line: str) -> None:
         """Append a line."""
-        head, self._head = self._head, None
-        if head is not None:
-            self.write(head)
         if self._clock() - self._looked_at >= _LOOK_SECS:
             self._look(is_hurried=False)
         self._tail.append(line)

@@ -95,7 +95,7 @@ class TaskState:
     def hear(self, report: dict[str, Any], now: float) -> None:
         """Record a report of the current run; an empty one is a mere sign of life."""
         self.report.update(report)
-        self.hidden_warnings += report.get("folded", 0)
+        self.hidden_warnings += report.get("hidden", 0)
         self.heard_at = self.worked_at = now
         self.has_lived, self.is_named_silent = True, False
         self.named_working_secs = 0.0

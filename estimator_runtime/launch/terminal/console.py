@@ -85,11 +85,16 @@ class Console:
             name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)
         }
 
-    def write(self, name: str, line: str, is_error: bool = True) -> None:
-        """Write one line of the task with this name, given without its line break."""
+    def write(
+        self, name: str, line: str, is_error: bool = True, level: str = "info"
+    ) -> None:
+        """Write one line of the task with this name, given without its line break.
+
+        In JSON it has this level, unless it begins with one.
+        """
         stream = self._stderr if is_error else self._stdout
         if self.as_json:
-            text = f"{relay.as_json(name, line, self._clock())}\n"
+            text = f"{relay.as_json(name, line, self._clock(), level)}\n"
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
@@ -102,9 +107,9 @@ class Console:
             if self._rows:
                 _put(self._stderr, self._drawing())
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, level: str = "info") -> None:
         """Write one line of the launcher itself."""
-        self.write(_OURS, line)
+        self.write(_OURS, line, level=level)
 
     def pin(self, line: str) -> None:
         """Write one line of the launcher, and keep it in view with the status rows."""

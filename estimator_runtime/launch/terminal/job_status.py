@@ -116,8 +116,8 @@ class Status:
         # By run, because the count of a restarted task starts again.
         self._rates: dict[Run | None, _Rate] = {}
 
-    def look(self, now: float) -> JobStatus | None:
-        """Return the progress of the job; None if it is too early to look again."""
+    def poll(self, now: float) -> JobStatus | None:
+        """Return the progress of the job; None if it is too early for another."""
         if self._last is not None and now - self._last < _EVERY_SECS:
             return None
         self._last = now
@@ -191,8 +191,12 @@ class _Rate:
             changes.append((now, count))
         if len(changes) < 2:
             return None
-        # Keep at least two entries, so that a slow or halted count has a rate too.
-        while len(changes) > 2 and now - changes[1][0] > _RATE_SECS:
+        # Keep at least two entries, so that a slow or halted count has a rate too. A
+        # pause that is over does not count.
+        while len(changes) > 2 and (
+            now - changes[1][0] > _RATE_SECS
+            or changes[1][0] - changes[0][0] > _RATE_SECS
+        ):
             changes.popleft()
         begun_at, begun = changes[0]
         return (count - begun) / (now - begun_at)
@@ -236,12 +240,14 @@ class JobMetrics:
             return
         if seen.restarts != before.restarts:
             self._file.write("restart", step, restarts=seen.restarts)
-        if seen.saved_step not in (None, before.saved_step):
+        # The first one that is found may be of an earlier run.
+        is_new = seen.saved_step not in (None, before.saved_step)
+        if is_new and before.model_dir is not None:
             self._file.write("checkpoint", seen.saved_step)
         for task, its_before in zip(seen.tasks, before.tasks, strict=True):
             if task.metrics and task.metrics != its_before.metrics:
                 self._file.evaluation(task.metrics)
-        if step != before.step:
+        if step != before.step and any(each.step is not None for each in seen.tasks):
             self._file.write(
                 "progress",
                 step,

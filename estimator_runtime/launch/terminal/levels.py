@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from estimator_runtime.errors import ConfigError
@@ -10,9 +11,11 @@ from estimator_runtime.output.relay import level_of
 VARIABLE = "ESTIMATOR_RUNTIME_LOG_LEVEL"
 # From the lowest to the highest.
 LEVELS = ("debug", "info", "warning", "error")
-_OPENING, _CLOSING = "([{", ")]}"
-# A message that opens more brackets than it closes goes on for so many lines at most.
+# A message that opens more braces than it closes goes on for so many lines at most.
 _MAX_LINES = 200
+# A line of a protocol buffer, as text.
+_OF_PROTO = re.compile(r"\s|\w+: |.*[{}]")
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def in_environ(environ: Mapping[str, str]) -> str | None:
@@ -30,12 +33,17 @@ def in_environ(environ: Mapping[str, str]) -> str | None:
 class LevelFilter:
     """Hides log lines of one task that are below a level.
 
-    A line without a level is shown, unless it continues a hidden message: one that has
-    opened more brackets than it has closed, such as the config that an Estimator logs.
+    A line without a level is shown, unless it continues a hidden message: one with a
+    protocol buffer that is not complete yet, such as the config that an Estimator logs.
 
     Args:
         lowest: The lowest level that is shown; see `LEVELS`.
+
+    Attributes:
+        hidden: The lowest level of a line that was hidden, or None.
     """
+
+    hidden: str | None = None
 
     def __init__(self, lowest: str) -> None:
         self._lowest = LEVELS.index(lowest)
@@ -48,8 +56,15 @@ class LevelFilter:
             self._open = self._lines = 0
             if LEVELS.index(level) >= self._lowest:
                 return False
-        elif self._open <= 0 or self._lines >= _MAX_LINES:
+            self.hidden = min(level, self.hidden or level, key=LEVELS.index)
+        elif not self._continues(line):
+            self._open = 0
             return False
         self._lines += 1
-        self._open += sum(map(line.count, _OPENING)) - sum(map(line.count, _CLOSING))
+        self._open += line.count("{") - line.count("}")
         return True
+
+    def _continues(self, line: str) -> bool:
+        """Return whether a line without a level continues a hidden message."""
+        is_open = self._open > 0 and self._lines < _MAX_LINES
+        return is_open and line != _TRACEBACK and _OF_PROTO.match(line) is not None

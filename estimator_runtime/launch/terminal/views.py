@@ -252,9 +252,11 @@ class Screen:
             self.console.say(log_filter.summary(warnings, self._noise_count))
         if self._below_count:
             noun = "line is" if self._below_count == 1 else "lines are"
+            hidden = (each.hidden for each in self._filters.values())
+            lowest = min(filter(None, hidden), key=levels.LEVELS.index)
             self.console.say(
                 f"{self._below_count} {noun} only in the logs of the tasks; "
-                "--log-level info shows them here"
+                f"--log-level {lowest} shows them here"
             )
 
     def _leaves_out(self, task: Task | None, line: str) -> bool:
@@ -301,7 +303,7 @@ class Presentation:
             progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
             is_verbose=log_filter.is_verbose(environ),
             log_level=levels.in_environ(environ),
-            expects_gpu=native_log.are_here()
+            expects_gpu=native_log.has_gpu()
             or any(job.resources_of(task).gpus for task in job.tasks),
         )
 

@@ -207,7 +207,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
             # Only if a task is missing: this reads a file in the model directory.
             if liveness.misses_any and self._has_finished():
                 return
-            problem = liveness.look(self._step)
+            problem = liveness.check(self._step)
             if problem and not self._has_ended(coord) and not self._has_finished():
                 _give_up(problem)
 

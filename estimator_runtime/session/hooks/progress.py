@@ -28,6 +28,11 @@ POLL_SECS = 0.5
 _END_SECS = 5.0
 
 
+def _if_writable() -> contextlib.suppress:
+    """Return a context for a display, whose stream the program may have closed."""
+    return contextlib.suppress(OSError, ValueError)
+
+
 class WatchedHook(tf.compat.v1.train.SessionRunHook):
     """Shows the progress of a session on displays while it is open.
 
@@ -90,16 +95,20 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         with contextlib.suppress(tf.errors.OpError, RuntimeError):
             first = self._progress(int(read()))
             with contextlib.ExitStack() as stack:
-                displays = [
-                    stack.enter_context(contextlib.closing(make(first)))
-                    for make in self._make_displays
-                ]
+                displays = []
+                for make in self._make_displays:
+                    with _if_writable():
+                        display = make(first)
+                        stack.enter_context(_if_writable())
+                        stack.callback(display.close)
+                        displays.append(display)
                 was_last = False
                 while not was_last:
                     was_last = is_over.wait(self._poll_secs)
                     progress = self._progress(int(read()))
                     for display in displays:
-                        display.show(progress)
+                        with _if_writable():
+                            display.show(progress)
 
     def _progress(self, step: int) -> Progress:
         return Progress(

@@ -139,8 +139,8 @@ def test_a_trainer_that_is_killed_when_the_chief_is_done_starts_nobody_again(
     assert job.end() == 0, job.text
     assert "life 1" not in job.text
     assert (
-        "worker 0 was killed by SIGKILL when the last checkpoint was saved: it cannot go "
-        "on, and need not\n"
+        "worker 0 was killed by SIGKILL when the last checkpoint was saved: no further "
+        "steps of it are needed\n"
     ) in job.text
 
 
@@ -445,6 +445,7 @@ def test_a_bad_command_line_is_one_line_and_starts_nothing(launch, tmp_path):
         (["--workers", "-1"], "argument --workers: the value is '-1'; give a whole number, 0 or more"),
         (["--ps", "many"], "argument --ps: the value is 'many'; give a whole number, 0 or more"),
         (["--no-chief", "--evaluator"], "--no-chief without workers leaves nobody to train; add --workers N, or leave out --no-chief"),
+        (["--max-restarts", "0"], "--max-restarts is for a cluster; add --workers N, --ps N or --evaluator, or leave out --max-restarts"),
         (["--cold"], "--cold is for a cluster; add --workers N, --ps N or --evaluator, or leave out --cold"),
     ]:  # fmt: skip
         job = launch(*options, "toy.py")

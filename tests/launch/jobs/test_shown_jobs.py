@@ -47,7 +47,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
     )
     (said,) = re.findall(r"^launcher *\| left out (.*)$", quiet.text, re.MULTILINE)
     assert re.fullmatch(
-        r"\d+ warnings about what Estimators are made of and \d+ lines of "
+        r"\d+ warnings about Estimator internals and \d+ lines of "
         r"TensorFlow's C\+\+ code; --verbose shows them",
         said,
     )
@@ -65,7 +65,7 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
 
 
 def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
-    if native_log.are_here():
+    if native_log.has_gpu():
         pytest.skip("this machine has a GPU")
     job = launch("--ps", "1", _PROGRAM, TF_CPP_MIN_LOG_LEVEL="0")
     assert job.end() == 0, job.text

@@ -1,6 +1,8 @@
 """The files by which `estimator-runtime ps` finds the jobs of a user."""
 
+import dataclasses
 import json
+import math
 import os
 import stat
 
@@ -64,6 +66,16 @@ def test_a_job_is_listed_until_its_file_is_removed(tmp_path):
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     file.remove()
     assert os.listdir(folder) == []
+
+
+def test_a_loss_that_is_no_number_is_none_as_json_has_no_nan(tmp_path):
+    chief = dataclasses.replace(CHIEF, loss=math.nan, metrics={"auc": math.inf})
+    JobFile(JOB, "local", str(tmp_path)).write(
+        dataclasses.replace(SEEN, tasks=(chief,))
+    )
+    (job,) = running_jobs(str(tmp_path))
+    (task,) = job["tasks"]
+    assert (task["loss"], task["metrics"]) == (None, {"auc": None})
 
 
 def test_the_file_of_a_supervisor_that_was_killed_is_removed(tmp_path):

@@ -216,21 +216,21 @@ def _restarting(stderr=None):
 
 def test_each_change_is_written_at_the_step_that_was_reported_last(tmp_path):
     chief, worker, record, scalars = _restarting()
-    scalars.look()
+    scalars.update()
     chief.start(now=0.0)
     worker.start(now=0.0)
-    scalars.look()
+    scalars.update()
     assert list(tmp_path.iterdir()) == []  # nobody has said where
     record.model_dir = str(tmp_path)
-    scalars.look()
-    scalars.look()
+    scalars.update()
+    scalars.update()
     chief.hear({"step": 70}, now=1.0)
     worker.start(now=1.0)
     record.restarts += 1
-    scalars.look()
+    scalars.update()
     chief.start(now=2.0)  # what it had reported is forgotten, but not by us
     record.restarts += 1
-    scalars.look(is_end=True)
+    scalars.update(is_end=True)
     [path] = tmp_path.glob("launcher/events.*")
     assert _scalars(path) == [
         (0, {"restarts/chief-0": 0, "restarts/worker-0": 0, "restarts/job": 0}),
@@ -245,9 +245,9 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):
     chief.start(now=0.0)
     (tmp_path / "launcher").touch()
     record.model_dir = str(tmp_path)
-    scalars.look()
+    scalars.update()
     record.restarts += 1
-    scalars.look(is_end=True)
+    scalars.update(is_end=True)
     assert stderr.getvalue() == (
         "launcher | the restarts cannot be written for TensorBoard: File exists\n"
     )

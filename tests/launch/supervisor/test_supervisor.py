@@ -118,7 +118,7 @@ def test_a_ps_that_goes_while_a_worker_comes_back_after_the_chief_is_not_missed(
     assert outcome.exit_status == 0, said
     assert len(tasks.runs["ps 0"]) == 1
     assert (
-        " when the last checkpoint was saved: worker 0 cannot go on, and need not\n"
+        " when the last checkpoint was saved: no further steps of worker 0 are needed\n"
         in said
     )
 
@@ -258,8 +258,8 @@ def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
     assert outcome.exit_status == 0, said
     assert tasks.signals[0] == ("ps 0", _TERM)
     assert (
-        "worker 0 was killed by SIGKILL when the last checkpoint was saved: it cannot go "
-        "on, and need not\n"
+        "worker 0 was killed by SIGKILL when the last checkpoint was saved: no further "
+        "steps of it are needed\n"
     ) in said
 
 

@@ -34,16 +34,16 @@ def record(tmp_path):
 def test_the_line_has_the_steps_their_rates_the_checkpoint_and_the_metrics(record):
     chief, worker, evaluator = _watch("chief"), _watch("worker"), _watch("evaluator")
     status = Status([chief, worker, evaluator], record)
-    assert line(status.look(now=10.0)) == "step 0 | checkpoint none"
+    assert line(status.poll(now=10.0)) == "step 0 | checkpoint none"
     chief.hear({"step": 100, "steps_here": 60}, now=10.5)
     worker.hear({"step": 99, "steps_here": 40}, now=10.5)
-    status.look(now=11.0)
+    status.poll(now=11.0)
     chief.hear({"step": 300, "steps_here": 160}, now=12.9)
     worker.hear({"step": 298, "steps_here": 140}, now=12.9)
     evaluator.hear({"metrics": {"loss": 0.25}}, now=12.9)
     record.restarts = 1
-    assert status.look(now=11.5) is None
-    assert line(status.look(now=13.0)) == (
+    assert status.poll(now=11.5) is None
+    assert line(status.poll(now=13.0)) == (
         "step 300 | 100.0 steps/s (chief 50.0, worker 0 50.0) | checkpoint none | "
         "evaluated loss 0.25 | restarts 1"
     )
@@ -56,7 +56,7 @@ def job(record):
     status = Status(watches, record)
     named = {watch.task.type: watch for watch in watches}
     named["chief"].hear({"step": 0, "steps_here": 0, "last_step": 1000}, now=0.0)
-    status.look(now=0.0)
+    status.poll(now=0.0)
     named["chief"].hear({"step": 200, "steps_here": 120, "loss": 0.25}, now=3.9)
     named["worker"].hear({"step": 199, "loss": 0.5}, now=3.9)
     metrics = {"accuracy": 0.75, "global_step": 100, "loss": 0.3}
@@ -66,7 +66,7 @@ def job(record):
 
 def test_a_row_says_how_far_each_task_is(job):
     status, _ = job
-    assert [(t.name, describe(t)) for t in status.look(now=4.0).tasks] == [
+    assert [(t.name, describe(t)) for t in status.poll(now=4.0).tasks] == [
         ("ps 0", "running"),
         ("chief", "step 200, 30.0 steps/s, loss 0.25"),
         ("worker 0", "step 199, loss 0.5"),
@@ -76,7 +76,7 @@ def test_a_row_says_how_far_each_task_is(job):
 
 def test_the_bar_is_of_the_whole_job_with_the_loss_of_the_chief(job):
     status, _ = job
-    seen = status.look(now=4.0)
+    seen = status.poll(now=4.0)
     text = total(seen, columns=80, can_unicode=False)
     assert text.startswith(" 20%|##")
     assert text.endswith("| 200/1000 [00:04<00:16, 50.00step/s, loss=0.25]")
@@ -91,7 +91,7 @@ def test_the_bar_has_the_newest_checkpoint_and_the_restarts(job, record):
     status, _ = job
     record.saved = ("model.ckpt-150", 150)
     record.restarts = 2
-    text = total(status.look(now=4.0), columns=90, can_unicode=True)
+    text = total(status.poll(now=4.0), columns=90, can_unicode=True)
     assert text.endswith("loss=0.25, saved=step 150, restarts=2]")
     assert "█" in text
 
@@ -99,23 +99,23 @@ def test_the_bar_has_the_newest_checkpoint_and_the_restarts(job, record):
 def test_steps_beyond_the_last_one_fill_the_bar_and_no_more(job):
     status, named = job
     named["chief"].hear({"step": 1002}, now=5.0)
-    assert "| 1000/1000 [" in total(status.look(now=5.0), 80, can_unicode=True)
+    assert "| 1000/1000 [" in total(status.poll(now=5.0), 80, can_unicode=True)
 
 
 def test_the_row_of_an_evaluator_has_the_best_metric_next_to_the_loss(job):
     status, named = job
     metrics = {"accuracy": 0.75, "auc": 0.5, "loss": 0.3, "global_step": 100}
     named["evaluator"].hear({"metrics": metrics, "best_metric": "auc"}, now=3.9)
-    (*_, row) = status.look(now=4.0).tasks
+    (*_, row) = status.poll(now=4.0).tasks
     assert describe(row) == "evaluated step 100: loss 0.3, auc 0.5, accuracy 0.75"
 
 
 def test_a_row_has_the_pid_of_a_task_that_runs(job):
     status, named = job
     named["ps"].hear({"pid": 4711}, now=3.9)
-    assert describe(status.look(now=4.0).tasks[0]) == "running, pid 4711"
+    assert describe(status.poll(now=4.0).tasks[0]) == "running, pid 4711"
     named["ps"].end(status=0)
-    assert describe(status.look(now=5.0).tasks[0]) == "done"
+    assert describe(status.poll(now=5.0).tasks[0]) == "done"
 
 
 def test_a_job_that_waits_for_the_end_of_a_task_says_so_and_no_rate(job):
@@ -123,7 +123,7 @@ def test_a_job_that_waits_for_the_end_of_a_task_says_so_and_no_rate(job):
     named["chief"].hear({"step": 1001}, now=5.0)
     named["worker"].end(status=0)
     named["evaluator"].end(status=0)
-    seen = status.look(now=5.0)
+    seen = status.poll(now=5.0)
     assert line(seen) == (
         "step 1000 of 1000 | waiting for chief | loss 0.25 | checkpoint none | "
         "evaluated step 100: loss 0.3, accuracy 0.75"
@@ -146,14 +146,14 @@ def test_a_narrow_bar_loses_all_else_before_the_newest_checkpoint(
 ):
     status, _ = job
     record.saved = ("model.ckpt-150", 150)
-    assert total(status.look(now=4.0), columns, can_unicode=False) == text
+    assert total(status.poll(now=4.0), columns, can_unicode=False) == text
 
 
 def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(record):
     record.saved = ("model.ckpt-150", 150)
     chief = _watch("chief")
     chief.hear({"last_step": 1000}, now=0.0)
-    seen = Status([chief], record).look(now=0.0)
+    seen = Status([chief], record).poll(now=0.0)
     assert "| 150/1000 [" in total(seen, 80, can_unicode=True)
 
 
@@ -161,7 +161,7 @@ def test_without_a_last_step_the_bar_counts(record):
     chief = _watch("chief")
     status = Status([chief], record)
     chief.hear({"step": 70}, now=0.5)
-    assert total(status.look(now=1.0), 80, True) == "70step [00:00, ?step/s]"
+    assert total(status.poll(now=1.0), 80, True) == "70step [00:00, ?step/s]"
 
 
 def _rates(record, *looks):
@@ -170,7 +170,7 @@ def _rates(record, *looks):
     found = []
     for now, step in looks:
         chief.hear({"step": step}, now)
-        found.append(status.look(now).rate)
+        found.append(status.poll(now).rate)
     return found
 
 
@@ -182,16 +182,21 @@ def test_a_rate_is_of_the_last_ten_seconds_and_begins_with_the_steps(record):
 def test_the_steps_of_a_restored_checkpoint_are_not_counted_as_taken(record):
     chief = _watch("chief")
     status = Status([chief], record)
-    assert status.look(now=0.0).rate is None
+    assert status.poll(now=0.0).rate is None
     chief.hear({"step": 17_533}, now=5.0)
-    assert (status.look(now=5.0).step, status.look(now=6.0).rate) == (17_533, None)
+    assert (status.poll(now=5.0).step, status.poll(now=6.0).rate) == (17_533, None)
     chief.hear({"step": 17_633}, now=7.0)
-    assert status.look(now=7.0).rate == 100.0
+    assert status.poll(now=7.0).rate == 100.0
 
 
 def test_the_rate_of_a_job_that_stands_still_falls(record):
     looks = [(0, 0), (1, 100), (101, 100), (201, 100), (202, 200)]
     assert _rates(record, *looks) == [None, 100, 100 / 101, 100 / 201, 100 / 201]
+
+
+def test_a_pause_that_is_over_does_not_count(record):
+    looks = [(0, 0), (1, 100), (2, 200), (122, 300), (123, 400), (124, 500)]
+    assert _rates(record, *looks)[-2:] == [100, 100]
 
 
 def test_the_rate_of_steps_that_take_minutes_is_that_of_the_last_two(record):
@@ -205,12 +210,12 @@ def test_a_restarted_chief_is_named_and_its_steps_count_from_its_checkpoint(job)
     chief.end(status=-9)
     named["worker"].report.clear()
     chief.restart_at = 8.0
-    (_, row, *_) = status.look(now=5.0).tasks
+    (_, row, *_) = status.poll(now=5.0).tasks
     assert describe(row) == "restarting in 3 s, step 200, loss 0.25"
     chief.start(now=8.0)
-    assert describe(status.look(now=8.0).tasks[1]) == "running"
+    assert describe(status.poll(now=8.0).tasks[1]) == "running"
     chief.hear({"step": 150, "steps_here": 1}, now=8.5)
-    seen = status.look(now=9.0)
+    seen = status.poll(now=9.0)
     assert seen.step == 150
     assert describe(seen.tasks[1]) == "step 150"
 
@@ -221,7 +226,7 @@ def test_at_the_end_the_last_step_stays(job):
     for name in ("chief", "worker"):
         named[name].end(status=0)
     named["ps"].end(status=1)
-    seen = status.look(now=7.0)
+    seen = status.poll(now=7.0)
     assert seen.step == 1000
     assert [task.state for task in seen.tasks] == [
         "ended with exit status 1",
@@ -234,5 +239,5 @@ def test_at_the_end_the_last_step_stays(job):
 def test_a_silent_task_is_named(job):
     status, named = job
     named["worker"].is_named_silent = True
-    (worker,) = [t for t in status.look(now=14.0).tasks if t.name == "worker 0"]
+    (worker,) = [t for t in status.poll(now=14.0).tasks if t.name == "worker 0"]
     assert describe(worker) == "no sign of life for 10 s, step 199, loss 0.5"

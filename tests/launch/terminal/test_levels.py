@@ -53,6 +53,16 @@ def test_a_message_of_several_lines_is_hidden_to_its_end():
     ]
 
 
+def test_a_hidden_line_with_a_stray_bracket_hides_no_line_after_it():
+    hidden = levels.LevelFilter("warning")
+    for stray in ("INFO:root:connecting :(", "INFO:root:step [10/100", "INFO:a:b {"):
+        assert hidden.hides(stray)
+        assert not hidden.hides("Traceback (most recent call last):")
+        assert not hidden.hides('  File "train.py", line 1, in <module>')
+        assert not hidden.hides("RuntimeError: broken")
+        assert hidden.hides(stray) and not hidden.hides("hello")
+
+
 def _shown(stream, **presentation):
     screen = views.Screen(Console(stream, stream), views.Presentation(**presentation))
     chief = TaskState(Task(type="chief", index=0), max_restarts=0)

@@ -10,7 +10,7 @@ from estimator_runtime.output import native_log
 
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch):
-    monkeypatch.setattr(native_log, "are_here", lambda: False)
+    monkeypatch.setattr(native_log, "has_gpu", lambda: False)
 
 
 def _job(**options):
@@ -34,7 +34,7 @@ def test_what_the_job_says_wins_over_the_environment():
 def test_a_gpu_is_expected_where_one_is_and_where_a_task_asks_for_one(monkeypatch):
     asks = _job(resources={"chief": Resources(cpus=1, gpus=1)})
     assert Presentation.of(asks, {}).expects_gpu
-    monkeypatch.setattr(native_log, "are_here", lambda: True)
+    monkeypatch.setattr(native_log, "has_gpu", lambda: True)
     assert Presentation.of(_job(), {}).expects_gpu
 
 

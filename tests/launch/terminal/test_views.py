@@ -32,7 +32,7 @@ def shown(mode, stream, chief, looks):
     status = Status([chief], Record([], None))
     for now, step in looks.items():
         chief.hear({"step": step}, now)
-        seen = status.look(now)
+        seen = status.poll(now)
         if seen is not None:
             way.show(seen, now)
     return stream.getvalue()

@@ -62,12 +62,12 @@ def model():
     return tf.group(step.assign_add(1), loss), loss
 
 
-def hooks_of(loss, last_step, folder, displays):
+def hooks_of(loss, last_step, folder, *displays):
     hooks = [
         train.StopAtStepHook(last_step=last_step),
         train.LoggingTensorHook({"loss": loss}, every_n_iter=10),
     ]
-    watched = WatchedHook(hooks, folder, [displays], poll_secs=0.01)
+    watched = WatchedHook(hooks, folder, displays, poll_secs=0.01)
     return [*hooks, watched]
 
 
@@ -117,6 +117,30 @@ def test_it_shows_a_training_that_is_under_way():
                 session.run(train_op)
             displays.last.wait_for(lambda progress: progress.step == 7)
             assert displays.last.all[-1].saved_step is None
+
+
+class Broken:
+    """A display whose stream cannot be written."""
+
+    def __init__(self, first):
+        pass
+
+    def show(self, progress):
+        raise BrokenPipeError
+
+    def close(self):
+        raise ValueError("I/O operation on closed file")
+
+
+def test_a_display_that_cannot_be_written_does_not_disturb_another():
+    displays = Displays()
+    with tf.Graph().as_default():
+        train_op, loss = model()
+        hooks = hooks_of(loss, 7, None, displays, Broken)
+        with er.MonitoredTrainingSession(hooks=hooks) as session:
+            while not session.should_stop():
+                session.run(train_op)
+    assert displays.last.is_closed and displays.last.all[-1].step == 7
 
 
 def test_a_training_that_fails_leaves_no_thread_behind():
