@@ -1,4 +1,4 @@
-"""The end of a job: its training is complete, or its tasks are shut down in order."""
+"""The shutdown of a job: its tasks end in an order in which nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.supervisor.job_record import Record
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Ended, Run, Tasks
 
@@ -20,14 +18,6 @@ if TYPE_CHECKING:
 _OTHERS_SECS = 2.0
 # A process is gone within this time after SIGKILL, and so is a remote actor on Ray.
 _GONE_SECS = 15.0
-# A shared folder may show a file only some time after another machine has written it:
-# an NFS client caches the contents of a folder for 30 to 60 s (acdirmin, acdirmax).
-_SEEN_SECS = 70.0
-# Seconds after which the user is told of that wait.
-_NAMED_SECS = 5.0
-# Seconds after which the user is told of an evaluator that still runs, and told again
-# whenever twice that time has passed.
-_LONG_SECS = 60.0
 
 
 class Shutdown:
@@ -230,171 +220,3 @@ class Shutdown:
         if self._is_gang:
             return self._trainers
         return [leader] if self._leads_steps() else others
-
-
-class Completion:
-    """Detects that a training is complete, and then ends the tasks that served it.
-
-    Args:
-        job: The job.
-        states: The state of every task.
-        trainers: The state of each task that trains; the first one is the leader.
-        record: The record of the job.
-        shutdown: The shutdown of the job.
-        console: Where to report what the job waits for.
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        states: Collection[TaskState],
-        trainers: Sequence[TaskState],
-        record: Record,
-        shutdown: Shutdown,
-        console: Console,
-    ) -> None:
-        self._console = console
-        self._states, self._trainers, self._record = states, trainers, record
-        self._leader, self._shutdown = trainers[0], shutdown
-        self._is_gang = job.is_gang
-        self._timeout_secs = job.evaluation_timeout_secs
-        self._seen_by: float | None = None
-        self._is_wait_named = False
-        self._seen_at: float | None = None
-        self._long_secs = _LONG_SECS
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether the training has been found complete."""
-        return self._seen_at is not None
-
-    def goes_on_without(self, state: TaskState, now: float) -> bool:
-        """Return whether the job can do without a task that has ended for good.
-
-        If the leader is done, no task would save what is trained after that. So the
-        tasks that cannot train without the ended one are killed, and not restarted.
-        """
-        is_server = state.task.type == TaskType.PS
-        if not is_server and (state.has_ended_well or state.is_dismissed):
-            return True
-        # A ps that ends too early makes all other tasks hang, even if it ends with
-        # status 0.
-        if not self._leader.has_succeeded:
-            return False
-        if is_server:
-            self._dismiss(state, self._trainers, now)
-            return True
-        # The user has to see an error of the program in any case. And if the leader has
-        # not reported the end of its training, the task may have had other work to do.
-        is_let_go = (
-            state in self._trainers
-            and self._has_trained
-            and not state.failure.is_of_program
-        )
-        if is_let_go:
-            self._dismiss(state, self._trainers if self._is_gang else [state], now)
-        return is_let_go
-
-    def call_off_restart(self, state: TaskState, now: float) -> None:
-        """Do not restart a gang if its leader was done before it could be killed."""
-        if state is self._leader and state.has_ended_well and self._has_trained:
-            state.restart_at = None
-            self._dismiss(state, self._trainers, now)
-
-    def refusal(self, state: TaskState) -> str | None:
-        """Return why a task must not be restarted, whatever its budget, or None.
-
-        A gang is restarted as a whole, which includes a leader that is done already.
-        """
-        is_over = self._leader.has_succeeded and self._has_trained
-        if is_over and self._is_gang and state in self._trainers:
-            return f"{self._leader.task} is done, and would train again with it"
-        return None
-
-    @property
-    def _has_trained(self) -> bool:
-        """Whether the leader has reported the end of its training."""
-        return "trained" in self._leader.report
-
-    def _dismiss(
-        self, state: TaskState, trainers: Sequence[TaskState], now: float
-    ) -> None:
-        """Kill those of the trainers that are not done, and do not restart them.
-
-        The log names the task that has ended as the reason.
-        """
-        left = [
-            each for each in trainers if not (each.has_succeeded or each.is_dismissed)
-        ]
-        for each in left:
-            each.restart_at, each.is_dismissed = None, True
-            if each.is_running:
-                self._shutdown.kill(each, now)
-        others = ", ".join(str(each.task) for each in left if each is not state)
-        if left:
-            self._console.say(
-                f"{state.task} {state.how_it_ended()} when the last checkpoint was "
-                f"saved: no further steps of {others or 'it'} are needed"
-            )
-
-    def advance(self, now: float) -> str | None:
-        """Take the next step towards the end of the job, if all trainers are done.
-
-        Returns:
-            What went wrong, or None if nothing has.
-        """
-        if self._seen_at is not None:
-            return self._wait_for_others(now - self._seen_at)
-        if not all(state.has_succeeded or state.has_left for state in self._trainers):
-            return None
-        missing = self._missing()
-        if missing is not None:
-            self._seen_by = self._seen_by or now + _SEEN_SECS
-            left = self._seen_by - now
-            if left <= _SEEN_SECS - _NAMED_SECS and not self._is_wait_named:
-                self._is_wait_named = True
-                self._console.say(
-                    f"{missing}: waiting {left:.0f} s at most until its folder shows it"
-                )
-            return missing if left <= 0 else None
-        self._seen_at = now
-        for state in self._states:
-            if state.task.type == TaskType.PS:
-                self._shutdown.terminate(state, now)
-        return None
-
-    def _missing(self) -> str | None:
-        """Return what is known to be missing in the checkpoints, or None."""
-        expected = self._leader.report.get("trained")
-        if expected is None:
-            return None
-        _, step, problem = self._record.scan()
-        if problem is not None or (step is not None and step >= expected):
-            return None
-        has = "there is no checkpoint" if step is None else f"the newest has {step}"
-        return f"{self._leader.task} has saved step {expected}, but {has}"
-
-    def _wait_for_others(self, secs: float) -> str | None:
-        """Log which tasks still run so long after the training was found complete.
-
-        A task that hangs as a whole is silent, and is killed for its silence.
-
-        Returns:
-            The problem if the tasks have run into the timeout, else None.
-        """
-        waited = ", ".join(
-            str(state.task)
-            for state in self._states
-            if state.is_running or state.restart_at is not None
-        )
-        if self._timeout_secs is not None and secs >= self._timeout_secs:
-            return (
-                f"the training is done, but {waited} did not end within "
-                f"{self._timeout_secs:g} s after it; --evaluation-timeout is that limit"
-            )
-        if waited and secs >= self._long_secs:
-            self._long_secs = 2 * secs
-            self._console.say(
-                f"the training has been done for {secs:.0f} s: waiting for {waited}"
-            )
-        return None

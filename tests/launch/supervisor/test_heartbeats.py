@@ -2,8 +2,9 @@
 
 import io
 
+from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
 from estimator_runtime.launch.supervisor.shutdown import Shutdown
-from estimator_runtime.launch.supervisor.task_state import Heartbeats, TaskState
+from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
 

@@ -3,9 +3,7 @@
 import io
 import signal
 
-from estimator_runtime.launch import Job
-from estimator_runtime.launch.supervisor.job_record import Record
-from estimator_runtime.launch.supervisor.shutdown import Completion, Shutdown
+from estimator_runtime.launch.supervisor.shutdown import Shutdown
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
@@ -212,52 +210,3 @@ def test_a_leader_does_not_save_what_the_nan_of_another_has_reached():
     watches["worker 0"].end(1)
     shutdown.go_on(now=1.0)
     assert sent[1:] == [("chief", _KILL)]
-
-
-def _trained(**arguments):
-    """Return (the completion of a job that evaluates yet, the evaluator, what it says)."""
-    job = Job(command=("train.py",), replicas={"chief": 1, "evaluator": 1}, **arguments)
-    said = io.StringIO()
-    console = Console(said, said)
-    chief, evaluator = watches = [TaskState(task, 0) for task in job.tasks]
-    for watch in watches:
-        watch.start(now=0.0)
-    chief.end(0)
-    record = Record([], log_dir=None)
-    shutdown = Shutdown(_Signals(), watches, [chief], 30.0, console)
-    completion = Completion(job, watches, [chief], record, shutdown, console)
-    return completion, evaluator, said
-
-
-def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of():
-    completion, _, said = _trained()
-    for now in range(0, 24 * 3600, 10):
-        assert completion.advance(float(now)) is None
-    assert completion.is_seen
-    lines = said.getvalue().splitlines()
-    assert lines[:2] == [
-        f"launcher | the training has been done for {secs} s: waiting for evaluator"
-        for secs in (60, 120)
-    ]
-    assert len(lines) == 11  # from one minute to half a day
-
-
-def test_a_last_evaluation_that_takes_longer_than_the_user_lets_it_is_named():
-    completion, _, _ = _trained(evaluation_timeout_secs=100.0)
-    assert completion.advance(7.0) is None
-    assert completion.advance(106.9) is None
-    assert completion.advance(107.0) == (
-        "the training is done, but evaluator did not end within 100 s after it; "
-        "--evaluation-timeout is that limit"
-    )
-
-
-def test_an_evaluator_that_waits_for_its_restart_is_named_too():
-    completion, evaluator, _ = _trained(evaluation_timeout_secs=100.0)
-    assert completion.advance(7.0) is None
-    evaluator.end(1)
-    evaluator.restart_at = 110.0
-    assert completion.advance(107.0) == (
-        "the training is done, but evaluator did not end within 100 s after it; "
-        "--evaluation-timeout is that limit"
-    )

@@ -2,7 +2,7 @@
 
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.supervisor.supervisor import Starts
+from estimator_runtime.launch.supervisor.starts import Starts
 from estimator_runtime.launch.supervisor.task_state import TaskState
 
 
