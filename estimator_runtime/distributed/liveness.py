@@ -19,12 +19,12 @@ from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.preemption import exit
 
 _logger = logging.getLogger(__name__)
-LOOK_EVERY_SECS = 3.0
+CHECK_EVERY_SECS = 3.0
 # A silence is logged after this time, and again whenever it is twice as long.
 _NAMED_AFTER_SECS = 5.0
 _CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
 _TRAINERS = (*_CHIEFS, TaskType.WORKER)
-_JOB_LOOK_EVERY_SECS = 5.0
+_JOB_CHECK_EVERY_SECS = 5.0
 # An absence is logged after this time, and again whenever it is twice as long.
 _JOB_NAMED_AFTER_SECS = 10.0
 
@@ -128,7 +128,7 @@ class PeerLiveness:
         self._named_at = dict.fromkeys(concerns, 0.0)
         self._seen: set[Concern] = set()
         self._ended_in: dict[Concern, int] = {}  # the step in which partners had ended
-        self._looked_at = clock()
+        self._checked_at = clock()
 
     @property
     def misses_any(self) -> bool:
@@ -146,8 +146,8 @@ class PeerLiveness:
         """
         now = self._clock()
         # While this process itself was stopped, it asked no other task.
-        elapsed = min(now - self._looked_at, LOOK_EVERY_SECS + peers.ANSWER_SECS)
-        self._looked_at = now
+        elapsed = min(now - self._checked_at, CHECK_EVERY_SECS + peers.ANSWER_SECS)
+        self._checked_at = now
         answers = peers.ask_all([each.address for each in self._missing], self._ask)
         for concern, answer in zip(self._missing, answers, strict=True):
             problem = self._take(concern, answer, elapsed)
@@ -240,14 +240,14 @@ class JobLiveness:
         is_one = sum(map(len, cluster.values())) == 1
         self._addresses = [] if is_one else list(trainers.values())
         self._timeout_secs = math.inf if timeout_secs is None else timeout_secs
-        self._look_every_secs = min(_JOB_LOOK_EVERY_SECS, self._timeout_secs / 2)
-        self._seen_at = self._absent_since = self._looked_at = clock()
+        self._check_every_secs = min(_JOB_CHECK_EVERY_SECS, self._timeout_secs / 2)
+        self._seen_at = self._absent_since = self._checked_at = clock()
         self._named_after = _JOB_NAMED_AFTER_SECS
         self._seen_work = work()
 
     def has_trainer(self) -> bool:
         """Return whether a trainer is there, now."""
-        self._looked_at = self._clock()
+        self._checked_at = self._clock()
         # The first one is usually the chief, and one is enough.
         first, others = self._addresses[:1], self._addresses[1:]
         is_there = any(map(self._listening, first)) or any(
@@ -265,7 +265,7 @@ class JobLiveness:
             PeerTimeoutError: If there has been no sign of the training for too long.
         """
         now = self._clock()
-        if now - self._looked_at < self._look_every_secs or self.has_trainer():
+        if now - self._checked_at < self._check_every_secs or self.has_trainer():
             return
         if now - self._seen_at >= self._timeout_secs:
             before, self._seen_work = self._seen_work, self._work()

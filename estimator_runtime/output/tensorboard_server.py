@@ -17,7 +17,7 @@ from typing import Any
 
 from estimator_runtime.output.tensorboard import FIRST_FREE, HOST
 
-_LOOK_SECS = 0.5
+_CHECK_SECS = 0.5
 _ANSWER_SECS = 60.0
 _EXIT_SECS = 3.0
 
@@ -76,7 +76,7 @@ def _wait_for_answer(url: str) -> None:
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_LOOK_SECS)
+        time.sleep(_CHECK_SECS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_EXIT_SECS)
     os._exit(0)

@@ -41,7 +41,7 @@ DEFAULTS: dict[int, Any] = {
 STATUS_OF_SIGNALS = 128
 _JOIN_SECS = 5.0
 # While the grace period is held, its end is unknown, so it is polled this often.
-_LOOK_SECS = 0.5
+_CHECK_SECS = 0.5
 
 
 class StopSignals:
@@ -305,7 +305,7 @@ class Grace:
             self._count()
             if self._left_secs == math.inf:
                 return None
-            return max(self._left_secs, _LOOK_SECS if self._holders else 0.0)
+            return max(self._left_secs, _CHECK_SECS if self._holders else 0.0)
 
     def _count(self) -> None:
         now = self._clock()

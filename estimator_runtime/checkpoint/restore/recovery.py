@@ -29,7 +29,7 @@ _LONG_AGO = 1.0  # in seconds since 1970; 0 would mean that no time is known
 USUAL_SERIES = "model.ckpt"
 # A training marks a checkpoint for deletion before its state file names another one.
 # This is how long that may take.
-_LET_GO_SECS, _LOOK_AGAIN_SECS = 5.0, 0.05
+_LET_GO_SECS, _RETRY_SECS = 5.0, 0.05
 
 
 def recover(folder: str) -> files.Checkpoint | None:
@@ -331,7 +331,7 @@ def scan_and_hold(folder: str) -> FolderScan:
         if is_there or time.monotonic() > deadline:
             return seen
         # A training is deleting it, and its state file will soon name another one.
-        time.sleep(_LOOK_AGAIN_SECS)
+        time.sleep(_RETRY_SECS)
 
 
 def _candidates(

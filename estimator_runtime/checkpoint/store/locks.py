@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 _logger = logging.getLogger(__name__)
 # A busy disk may take seconds to sync the state file that names the newer checkpoint.
 _PATIENCE_SECS = 30.0
-_LOOK_SECS = 0.05
+_CHECK_SECS = 0.05
 _scope: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar(
     "estimator_runtime_leases", default=None
 )
@@ -120,7 +120,7 @@ def hold_newest(
                     _PATIENCE_SECS,
                 )
                 break
-            pause(_LOOK_SECS)
+            pause(_CHECK_SECS)
         prefix = newer
     return prefix
 

@@ -41,7 +41,7 @@ _CLOSE_SECS = 10.0
 # The fork server reads at once, unless it is stopped.
 _SEND_SECS = 10.0
 # How often a silent task is checked within the time after which it is killed.
-_LOOKS = 10
+_CHECKS = 10
 # The interval between two checks whether the job is cancelled.
 _ASK_SECS = 0.2
 _CHUNK = 65536
@@ -51,7 +51,7 @@ _LAST_CHUNKS = 32
 # The interval between two checks whether there is room for lines again.
 _WAIT_SECS = 0.05
 # The interval between two checks whether a task without reports uses the CPU.
-_LOOK_SECS = 2.0
+_CHECK_SECS = 2.0
 # A task that uses this fraction of one core counts as working. On a busy machine with
 # many tasks it may get no more. TensorFlow's threads use less while they only wait.
 _WORKING_PART = 0.05
@@ -139,8 +139,8 @@ class Processes:
             )
         if "refused" in json.loads(answer):
             raise LaunchError(json.loads(answer)["refused"])
-        look_secs = min(_LOOK_SECS, self._job.heartbeat_timeout_secs / _LOOKS)
-        self._reader = Reader(self._connection, events, look_secs)
+        check_secs = min(_CHECK_SECS, self._job.heartbeat_timeout_secs / _CHECKS)
+        self._reader = Reader(self._connection, events, check_secs)
 
     def _first_answer(self, is_cancelled: Callable[[], bool]) -> bytes:
         """Return the first message of the fork server.
@@ -274,15 +274,15 @@ class Reader:
     Args:
         connection: The socket to the fork server. The thread ends when it is closed.
         events: The queue for the events.
-        look_secs: The interval, in seconds, between two checks of the CPU time of
+        check_secs: The interval, in seconds, between two checks of the CPU time of
             silent tasks.
     """
 
     def __init__(
-        self, connection: socket.socket, events: Events, look_secs: float = _LOOK_SECS
+        self, connection: socket.socket, events: Events, check_secs: float = _CHECK_SECS
     ) -> None:
         self._connection, self._events = connection, events
-        self._look_secs, self._looked_at = look_secs, time.monotonic()
+        self._check_secs, self._checked_at = check_secs, time.monotonic()
         self._pids: dict[int, int] = {}  # of running tasks, by number
         # Of the tasks that were silent at the last check, the CPU time used by then.
         self._cpu_secs: dict[int, float] = {}
@@ -346,8 +346,8 @@ class Reader:
                     )
                 else:
                     self._selector.unregister(self._lines)
-            self._look()
-            wait_secs = self._look_secs if are_read else _WAIT_SECS
+            self._check_work()
+            wait_secs = self._check_secs if are_read else _WAIT_SECS
             for key, _ in self._selector.select(wait_secs):
                 if key.data is self._lines:
                     self._read_lines()
@@ -356,12 +356,12 @@ class Reader:
                 elif not self._hear():
                     return
 
-    def _look(self) -> None:
+    def _check_work(self) -> None:
         """Put an event for each task that sends no reports but uses the CPU."""
-        elapsed = time.monotonic() - self._looked_at
-        if elapsed < self._look_secs:
+        elapsed = time.monotonic() - self._checked_at
+        if elapsed < self._check_secs:
             return
-        self._looked_at += elapsed
+        self._checked_at += elapsed
         before, self._cpu_secs = self._cpu_secs, {}
         for number, pid in self._pids.items():
             reports = self._streams[number][-1]

@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 _TAIL_LINES = 300
 _EXCERPT_LINES = 20
 # Seconds between two checks that the file still exists.
-_LOOK_SECS = 1.0
+_CHECK_SECS = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
 # Begins the line that stands before the lines of each run.
@@ -59,7 +59,7 @@ class TaskLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.task, self.say, self.spool = task, say, spool
-        self._clock, self._looked_at = clock, clock()
+        self._clock, self._checked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
         self.path: str | None = None
         self.problem: str | None = None
@@ -74,8 +74,8 @@ class TaskLog:
 
     def write(self, line: str) -> None:
         """Append a line."""
-        if self._clock() - self._looked_at >= _LOOK_SECS:
-            self._look(is_hurried=False)
+        if self._clock() - self._checked_at >= _CHECK_SECS:
+            self._restore_if_removed(is_hurried=False)
         self._tail.append(line)
         try:
             if self._file is None and self.problem is None and self.spool is not None:
@@ -90,16 +90,16 @@ class TaskLog:
 
     def restore(self) -> None:
         """Create the file again, with the last lines, if it has been removed."""
-        self._look(is_hurried=True)
+        self._restore_if_removed(is_hurried=True)
 
-    def _look(self, is_hurried: bool) -> None:
+    def _restore_if_removed(self, is_hurried: bool) -> None:
         """Create the file again if it has been removed.
 
         Unless `is_hurried`, that happens only when two checks in a row have found the
         file missing. A program that is just removing the folder would fail otherwise,
         because the folder would not be empty.
         """
-        self._looked_at = self._clock()
+        self._checked_at = self._clock()
         if self._file is None or self.path is None:
             return
         was_gone = self._is_gone

@@ -21,7 +21,7 @@ from estimator_runtime.config import waits
 from estimator_runtime.distributed import coordination, peers
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.distributed.liveness import (
-    LOOK_EVERY_SECS,
+    CHECK_EVERY_SECS,
     Concern,
     PeerLiveness,
 )
@@ -213,7 +213,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
         """Wait until the next check; return True if the training has ended instead."""
-        return coord.wait_for_stop(LOOK_EVERY_SECS) or self._is_over
+        return coord.wait_for_stop(CHECK_EVERY_SECS) or self._is_over
 
     def _has_ended(self, coord: tf.train.Coordinator) -> bool:
         return coord.should_stop() or self._is_over
@@ -259,7 +259,7 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         self._step = None
 
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
-        time.sleep(LOOK_EVERY_SECS)
+        time.sleep(CHECK_EVERY_SECS)
         return self._has_ended(coord)
 
     def _has_ended(self, coord: tf.train.Coordinator) -> bool:
