@@ -53,8 +53,8 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
             TensorFlow 1 from here on, in this process and those that it starts; see
             docs/tensorflow1.md. Call it before the program imports TensorFlow. None
             (the default) does what the variable ESTIMATOR_RUNTIME_TF1 says, 1 or 0.
-        quiet: Whether to hide TensorFlow's deprecation warnings about what Estimators
-            are made of, which no program can act on. By default they are hidden in
+        quiet: Whether to hide TensorFlow's deprecation warnings about Estimator
+            internals, which no program can act on. By default they are hidden in
             notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0. A notebook then
             shows a progress bar instead of TensorFlow's log; see docs/log.md.
 

@@ -95,8 +95,8 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
     assert "to_float (from tensorflow.python.ops.math_ops) is deprecated" in text
     assert "ERROR:tensorflow:an error" in text
     assert re.fullmatch(
-        f"estimator-runtime: left out {len(left_out)} warnings about what Estimators "
-        r"are made of and \d+ lines of TensorFlow's C\+\+ code; --verbose shows them",
+        f"estimator-runtime: left out {len(left_out)} warnings about Estimator "
+        r"internals and \d+ lines of TensorFlow's C\+\+ code; --verbose shows them",
         quiet[-1],
     )
     assert "left out" not in "\n".join(verbose)

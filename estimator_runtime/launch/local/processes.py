@@ -181,13 +181,9 @@ class Processes:
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Request a new task from the fork server."""
+        pipes = [os.pipe() for _ in range(3)]
         number = len(self._numbers)
         self._numbers[run] = number
-        try:
-            pipes = [os.pipe() for _ in range(3)]
-        except OSError as error:
-            self._events.put(Lost(reason=f"no task can be started: {error.strerror}"))
-            return
         self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
         message = json.dumps({"task": number, "environ": environ}).encode()
