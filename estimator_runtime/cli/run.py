@@ -188,11 +188,9 @@ def _in_copy(script: str, folder: str) -> str:
 
 def _wait(handle: JobHandle, poll: Callable[[], None]) -> Outcome:
     """Wait for the end of the job, calling `poll` every half second."""
-    while True:
-        try:
-            return handle.wait(_POLL_SECS)
-        except TimeoutError:
-            poll()
+    while not handle.has_ended(_POLL_SECS):
+        poll()
+    return handle.wait()
 
 
 @contextlib.contextmanager

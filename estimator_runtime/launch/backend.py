@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from estimator_runtime.errors import ConfigError, LaunchError
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 
@@ -78,12 +78,20 @@ class JobHandle:
             TimeoutError: If the job is still running after that time.
             LaunchError: If no task could be started.
         """
-        self._thread.join(timeout_secs)
-        if self._thread.is_alive():
+        if not self.has_ended(timeout_secs):
             raise TimeoutError(f"the job is still running after {timeout_secs} s")
         if self._failure is not None:
             raise self._failure
         return cast(Outcome, self._outcome)
+
+    def has_ended(self, timeout_secs: float | None = 0.0) -> bool:
+        """Return whether the job has ended, waiting for that for some time.
+
+        Args:
+            timeout_secs: How long to wait; None waits without a limit.
+        """
+        self._thread.join(timeout_secs)
+        return not self._thread.is_alive()
 
     def cancel(
         self, exit_status: int = 1, reason: str = "the job was cancelled"
@@ -109,8 +117,6 @@ class JobHandle:
     def _run(self) -> None:
         try:
             self._outcome = self._supervisor.run()
-        except TimeoutError as error:  # not to be taken for that of wait()
-            self._failure = LaunchError(f"the job has failed: {error}")
         except BaseException as error:  # noqa: BLE001 - raised from wait()
             self._failure = error
 

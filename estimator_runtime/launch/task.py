@@ -153,7 +153,7 @@ class Tasks(Protocol):
         """
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
-        """Start a run.
+        """Start a run; one that cannot be started ends at once, with the cause.
 
         Args:
             run: The run.

@@ -1,5 +1,6 @@
 """What the process behind the standard streams hides, passes on and makes of JSON."""
 
+import contextlib
 import json
 import os
 import pty
@@ -106,6 +107,20 @@ def run(program, task=None, **options):
     )
 
 
+@contextlib.contextmanager
+def running(program, **pipes):
+    """Run a program beside the test, for 30 s at most."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, **pipes
+    ) as process:
+        timer = threading.Timer(30, process.kill)
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+
+
 def test_what_native_code_writes_passes_but_for_the_noise_which_is_counted():
     done = run(
         "os.write(2, f'one\\n{NOISE}\\ntwo\\n'.encode())\n"
@@ -131,18 +146,11 @@ def test_the_start_of_a_line_is_shown_before_its_end_comes():
         "assert sys.stdin.readline() == 'secret\\n'\n"
         "os.write(2, b'thanks\\n')\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        timer = threading.Timer(30, process.kill)
-        timer.start()
-        try:
-            assert os.read(process.stderr.fileno(), 100) == b"Password: "
-            process.stdin.write(b"secret\n")
-            process.stdin.flush()
-            assert process.stderr.read() == b"thanks\n"
-        finally:
-            timer.cancel()
+    with running(program, stdin=subprocess.PIPE) as process:
+        assert os.read(process.stderr.fileno(), 100) == b"Password: "
+        process.stdin.write(b"secret\n")
+        process.stdin.flush()
+        assert process.stderr.read() == b"thanks\n"
     assert process.returncode == 0
 
 
@@ -224,16 +232,9 @@ def test_a_reader_that_has_gone_takes_only_its_own_stream_along():
         "relay.finish()\n"
         "os._exit(0)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        timer = threading.Timer(30, process.kill)
-        timer.start()
-        try:
-            process.stdout.close()
-            (line,) = process.stderr.read().splitlines()
-        finally:
-            timer.cancel()
+    with running(program, stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+        (line,) = process.stderr.read().splitlines()
     assert process.returncode == 0
     assert json.loads(line)["message"] == "told as without it"
 

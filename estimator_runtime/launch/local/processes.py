@@ -117,7 +117,8 @@ class Processes:
             except OSError as error:
                 reason = error.strerror or error
                 raise LaunchError(
-                    f"the process that starts the tasks cannot be created: {reason}"
+                    f"the process that starts the tasks cannot be created: {reason}; "
+                    "end other processes, or raise their limit: ulimit -u"
                 ) from error
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -173,17 +174,24 @@ class Processes:
         except OSError as error:
             raise LaunchError(
                 f"no port can be reserved for each of {len(addressed)} tasks: "
-                f"{error.strerror or error}"
+                f"{error.strerror or error}; end other servers, or start fewer tasks"
             ) from error
         for task, port in zip(addressed, ports, strict=True):
             jobs[task.type].append(f"{_HOST}:{port}")
         return Cluster(jobs)
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
-        """Request a new task from the fork server."""
-        pipes = [os.pipe() for _ in range(3)]
+        """Request a new task from the fork server; see `Tasks.start`."""
         number = len(self._numbers)
         self._numbers[run] = number
+        try:
+            pipes = [os.pipe() for _ in range(3)]
+        except OSError as error:
+            # As the fork server reports it where it has no room for a process.
+            cause = f"could not be started: {error.strerror} (see ulimit -n)"
+            status = -int(signal.SIGKILL)
+            self._events.put(Ended(run=run, status=status, cause=cause))
+            return
         self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
         message = json.dumps({"task": number, "environ": environ}).encode()

@@ -100,11 +100,7 @@ class TaskActor:
             cause = f"cannot get its address again: {error.strerror or error}"
             self._events.put(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
-        try:
-            self._processes.start(run, environ)
-        except Exception as error:  # noqa: BLE001 - reported as the end of the run
-            cause = f"could not be started on its node: {error}"
-            self._events.put(Ended(run=run, status=-1, cause=cause))
+        self._processes.start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:
         """Send a signal to a run of the task and to its children."""

@@ -7,16 +7,13 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Run, Task
-
-if TYPE_CHECKING:
-    pass
 
 
 class Record:

@@ -257,7 +257,7 @@ class Supervisor:
     def _start_those_due(self, now: float) -> None:
         try:
             self._starts.due(now)
-        except (LaunchError, OSError) as error:
+        except LaunchError as error:
             self._stop_for(str(error))
             return
         if self.state == "starting" and self._starts.has_begun:

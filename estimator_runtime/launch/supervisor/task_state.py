@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Run, Task
-
-if TYPE_CHECKING:
-    pass
 
 
 class TaskState:
