@@ -6,11 +6,12 @@ threads of the input pipeline. The thread that tunes a tf.data pipeline often mi
 cancellation and keeps sleeping, for up to a minute. A task that was told to stop has
 saved its checkpoint by then, and does not have a minute left.
 
-In a single process, a close that takes longer than usual continues in the background,
-so that the program can go on: evaluate, export, or show the next prompt of a notebook.
-Python's exit waits for such a close. If the close returned while Python finalizes the
-interpreter, Python would end its thread inside TensorFlow, and the process would abort.
-`estimator-runtime run` skips Python's exit then; see `run_exit_handlers`.
+If the program cannot notice, a close that takes longer than usual continues in the
+background, so that the program can go on: evaluate, export, end, or show the next
+prompt of a notebook. Python's exit waits for such a close. If the close returned while
+Python finalizes the interpreter, Python would end its thread inside TensorFlow, and the
+process would abort. `estimator-runtime run` skips Python's exit then; see
+`run_exit_handlers`.
 
 The thread misses its cancellation because TensorFlow's `CancellationManager` calls the
 callbacks, one of which wakes the thread, before it sets the flag that `IsCancelled`
@@ -34,7 +35,7 @@ _logger = logging.getLogger(__name__)
 # If all tasks are alive, a close takes a few milliseconds.
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
-_LOCAL_TIMEOUT_SECS = 0.1
+_BACKGROUND_TIMEOUT_SECS = 0.1
 _TOLD_AFTER_SECS = 3.0
 # Slightly more than the longest sleep of the thread that tunes the input pipeline.
 _EXIT_TIMEOUT_SECS = 70.0
@@ -47,8 +48,9 @@ _WAITS = (
 
 # A graph with none of these ops has no such thread.
 _ITERATORS = frozenset({"IteratorV2", "Iterator", "OneShotIterator"})
-# Ops whose cleanup the program could observe: Python functions, and files.
-_OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer")
+# Ops whose cleanup the program could observe: Python functions, and files. Collective
+# ops of a session that is still open may meet those of the next one.
+_OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer|Collective")
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 # Variables stay in memory until a close in the background has finished. This limit is
 # 256 MiB for eight-byte values.
@@ -61,29 +63,27 @@ _left: list[threading.Thread] = []  # closes still running in the background
 def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
     """Return the object to close in place of a session, in a bounded time if possible.
 
-    The result is the session itself if its close needs no bound, or cannot have one:
-
-    - In a cluster: if the session was neither lost nor told to stop.
-    - In a single process: if the graph has no tf.data iterator, if there is a device
-      other than a CPU, or while four earlier sessions are still being closed.
+    The result is the session itself if its close needs no bound, or cannot have one: if
+    the graph has no tf.data iterator, if there is a device other than a CPU, or while
+    four earlier sessions are still being closed. In a cluster, the close of a session
+    that was lost or told to stop always has a bound.
 
     Args:
         session: A `tf.compat.v1.Session`.
         is_stop: Whether the program closes it because it was told to stop.
         is_lost: Whether the program closes it because a task was lost.
     """
-    if not getattr(session, "sess_str", ""):
-        is_full = sum(thread.is_alive() for thread in _left) >= _MAX_LEFT
-        return session if is_full or not _may_wait(session) else LocalClose(session)
-    if is_lost:
+    is_in_cluster = bool(getattr(session, "sess_str", ""))
+    if is_in_cluster and is_lost:
         return BoundedClose(session)
-    return (
-        BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True) if is_stop else session
-    )
+    if is_in_cluster and is_stop:
+        return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
+    is_full = sum(thread.is_alive() for thread in _left) >= _MAX_LEFT
+    return session if is_full or not _may_wait(session) else BackgroundClose(session)
 
 
 def _may_wait(session: Any) -> bool:
-    """Return whether closing a single-process session may wait for a tuner."""
+    """Return whether a close may wait for a tuner, and for nothing else."""
     try:
         if _ITERATORS.isdisjoint(each.type for each in session.graph.get_operations()):
             return False
@@ -92,15 +92,17 @@ def _may_wait(session: Any) -> bool:
         return False
 
 
-def is_end_observable(graph: Any) -> bool:
+def is_end_observable(graph: Any, frees_variables: bool = True) -> bool:
     """Return whether a program could notice that a session of a graph closes late.
 
     It could if the graph calls the program's Python functions, if a dataset or a
-    summary writer completes a file when it ends, or if the variables use a lot of
-    memory.
+    summary writer completes a file when it ends, or if the end frees variables that use
+    a lot of memory.
 
     Args:
         graph: A `tf.Graph`.
+        frees_variables: Whether the variables end with the session. In a cluster they
+            do not: they end with the server that holds them.
     """
     try:
         graph_def = graph.as_graph_def()
@@ -111,6 +113,8 @@ def is_end_observable(graph: Any) -> bool:
         nodes.extend(function.node_def)
     if any(_OBSERVABLE.search(node.op) for node in nodes):
         return True
+    if not frees_variables:
+        return False
     return sum(_num_values(node) for node in nodes) > _MAX_BACKGROUND_VALUES
 
 
@@ -140,7 +144,7 @@ def told(after_secs: float = _TOLD_AFTER_SECS) -> Iterator[None]:
 
 
 class BoundedClose:
-    """A session of a cluster whose `close` returns within a bounded time.
+    """A session whose `close` returns within a bounded time.
 
     Args:
         session: A `tf.compat.v1.Session`.
@@ -189,8 +193,8 @@ class BoundedClose:
             self._error = error
 
 
-class LocalClose(BoundedClose):
-    """A session of a single process that closes in the background if it takes long.
+class BackgroundClose(BoundedClose):
+    """A session that closes in the background if it takes long.
 
     It does so only if the program cannot notice (see `is_end_observable`). Otherwise
     `close` waits until the session is closed, like the session's own method.
@@ -200,7 +204,9 @@ class LocalClose(BoundedClose):
         timeout_secs: Time after which the session closes in the background.
     """
 
-    def __init__(self, session: Any, timeout_secs: float = _LOCAL_TIMEOUT_SECS) -> None:
+    def __init__(
+        self, session: Any, timeout_secs: float = _BACKGROUND_TIMEOUT_SECS
+    ) -> None:
         super().__init__(session, timeout_secs)
 
     def close(self) -> None:
@@ -217,7 +223,8 @@ class LocalClose(BoundedClose):
         _leave(thread)  # before the wait, which Ctrl-C may interrupt
         thread.join(self._timeout_secs)
         if thread.is_alive():
-            if not is_end_observable(self._session.graph):
+            is_local = not getattr(self._session, "sess_str", "")
+            if not is_end_observable(self._session.graph, frees_variables=is_local):
                 return
             thread.join()
         if self._error is not None:

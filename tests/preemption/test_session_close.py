@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from estimator_runtime.preemption import session_close
 from estimator_runtime.preemption.session_close import (
+    BackgroundClose,
     BoundedClose,
-    LocalClose,
     closable,
     is_end_observable,
 )
@@ -220,16 +220,28 @@ with tf.Graph().as_default():
     numbers = tf.data.Dataset.range(100).repeat()
     number = v1.data.make_one_shot_iterator(numbers).get_next()
     step = v1.train.get_or_create_global_step().assign_add(1)
-    with er.MonitoredTrainingSession() as session:
+    master = ""
+    if sys.argv[1] == "server":
+        server = v1.train.Server.create_local_server()
+        master = server.target
+    with er.MonitoredTrainingSession(master) as session:
         session.run([step, number])
 notes.write("a note")
 print("trained", flush=True)
-if len(sys.argv) > 1:
-    sys.exit(int(sys.argv[1]))
+if len(sys.argv) > 2:
+    sys.exit(int(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize(("arguments", "status"), [((), 0), (("0",), 0), (("7",), 7)])
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("no server",), 0),
+        (("no server", "0"), 0),
+        (("no server", "7"), 7),
+        (("server",), 0),
+    ],
+)
 def test_a_session_that_does_not_close_does_not_hold_up_the_end_of_a_program(
     tmp_path, arguments, status
 ):
@@ -254,14 +266,16 @@ def iterated(dataset):
     return tf.compat.v1.data.make_initializable_iterator(dataset).get_next()
 
 
-def test_a_session_of_a_dataset_closes_at_once_or_in_the_background():
+@pytest.mark.parametrize("is_in_cluster", [False, True])
+def test_a_session_of_a_dataset_closes_at_once_or_in_the_background(is_in_cluster):
+    server = tf.compat.v1.train.Server.create_local_server()
     with tf.Graph().as_default():
         iterated(tf.data.Dataset.range(3))
-        session = tf.compat.v1.Session()
+        session = tf.compat.v1.Session(server.target if is_in_cluster else "")
     never, close = threading.Event(), session.close
     session.close = lambda: (never.wait(), close())
     closing = closable(session)
-    assert type(closing) is LocalClose
+    assert type(closing) is BackgroundClose
     closing.close()
     assert session_close.are_left(wait_secs=0.05)
     never.set()
@@ -273,7 +287,7 @@ def test_the_fifth_session_that_closes_late_is_waited_for():
     for _ in range(4):
         session = Session(never.wait)
         session.graph = tf.Graph()
-        LocalClose(session).close()
+        BackgroundClose(session).close()
     with tf.Graph().as_default():
         iterated(tf.data.Dataset.range(3))
         another = tf.compat.v1.Session()
@@ -288,7 +302,7 @@ def test_the_error_of_a_local_close_is_raised():
         raise tf.errors.UnknownError(None, None, "a close that fails")
 
     with pytest.raises(tf.errors.UnknownError, match="a close that fails"):
-        LocalClose(Session(close)).close()
+        BackgroundClose(Session(close)).close()
 
 
 @pytest.mark.parametrize(
@@ -314,6 +328,7 @@ def test_a_later_end_of_a_pipeline_with_functions_or_files_can_be_observed(
     with tf.Graph().as_default() as graph:
         iterated(build())
     assert is_end_observable(graph) == is_observable
+    assert is_end_observable(graph, frees_variables=False) == is_observable
 
 
 @pytest.mark.parametrize(
@@ -331,3 +346,4 @@ def test_a_later_end_of_large_variables_can_be_observed(
             use_resource=use_resource,
         )
     assert is_end_observable(graph) == is_observable
+    assert not is_end_observable(graph, frees_variables=False)
