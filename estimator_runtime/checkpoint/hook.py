@@ -106,7 +106,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     * A checkpoint that was just restored is not written again. Listeners are called
       all the same.
     * A write that fails is logged. It is raised as a CheckpointError at the next save,
-      or at the end of training, after an attempt to save the last step.
+      or at the end of training, after an attempt to save the step that is due then.
     * Where a snapshot is not possible (see `snapshot`), training waits for the Saver.
 
     Args:
@@ -179,10 +179,15 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
         Raises:
             CheckpointError: If this save or an earlier one failed. The last step is
-                saved even if an earlier save failed.
+                saved even if an earlier save failed, and if its own save failed before,
+                that is tried once more.
         """
         last_step = session.run(self._global_step_tensor)
         is_saved = last_step == self._timer.last_triggered_step() != self._left_out
+        if is_saved:
+            self._writer.wait()
+            has_failed = self._writer.has_failed
+            is_saved = not has_failed or self._writer.last_step == last_step
         if not is_saved:
             self._save(session, last_step, is_last=True)
         self._writer.close()
@@ -215,7 +220,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             return False
         start = self._clock()
         with request.saving():
-            self._writer.make_room(instead_of=self._series, raises=not is_last)
+            self._writer.make_room(instead_of=self._series)
         waited_secs = self._clock() - start
         if self.measures is not None and _follows_cost(self):
             interval = self._timer._every_secs
@@ -233,6 +238,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             )
             with request.saving():
                 self._write(session, step, waited_secs)
+                if self._writer.has_failed:
+                    self._writer.close()
         _tensorflow.info(
             "Calling checkpoint listeners after saving checkpoint %d...", step
         )

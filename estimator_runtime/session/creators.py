@@ -24,6 +24,7 @@ from estimator_runtime.compat import internals
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.session.hooks.peer_hooks import servers_watched
 from estimator_runtime.session.settings import SessionSettings
 
 _logger = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class ChiefCreator(VerifiedSessionCreator):
         PeerTimeoutError: If a ps does not answer within `max_wait_secs`.
         ConfigError: If the ps is in use by another training that is alive.
 
+    If a ps that was ready stops answering, the process exits; see `servers_watched`.
+
     Args:
         scaffold: The Scaffold of the session.
         master: Session target.
@@ -97,6 +100,10 @@ class ChiefCreator(VerifiedSessionCreator):
         if not servers:
             return super().create_session()
         peers.wait_for(servers, self._max_wait_secs)
+        with servers_watched():
+            return self._adopt_or_create()
+
+    def _adopt_or_create(self) -> tf.compat.v1.Session:
         if not self._checkpoint_dir:
             self._revoke()
             return super().create_session()
@@ -221,6 +228,8 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
 
     `create_session` raises:
         PeerTimeoutError: If a ps, or the chief, is not ready within `max_wait_secs`.
+
+    If a ps that was ready stops answering, the process exits; see `servers_watched`.
     """
 
     @property
@@ -233,7 +242,8 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
         try:
-            return super().create_session()
+            with servers_watched():
+                return super().create_session()
         except tf.errors.DeadlineExceededError as error:
             chiefs = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
             names = [f"{name} at {address}" for name, address in chiefs.items()]

@@ -516,6 +516,45 @@ def test_the_last_step_is_saved_when_an_older_write_has_failed(
     assert weights(tmp_path) == {1: 1}
 
 
+def test_a_save_that_is_due_after_a_failed_one_is_made_before_that_is_raised(
+    tmp_path, around_writes
+):
+    def fail(prefix):
+        if prefix.endswith("-4"):
+            raise NO_SPACE
+
+    around_writes(after=fail)
+    step = step_op()
+    with pytest.raises(CheckpointError, match=r"model\.ckpt-4' cannot be written"):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            for _ in range(20):
+                session.run(step)
+                hook_of(session)._writer.wait()
+    assert weights(tmp_path) == {0: 0, 8: 8}
+
+
+def test_the_last_step_is_saved_once_more_if_its_save_has_failed(
+    tmp_path, around_writes
+):
+    failed = threading.Event()
+
+    def fail(prefix):
+        if prefix.endswith("-4") and not failed.is_set():
+            failed.set()
+            raise NO_SPACE
+
+    around_writes(after=fail)
+    step = step_op()
+    with pytest.raises(CheckpointError, match=r"model\.ckpt-4' cannot be written"):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            run(session, step, 4)
+    assert weights(tmp_path) == {0: 0, 4: 4}
+
+
 @pytest.mark.parametrize("call", ["replace", "fsync", "rename"])
 def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
     tmp_path, monkeypatch, call

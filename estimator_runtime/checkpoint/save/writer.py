@@ -61,9 +61,8 @@ class CheckpointWriter:
     """A queue of writes that run on one background thread, in the order submitted.
 
     At most one write waits while another is under way. A write that fails is logged,
-    and its exception is raised in the training thread, by the next `make_room` or by
-    `close`. The thread ends when no write is left, and the process does not end before
-    the thread does.
+    and `close` raises its exception in the training thread. The thread ends when no
+    write is left, and the process does not end before the thread does.
 
     Args:
         named_every_secs: How often a wait for a write is logged, in seconds.
@@ -83,21 +82,14 @@ class CheckpointWriter:
         self._error: BaseException | None = None
         self._save_paths: set[str] = set()
 
-    def make_room(self, instead_of: object = None, raises: bool = True) -> None:
+    def make_room(self, instead_of: object = None) -> None:
         """Wait until you can submit a write and no other write is waiting.
 
         Args:
             instead_of: The `series` of a write to drop if it is waiting. Any other
                 write that waits has to start first.
-            raises: Whether the exception of an earlier write is raised here. Otherwise
-                `close` raises it.
-
-        Raises:
-            Exception: The exception of an earlier write.
         """
         with self._changed:
-            if raises:
-                self._raise_error()
             if self._waiting and instead_of and self._waiting[2] is instead_of:
                 step = self._waiting[0]
                 self._waiting = None
@@ -107,8 +99,6 @@ class CheckpointWriter:
                     step,
                 )
             self._wait_until(lambda: self._waiting is None)
-            if raises:
-                self._raise_error()
 
     def submit(
         self,
@@ -179,7 +169,9 @@ class CheckpointWriter:
         """
         self.wait()
         with self._changed:
-            self._raise_error()
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     @property
     def is_busy(self) -> bool:
@@ -187,9 +179,9 @@ class CheckpointWriter:
         return self._is_running
 
     @property
-    def error(self) -> BaseException | None:
-        """The exception of a write that has not been raised yet, or None."""
-        return self._error
+    def has_failed(self) -> bool:
+        """Whether a write has failed, and its exception has not been raised yet."""
+        return self._error is not None
 
     def _wait_until(self, is_so: Callable[[], bool]) -> None:
         waited_secs = 0.0
@@ -201,11 +193,6 @@ class CheckpointWriter:
                 waited_secs,
                 self._writing_step,
             )
-
-    def _raise_error(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
 
     def _run(self) -> None:
         while True:

@@ -6,18 +6,20 @@ task when one that it needs does not answer.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
+from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, peers
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.distributed.liveness import (
@@ -157,11 +159,31 @@ def watchdogs(
     return [PeerWatchdogHook(concerns, note)]
 
 
+@contextlib.contextmanager
+def servers_watched() -> Iterator[None]:
+    """Watch the parameter servers of this task's cluster while a session is created.
+
+    If one of them stops answering, TensorFlow waits for it without a deadline. See
+    `PeerWatchdogHook`, which watches them from then on.
+    """
+    task = peers.this_task()
+    servers = {TaskType.PS: task.cluster.get(TaskType.PS, ())}
+    timeout_secs = waits.peer_timeout_secs()
+    concerns = concerns_of(servers, task.task_type, task.task_index, timeout_secs, None)
+    creation = tf.train.Coordinator()
+    if concerns:
+        PeerWatchdogHook(concerns).watch(creation)
+    try:
+        yield
+    finally:
+        creation.request_stop()
+
+
 class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     """Checks on a separate thread whether the tasks that a step may need are alive.
 
-    It checks only while a session is open and the training continues, because session
-    creators have their own deadlines. When a task has been missing for too long, this
+    It checks while a session is open and the training continues; session creators use
+    `servers_watched`. When a task has been missing for too long, this
     process exits with status 1, because there is no other way to end a step that hangs
     in TensorFlow. Only the last checkpoint remains.
 
@@ -187,6 +209,10 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
         """Start checking."""
+        self.watch(coord)
+
+    def watch(self, coord: tf.train.Coordinator) -> None:
+        """Check on a new thread until the coordinator is told to stop."""
         threading.Thread(
             target=self._watch,
             args=(coord,),

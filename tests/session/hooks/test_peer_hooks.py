@@ -66,6 +66,34 @@ _SERVES = """
     os._exit(5)
 """
 
+_CREATES_A_SESSION = """
+    import json, socket
+    from estimator_runtime.session import creators
+    ps, free = socket.create_server(("127.0.0.1", 0)), socket.create_server(("", 0))
+    name = "127.0.0.1:%d"
+    own = name % free.getsockname()[1]
+    free.close()
+    cluster = {
+        "chief": ["127.0.0.1:1"], "ps": [name % ps.getsockname()[1]], "worker": [own]
+    }
+    task = {"type": "worker", "index": 0}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+    os.environ["ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"] = "4"
+
+    def answer_once():
+        connections = [ps.accept()[0]]
+        connections[0].send(b"x")
+        while True:
+            connections.append(ps.accept()[0])
+
+    threading.Thread(target=answer_once, daemon=True).start()
+    server = tf.distribute.Server(cluster, "worker", 0)
+    tf.compat.v1.get_variable("weight", initializer=1.0)
+    scaffold = tf.compat.v1.train.Scaffold()
+    creators.WorkerCreator(scaffold, server.target, max_wait_secs=40).create_session()
+    os._exit(5)
+"""
+
 
 def run(*parts, cwd):
     """Return a program's (exit status, standard error)."""
@@ -90,6 +118,17 @@ def test_a_task_that_gives_another_one_up_ends_though(streams, tmp_path):
     if "output" in streams:
         assert "ps 0 has not been there for 6 s" in told
         assert "giving up" in told
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_gives_up_a_ps_that_stops_answering_before_there_is_a_session(
+    tmp_path,
+):
+    graph = "\ntf.compat.v1.disable_eager_execution()\n"
+    status, told = run(_START, graph, _CREATES_A_SESSION, cwd=tmp_path)
+    assert status == 1, told
+    assert "ps 0 at 127.0.0.1:" in told
+    assert "s (ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS is 4), and no step can end" in told
 
 
 @pytest.mark.timeout(120)
