@@ -310,4 +310,10 @@ TF1_PATCHES = (
         after="tensorflow",
         apply=_late("tf1.moved:restore_private_names"),
     ),
+    Patch(
+        name="tf.train.MonitoredTrainingSession",
+        reason="programs without Estimators get no checkpoint when told to stop",
+        after="tensorflow",
+        apply=_late("tf1.training:use_runtime_session"),
+    ),
 )
