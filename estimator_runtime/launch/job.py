@@ -131,6 +131,11 @@ class Job:
                 f"Job: grace_secs is {self.grace_secs!r}; give a number of seconds, 0 "
                 "or more"
             )
+        for name, value in self.env.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                raise ConfigError(
+                    f"Job: env has {name!r}: {value!r}; give names and values as str"
+                )
         if STOP_GRACE_VARIABLE in self.env:
             raise ConfigError(
                 f"Job: env sets {STOP_GRACE_VARIABLE}, which the launcher takes from "

@@ -7,8 +7,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
+from estimator_runtime.contrib import predictor
 from estimator_runtime.contrib.learning import estimator as learn_estimator
 from estimator_runtime.contrib.learning import experiment
+from estimator_runtime.contrib.learning.hparams import HParams
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 estimator_runtime.install()
@@ -177,6 +179,38 @@ def test_a_strategy_exports_and_keeps_the_newest(tmp_path):
         (given,) = signature.inputs.values()
         values = session.run(output.name, {given.name: _X})
     np.testing.assert_allclose(values, _slopes(6) * _X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [dict, HParams])
+def test_an_export_from_a_reused_graph_has_the_hyperparameters_of_its_time(
+    tmp_path, kind
+):
+    def model(features, targets, mode, params):
+        given = params if kind is dict else params.values()
+        predictions, loss, train_op = _model(features, targets, mode, {"rate": 0.0625})
+        return predictions * given["scale"], loss, train_op
+
+    def serving_input_fn():
+        x = tf1.placeholder(tf.float32, [None, 1])
+        return tf.estimator.export.TensorServingInputReceiver(x, x)
+
+    params = kind(scale=1.0)
+    config = estimator_runtime.RunConfig(reuse_graphs=True)
+    learned = learn_estimator.LearnEstimator(
+        model, os.fspath(tmp_path / "model"), config, params=params
+    ).fit(input_fn=_input, steps=1)
+    exported = []
+    for scale in (1.0, 10.0):
+        if kind is dict:
+            params["scale"] = scale
+        else:
+            params.scale = scale
+        path = learned.export_saved_model(
+            os.fspath(tmp_path / "export"), serving_input_fn, experimental_mode="infer"
+        )
+        run = predictor.from_saved_model(tf.compat.as_str(path))
+        exported.append(run({"input": _X})["output"][1, 0])
+    assert exported == pytest.approx([_slopes(1), 10 * _slopes(1)])
 
 
 def test_learn_runner_calls_the_schedule_of_an_experiment(tmp_path):

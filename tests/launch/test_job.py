@@ -47,6 +47,7 @@ def test_several_trainers_without_a_ps_fail_together(replicas, is_gang):
         ({"refill_restarts_secs": "1 h"}, "Job: refill_restarts_secs is '1 h'; give a number of seconds above 0"),
         ({"grace_secs": -1}, "Job: grace_secs is -1; give a number of seconds, 0 or more"),
         ({"env": {"ESTIMATOR_RUNTIME_STOP_GRACE_SECS": "9"}}, "Job: env sets ESTIMATOR_RUNTIME_STOP_GRACE_SECS, which the launcher takes from grace_secs; give that instead"),
+        ({"env": {"OMP_NUM_THREADS": 2}}, "Job: env has 'OMP_NUM_THREADS': 2; give names and values as str"),
         ({"env": {"TF_CONFIG": "{}"}}, "Job: env sets TF_CONFIG, which the launcher makes for each task; leave it out"),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +45,9 @@ class _StopEvaluationHook(tf.compat.v1.train.SessionRunHook):
             raise _StopEvaluation
 
 
-_listening = 0  # number of nested listeners of a training that are evaluating
+# Number of nested listeners of a training that are evaluating, in this thread. Another
+# thread may evaluate meanwhile, and that is not ended early.
+_listening = ContextVar("listening", default=0)
 
 
 def patch_estimator(_module: ModuleType) -> None:
@@ -59,7 +62,7 @@ def patch_estimator(_module: ModuleType) -> None:
     @functools.wraps(original)
     def evaluate_run(*args: Any, **kwargs: Any) -> Any:
         call = bind(*args, **kwargs)
-        if _listening:
+        if _listening.get():
             hooks = call.arguments["all_hooks"] or ()
             call.arguments["all_hooks"] = [*hooks, _StopEvaluationHook()]
         return original(*call.args, **call.kwargs)
@@ -119,10 +122,9 @@ def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def listen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        global _listening
         if request.is_requested():
             return None
-        _listening += 1
+        before = _listening.set(_listening.get() + 1)
         try:
             return original(self, *args, **kwargs)
         except _StopEvaluation:
@@ -131,6 +133,6 @@ def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
             )
             return None
         finally:
-            _listening -= 1
+            _listening.reset(before)
 
     return listen

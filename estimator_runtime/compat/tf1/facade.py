@@ -8,6 +8,7 @@ up when it is used.
 import contextlib
 import functools
 import importlib
+import sys
 import types
 from typing import Any
 
@@ -16,6 +17,7 @@ from estimator_runtime.compat.tf1 import contrib_names
 _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
 _CONTRIB = "contrib"
+_MISSING = object()
 # What the API of TensorFlow 1 does not have, and programs import all the same.
 _REAL = frozenset({"_api", "compiler", "core", "python", "tools"})
 # Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
@@ -117,13 +119,15 @@ class TensorFlow1(types.ModuleType):
             return CONTRIB
         if name == "compat":
             return COMPAT
-        v1 = importlib.import_module(_V1)
+        # Much faster than an import, and programs use many names.
+        v1 = sys.modules.get(_V1) or importlib.import_module(_V1)
         if name == "__all__":
             return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
         if name in _REAL:
             return importlib.import_module(f"{_ROOT}.{name}")
-        if hasattr(v1, name):
-            return getattr(v1, name)
+        value = getattr(v1, name, _MISSING)
+        if value is not _MISSING:
+            return value
         if name == _CHECKPOINT_READER:
             return importlib.import_module(f"{_ROOT}.python.{name}")
         why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")

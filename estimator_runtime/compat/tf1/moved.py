@@ -176,7 +176,7 @@ def _with_binary_mode(numpy: Any) -> Any:
 
     @functools.wraps(original)
     def fromstring(
-        string: Any, dtype: Any = float, count: int = -1, *, sep: str = "", **like: Any
+        string: Any, dtype: Any = float, count: int = -1, sep: str = "", **like: Any
     ) -> Any:
         if sep == "" and not isinstance(string, str):
             # A copy, as before: what frombuffer returns cannot be written.

@@ -212,6 +212,11 @@ class LearnEstimator(StockEstimator):
             return spec._replace(eval_metric_ops=metrics)
 
         super().__init__(converted, model_dir=model_dir, config=config)
+        # Not a copy: a reused graph is built again once the program has changed them.
+        if isinstance(params, dict):
+            self._params = params
+        elif params is not None:
+            self._params = getattr(params, "__dict__", {"params": params})
 
     def _assert_members_are_not_overridden(self) -> None:
         """Allow the overrides below, which TensorFlow checks for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -473,9 +472,11 @@ def _keep_newest(folder: str, count: int | None) -> None:
     """Delete all exports in a folder, which are named by their time, but the newest."""
     if count is None:
         return
-    exports = sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)
+    # Object stores list a folder with a slash at the end.
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)]
+    exports = sorted((name for name in names if name.isdigit()), key=int)
     for name in exports[: max(len(exports) - count, 0)]:
-        shutil.rmtree(os.path.join(folder, name))
+        tf.io.gfile.rmtree(os.path.join(folder, name))
 
 
 def run(

@@ -105,6 +105,7 @@ print(json.dumps({
     "others": [bool(np.bool(1)), np.Inf, np.asscalar(np.array([3])), int(np.product([2, 3]))],
     "fromstring": np.fromstring(b"\\1\\0\\2\\0", np.int16).tolist(),
     "of a text": np.fromstring("1 2", sep=" ").tolist(),
+    "by position": np.fromstring("1 2", float, 1, " ").tolist(),
     "can be written": np.fromstring(b"\\1", np.uint8).flags.writeable,
     "imp": module.value,
     "getargspec": inspect.getargspec(lambda a, b=1: 0)[:1][0],
@@ -124,6 +125,7 @@ def test_names_that_numpy_and_python_removed_are_there(tmp_path):
         "others": [True, float("inf"), 3, 6],
         "fromstring": [1, 2],
         "of a text": [1.0, 2.0],
+        "by position": [1.0],
         "can be written": True,
         "imp": 7,
         "getargspec": ["a", "b"],
@@ -368,6 +370,32 @@ def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path
     assert 0 < loss < 10
     # Fused steps and background checkpoints change nothing.
     assert fused.stdout == stock.stdout
+
+
+SESSION = """
+import os
+import signal
+
+import tensorflow as tf
+
+step = tf.train.get_or_create_global_step()
+add = tf.assign_add(step, 1)
+hooks = [tf.train.StopAtStepHook(last_step=40)]
+with tf.train.MonitoredTrainingSession(checkpoint_dir="model", hooks=hooks) as session:
+    while not session.should_stop():
+        if session.run(add) == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_session_of_the_program_saves_the_step_when_it_is_told_to_stop(tmp_path):
+    (tmp_path / "session.py").write_text(SESSION)
+    done = run_tf1("session.py", tmp_path)
+    assert done.returncode == 143, done.stderr
+    assert (tmp_path / "model" / "model.ckpt-7.index").exists()
+    done = run_tf1("session.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model" / "model.ckpt-40.index").exists()
 
 
 CANNED = """
