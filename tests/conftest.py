@@ -128,8 +128,8 @@ def pytest_runtest_call(item):
     """Fail a test that takes longer than its tier allows.
 
     A unit test may use half a second of this thread: not by the clock, as others share
-    the machine, and without collections of what earlier tests have left. Any test may take a minute, unless its `long` marker
-    gives the reason.
+    the machine, and without collections of what earlier tests have left. Any test may
+    take a minute, unless its `long` marker gives the reason.
     """
     started, used = time.monotonic(), time.thread_time() - _collections.secs
     result = yield

@@ -40,6 +40,8 @@ from tensorflow.python.training.session_manager import SessionManager
 # Sessions: what TensorFlow's own are made of.
 SESSION_RUN = _session.BaseSession.run
 StockMonitoredTrainingSession = monitored_session.MonitoredTrainingSession
+# Stands for an interval that is not given; programs pass it on.
+USE_DEFAULT: Any = monitored_session.USE_DEFAULT
 StockHookedSession: Any = monitored_session._HookedSession
 CoordinatedSessionCreator: Any = (
     monitored_session._MonitoredSession._CoordinatedSessionCreator

@@ -11,6 +11,7 @@ from estimator_runtime import reporting
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.compat import internals, seam
+from estimator_runtime.compat.internals import USE_DEFAULT
 from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, input_sharding, peers
@@ -21,7 +22,7 @@ from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.hooks import peer_hooks
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
-from estimator_runtime.session.settings import USE_DEFAULT, SessionSettings, is_on
+from estimator_runtime.session.settings import SessionSettings, is_on
 
 _logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1

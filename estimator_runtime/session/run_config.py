@@ -294,6 +294,9 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 while not s.should_stop():
                     s.run(train_op)
 
+        The arguments that TensorFlow's RunConfig does not have, such as `loop`, reach
+        such a session only through the environment; a warning names those that do not.
+
         Args:
             scaffold: `tf.compat.v1.train.Scaffold`, or None for the default one.
                 If it has no saver, and the graph neither, one is added that keeps
@@ -312,6 +315,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         Raises:
             RuntimeError: If called in eager mode, outside of any graph.
         """
+        self._warn_of_unused_options()
         return {
             "master": self.master,
             "is_chief": self.is_chief,

@@ -409,7 +409,7 @@ def test_any_json_is_a_config_or_a_config_error():
         return mostly(chosen | {"cluster": mostly(cluster_spec), "task": mostly(task)})
 
     configs, messages = 0, set()
-    for _ in range(10_000):
+    for _ in range(5_000):
         text = json.dumps(document())
         requirements = {
             "check_addresses": rng.random() < 0.5,
@@ -427,8 +427,8 @@ def test_any_json_is_a_config_or_a_config_error():
             assert again == config
             configs += 1
     # The seed reaches both outcomes, in many ways.
-    assert configs > 500
-    assert len(messages) > 500
+    assert configs > 300
+    assert len(messages) > 300
     assert {len(message.splitlines()) for message in messages} == {1}
 
 

@@ -3,6 +3,7 @@
 import inspect
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
@@ -176,6 +177,32 @@ def test_every_argument_is_one_of_monitored_training_session():
         "summary_dir",
     ]
     assert set(kwargs) < set(accepted)
+
+
+def test_options_that_do_not_reach_a_session_are_named(caplog, monkeypatch):
+    config = er.RunConfig(async_checkpoint=False, steps_per_run=np.int64(4))
+    assert config.steps_per_run == 4
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
+    with tf.Graph().as_default():
+        config.training_session_kwargs()
+    assert caplog.messages == [
+        "RunConfig: steps_per_run=4 does not reach a session that the program opens "
+        "itself; set ESTIMATOR_RUNTIME_STEPS_PER_RUN=4 in the environment instead"
+    ]
+
+
+def test_an_interval_that_is_not_given_may_be_passed_on_as_in_tensorflow():
+    from tensorflow.python.training.monitored_session import USE_DEFAULT
+
+    given = {
+        "save_checkpoint_secs": USE_DEFAULT,
+        "save_checkpoint_steps": USE_DEFAULT,
+        "save_summaries_steps": USE_DEFAULT,
+    }
+    with tf.Graph().as_default():
+        build_model()
+        with er.MonitoredTrainingSession(**given) as session:
+            assert session.run(train.get_global_step()) == 0
 
 
 def test_a_scaffold_without_saver_gets_one_and_keeps_the_rest():

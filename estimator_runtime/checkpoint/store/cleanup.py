@@ -352,7 +352,9 @@ def is_dead(
         # If it is not locked, a failed write of this process left it behind.
         return not locks.has_locked_folder(path)
     if me.boot and owner.identity[:2] == me[:2]:
-        return durable.identity_of(owner.pid) != owner.identity
+        # Where /proc hides processes, only the lock shows that one is alive.
+        is_gone = durable.identity_of(owner.pid) != owner.identity
+        return is_gone and not locks.is_folder_locked(path)
     is_locked = locks.is_folder_locked(path)
     if is_locked is None:
         return is_quiet

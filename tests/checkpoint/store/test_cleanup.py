@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -421,6 +422,18 @@ def test_what_a_process_writes_is_left_alone_for_as_long_as_it_lives(ckpt):
     (hidden / "model.ckpt-40.index").write_bytes(b"half")
     cleanup.clean_up(str(ckpt), now=lambda: time.time() + 100_000)
     assert hidden.is_dir()
+
+
+def test_what_a_hidden_process_writes_is_left_alone_while_it_holds_the_lock(ckpt):
+    hidden = hidden_of(ckpt, 40, pid=os.getppid(), started="2")
+    (hidden / "model.ckpt-40.index").write_bytes(b"half")
+    holder = os.open(hidden, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    cleanup.clean_up(str(ckpt))
+    assert hidden.is_dir()
+    os.close(holder)
+    cleanup.clean_up(str(ckpt))
+    assert not hidden.exists()
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_not_taken_for_it(ckpt):
