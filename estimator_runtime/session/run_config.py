@@ -81,9 +81,10 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             command's `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
         pack_transfers: In a cluster with parameter servers, whether the tasks send each
             other the tensors of a step as fewer and larger ones; see
-            docs/performance.md. None takes the command's `--pack-transfers` or
+            docs/performance.md. By default it does if several tasks train. None takes
+            the command's `--pack-transfers` or
             `--no-pack-transfers`, else ESTIMATOR_RUNTIME_PACK_TRANSFERS, 1 or 0, else
-            packs them if several tasks train.
+            the default.
         async_checkpoint: Whether training continues while a checkpoint is written; see
             docs/checkpoints.md. False waits for each write, as TensorFlow does. None
             takes the command's `--async-checkpoint` or `--no-async-checkpoint`, else
