@@ -39,7 +39,7 @@ from estimator_runtime.launch.task import (
     Tasks,
     Working,
 )
-from estimator_runtime.launch.terminal.job_status import JobMetrics, Status
+from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus, Status
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.supervisor.job_file import JobFile
@@ -140,8 +140,8 @@ class Supervisor:
             while not self._is_over():
                 self._step()
             self._restart_scalars.update(is_end=True)
-            if self._metrics is not None:
-                self._metrics.write(self._status.now(self._clock()))
+            now = self._clock()
+            self._publish(self._status.now(now), now)
             outcome = self._conclude()
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
@@ -226,8 +226,10 @@ class Supervisor:
     def _show(self, now: float) -> None:
         """Show and publish the progress of the job, if it is time."""
         seen = self._status.poll(now)
-        if seen is None:
-            return
+        if seen is not None:
+            self._publish(seen, now)
+
+    def _publish(self, seen: JobStatus, now: float) -> None:
         self._screen.show(seen, now)
         if self._job_file is not None:
             self._job_file.write(seen)

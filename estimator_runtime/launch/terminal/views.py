@@ -93,7 +93,7 @@ def line(seen: JobStatus) -> str:
     if seen.loss is not None:
         parts.append(f"loss {seen.loss:.4g}")
     left = time_left(seen.step, seen.last_step, seen.rate)
-    if left is not None and not seen.awaited:
+    if left is not None:
         parts.append(f"{left} left")
     saved = "none" if seen.saved_step is None else seen.saved_step
     parts.append(f"checkpoint {saved}")
@@ -131,7 +131,6 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     loss = None if seen.loss is None else f"loss={seen.loss:.4g}"
     restarts = f"restarts={seen.restarts}" if seen.restarts else None
     waiting = f"waiting for {', '.join(seen.awaited)}" if seen.awaited else None
-    rate = None if waiting else seen.rate
 
     def meter(columns: int | None, remarks: Sequence[str | None], form: str) -> str:
         return tqdm.format_meter(
@@ -141,13 +140,13 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
             ncols=columns,
             ascii=not can_unicode,
             unit="step",
-            rate=rate,
+            rate=seen.rate,
             bar_format=form,
             postfix=", ".join(filter(None, remarks)),
         )
 
     everything = (loss, saved, restarts, waiting)
-    times = "" if waiting else "<{remaining}, {rate_fmt}"
+    times = "" if seen.is_trained else "<{remaining}, {rate_fmt}"
     if seen.last_step is None:
         count, bar = "{n_fmt}{unit} ", ""
         times = ", {rate_fmt}"
@@ -245,8 +244,8 @@ class Screen:
             self._view.show(seen, now)
 
     def close(self) -> None:
-        """Remove the status rows, and report how many lines were left out."""
-        self.console.status([])
+        """Leave the last status rows, and report how many lines were left out."""
+        self.console.keep_status()
         warnings = sum(each.hidden_warnings for each in self._tasks)
         if warnings or self._noise_count:
             self.console.say(log_filter.summary(warnings, self._noise_count))
