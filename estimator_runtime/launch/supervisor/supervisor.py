@@ -13,7 +13,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
@@ -191,7 +191,7 @@ class Supervisor:
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.tell_of_stall(state.task, event.report)
-                self._tell_of_equal_input(state, event.report)
+                self._tell_of_equal_input()
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -265,20 +265,25 @@ class Supervisor:
         if self.state == "starting" and self._starts.has_begun:
             self.state = "running"
 
-    def _tell_of_equal_input(self, state: TaskState, report: dict[str, Any]) -> None:
-        """Log, once in a job, that two tasks train on the same batches."""
-        read = report.get("input")
-        if read is None or self._has_told_of_input:
+    def _tell_of_equal_input(self) -> None:
+        """Log, once all tasks that train have told, which train on the same batches."""
+        trainers = [self._states[task] for task in self._job.trainers]
+        if self._has_told_of_input or any("input" not in it.report for it in trainers):
             return
-        for other in map(self._states.__getitem__, self._job.trainers):
-            if other is not state and other.report.get("input") == read:
-                self._has_told_of_input = True
+        self._has_told_of_input = True
+        readers = collections.defaultdict(list)
+        for state in trainers:
+            readers[state.report["input"]].append(str(state.task))
+        readers.pop(None, None)
+        for *names, last in readers.values():
+            if names:
                 self._console.say(
-                    f"{other.task} and {state.task} read the same batches in the same "
-                    "order; give each its own part in input_fn: dataset = "
-                    "estimator_runtime.shard(dataset, config)"
+                    f"WARNING: {', '.join(names)} and {last} read the same batches in "
+                    "the same order. Give each its own part: import estimator_runtime; "
+                    "def input_fn(config): ... dataset = estimator_runtime.shard("
+                    "dataset, config). The Estimator calls input_fn with its RunConfig",
+                    level="warning",
                 )
-                return
 
     # Failures.
 

@@ -15,8 +15,8 @@ LEVELS = ("debug", "info", "warning", "error")
 _MAX_LINES = 200
 # A line of a protocol buffer, as text.
 _OF_PROTO = re.compile(r"\s|\w+: |.*[{}]")
-# A second line, as of TensorFlow's list of export signatures. Those of a traceback, which
-# a log line of another thread may interrupt, have more spaces.
+# A second line, as of the export signatures that TensorFlow lists. The lines of a
+# traceback, which a log line of another thread may interrupt, have more spaces.
 _INDENTED = re.compile(r" \S|\t")
 _TRACEBACK = "Traceback (most recent call last):"
 
