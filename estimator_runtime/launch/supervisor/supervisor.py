@@ -141,8 +141,9 @@ class Supervisor:
                 self._step()
             self._restart_scalars.update(is_end=True)
             now = self._clock()
-            self._publish(self._status.now(now), now)
-            outcome = self._conclude()
+            seen = self._status.now(now)
+            self._publish(seen, now)
+            outcome = self._conclude(seen)
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
         except BaseException:
@@ -241,8 +242,7 @@ class Supervisor:
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
         state.log.write(f"{START_MARK}{state.task} started{again}, pid {pid}")
-        where = f", log {state.log.path}" if state.log.is_placed else ""
-        self._console.say(f"{state.task} started{again}, pid {pid}{where}")
+        self._console.say(f"{state.task} started{again}, pid {pid}")
 
     def _handle_cancels(self, now: float) -> None:
         while self._requests:
@@ -335,8 +335,8 @@ class Supervisor:
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{state.task} {state.how_it_ended()}: restarting {whom} {when} "
-            f"({state.budget.used} of {self._job.max_restarts}); all restarts are "
-            f"available again after {self._job.refill_restarts_secs:g} s of new steps"
+            f"({state.budget.used} of {self._job.max_restarts}; the count starts again "
+            f"at 0 after {self._job.refill_restarts_secs:g} s of new steps)"
         )
         self._shutdown.end_gang(state, gang, now)
 
@@ -388,8 +388,8 @@ class Supervisor:
         are_running = any(state.is_running for state in self._states.values())
         return not is_waiting and not are_running
 
-    def _conclude(self) -> Outcome:
-        """Return the final outcome of the job."""
+    def _conclude(self, seen: JobStatus) -> Outcome:
+        """Return the final outcome of the job, whose last progress is `seen`."""
         if self._ending is None:
             path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
@@ -399,7 +399,12 @@ class Supervisor:
                     f"the training is done{where}, but its evaluation failed: {why}"
                 )
                 return self._record.outcome(EVALUATION_FAILED, reason, evaluator)
-            return self._record.outcome(0, f"the job is done{where}")
+            metrics = [
+                f"; evaluated {task.evaluation(most=2)}"
+                for task in seen.tasks
+                if task.metrics
+            ]
+            return self._record.outcome(0, f"the job is done{where}{''.join(metrics)}")
         # Include checkpoints that were saved while the job was stopping.
         is_nan = any(state.failure.is_nan for state in self._states.values())
         return self._record.latest(self._ending, is_nan)

@@ -51,6 +51,22 @@ class TaskStatus:
     restarts: int = 0
     log: str | None = None
 
+    def evaluation(self, most: int | None = None) -> str:
+        """Return the step and the metrics of its last evaluation.
+
+        The loss and `best_metric` come first.
+
+        Args:
+            most: How many metrics to name at most; None for all.
+        """
+        first = [name for name in ("loss", self.best_metric) if name in self.metrics]
+        others = self.metrics.keys() - {*first, "global_step"}
+        names = [*first, *(name for name in self.metrics if name in others)]
+        shown = ", ".join(f"{name} {self.metrics[name]:.5g}" for name in names[:most])
+        if "global_step" not in self.metrics:
+            return shown
+        return f"step {self.metrics['global_step']:.0f}: {shown}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:

@@ -99,7 +99,7 @@ def line(seen: JobStatus) -> str:
     parts.append(f"checkpoint {saved}")
     for task in seen.tasks:
         if task.metrics:
-            parts.append(f"evaluated {_metrics(task)}")
+            parts.append(f"evaluated {task.evaluation(most=2)}")
     if seen.restarts:
         parts.append(f"restarts {seen.restarts}")
     return " | ".join(parts)
@@ -112,7 +112,7 @@ def describe(task: TaskStatus) -> str:
         None if task.step is None else f"step {task.step}",
         None if task.rate is None else f"{task.rate:.1f} steps/s",
         None if task.loss is None else f"loss {task.loss:.4g}",
-        f"evaluated {_metrics(task)}" if task.metrics else None,
+        f"evaluated {task.evaluation()}" if task.metrics else None,
         None if task.pid is None else f"pid {task.pid}",
     ]
     return ", ".join(filter(None, parts))
@@ -177,19 +177,6 @@ def places(seen: JobStatus, pinned: Sequence[str]) -> str:
 def _trained(seen: JobStatus) -> int:
     """Return the global step, but no more than the last one: workers may overshoot."""
     return seen.step if seen.last_step is None else min(seen.step, seen.last_step)
-
-
-def _metrics(task: TaskStatus) -> str:
-    """Return the step and the metrics of an evaluation, the telling ones first."""
-    metrics = task.metrics
-    first = [name for name in ("loss", task.best_metric) if name in metrics]
-    names = [*first, *(name for name in metrics if name not in first)]
-    shown = ", ".join(
-        f"{name} {metrics[name]:.5g}" for name in names if name != "global_step"
-    )
-    if "global_step" not in metrics:
-        return shown
-    return f"step {metrics['global_step']:.0f}: {shown}"
 
 
 class Screen:

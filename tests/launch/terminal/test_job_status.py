@@ -108,6 +108,7 @@ def test_the_row_of_an_evaluator_has_the_best_metric_next_to_the_loss(job):
     named["evaluator"].hear({"metrics": metrics, "best_metric": "auc"}, now=3.9)
     (*_, row) = status.poll(now=4.0).tasks
     assert describe(row) == "evaluated step 100: loss 0.3, auc 0.5, accuracy 0.75"
+    assert line(status.poll(now=5.0)).endswith("evaluated step 100: loss 0.3, auc 0.5")
 
 
 def test_a_row_has_the_pid_of_a_task_that_runs(job):
