@@ -290,6 +290,12 @@ def is_of_program(frame: FrameType) -> bool:
     return not (is_ours or is_library)
 
 
+def is_file_of_program(path: str) -> bool:
+    """Return whether a file is not of this package, of Python, or installed."""
+    is_installed = "site-packages" in path or "dist-packages" in path
+    return not (is_installed or path.startswith((_OURS, _LIBRARY, "<")))
+
+
 def _stacks(first: int) -> list[list[str]]:
     """Return the stack of thread `first`, then of others in the program's code."""
     # A collection of garbage inside the call may let another thread in, and both wait

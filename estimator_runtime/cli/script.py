@@ -39,6 +39,10 @@ from estimator_runtime.preemption.exit import flush
 _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
+# Lines of a message of TensorFlow's that stand before the reason.
+_BEFORE_REASON = re.compile(
+    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=+$"
+)
 
 
 def check_script(path: str) -> None:
@@ -336,7 +340,10 @@ def report(failure: BaseException) -> int:
             _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
     is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
+    reason = reason_of(failure) if sys.excepthook is _PYTHONS_HOOK else None
     hook_failure = None if is_told else _call_hook(failure)
+    if reason is not None and not is_told:
+        _write(f"estimator-runtime: error: {reason}\n")
     if _lacks_version_1(failure):
         _write(
             "estimator-runtime: that name is of TensorFlow 1; a program that was "
@@ -362,6 +369,36 @@ def report(failure: BaseException) -> int:
         sys.excepthook = lambda *_: None
         raise failure
     return 1
+
+
+def reason_of(failure: BaseException) -> str | None:
+    """Return the reason of an error of a TensorFlow op in one line, with its place.
+
+    TensorFlow writes it in the middle of a message of 100 lines. None for an error with
+    a message of one line, and for any other error.
+    """
+    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
+    if errors is None or not isinstance(failure, errors.OpError):
+        return None
+    if "\n" not in failure.message:
+        return None
+    # The session raises an error with a longer message while it handles the first one.
+    first = failure.__context__
+    text = first.message if isinstance(first, errors.OpError) else failure.message
+    what = next(
+        line
+        for line in map(str.strip, text.splitlines())
+        if line and not _BEFORE_REASON.match(line)
+    )
+    # Where the program runs the op, or rather where it has made it, if that is known.
+    run_at = traceback.extract_tb(failure.__traceback__)
+    made_at = getattr(failure.op, "traceback", None) or ()
+    places = [
+        f"{frame.filename}:{frame.lineno}: "
+        for frame in (*run_at, *made_at)
+        if reporting.is_file_of_program(frame.filename)
+    ]
+    return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
 
 
 def _lacks_version_1(failure: BaseException) -> bool:

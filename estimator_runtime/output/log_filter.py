@@ -1,4 +1,4 @@
-"""Log filters: warnings of TensorFlow's that a program cannot act on, absl's copies.
+"""Filters of warnings of TensorFlow's that a program cannot act on, and absl's copies.
 
 TensorFlow reports everything that Estimators are built from as deprecated: the
 Estimator itself, and the hooks that the frozen package and this one have to use. The
@@ -13,7 +13,9 @@ Nothing here imports TensorFlow, because the filters are installed before it is.
 import contextlib
 import logging
 import os
+import re
 import sys
+import warnings
 from collections.abc import Mapping, MutableMapping
 from types import FrameType
 from typing import Any
@@ -30,6 +32,10 @@ _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
 # How the warning of `tf.compat.v1.metrics.auc` begins, whose argument canned Estimators
 # do not leave to the program.
 _TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
+# How Keras 2 warns, by Python's `warnings`, of what Estimator models are made of.
+_OLD_LAYERS = re.compile(
+    r"`(?:tf\.layers\.\w+|tf\.nn\.rnn_cell\.\w+|layer\.apply)` is deprecated and "
+)
 # Modules whose classes and functions only Estimators use, whoever calls them. Those of
 # the third are `tf.estimator.export.PredictOutput` and its like.
 _SUBJECTS_OF_ESTIMATORS = (
@@ -71,9 +77,13 @@ class DeprecationFilter(logging.Filter):
         """Return whether a record passes, and count it if not."""
         if not is_hidden(record):
             return True
+        self.add()
+        return False
+
+    def add(self) -> None:
+        """Count a warning that is left out."""
         self.count += 1
         reporting.send(hidden=1)
-        return False
 
 
 def is_hidden(record: logging.LogRecord) -> bool:
@@ -136,6 +146,19 @@ def _leave_out_copies(absl_logging: Any) -> None:
     of_absl.addFilter(is_new)
 
 
+def leave_out_old_layers(counter: DeprecationFilter) -> None:
+    """Leave out the warnings of Python's `warnings` that are on the list."""
+    show = warnings.showwarning
+
+    def show_others(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        if _OLD_LAYERS.match(str(message)):
+            counter.add()
+        else:
+            show(message, *args, **kwargs)
+
+    warnings.showwarning = show_others
+
+
 class _OwnFilter(logging.Filter):
     """Leaves out the deprecation warnings about calls that this package makes."""
 
@@ -164,6 +187,7 @@ def _install() -> None:
     _installed = DeprecationFilter()
     # A logger's filters see only its own records, and not those of its children.
     logging.getLogger("tensorflow").addFilter(_installed)
+    leave_out_old_layers(_installed)
     wrapt.when_imported("absl.logging")(_leave_out_copies)
 
 
@@ -230,27 +254,27 @@ def report_hidden() -> None:
         return
     native_lines = max(0, relay.sync() - _native_lines_reported)
     _native_lines_reported += native_lines
-    warnings = 0
+    hidden = 0
     if _installed is not None:
-        warnings, _installed.count = _installed.count, 0
-    if warnings or native_lines:
+        hidden, _installed.count = _installed.count, 0
+    if hidden or native_lines:
         # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            text = summary(warnings, native_lines)
+            text = summary(hidden, native_lines)
             sys.stderr.write(f"estimator-runtime: {text}\n")
 
 
-def summary(warnings: int, native_lines: int = 0) -> str:
+def summary(hidden: int, native_lines: int = 0) -> str:
     """Return one line that says what was left out, and how to show it.
 
     Args:
-        warnings: The number of warnings.
+        hidden: The number of warnings.
         native_lines: The number of TensorFlow's C++ lines.
     """
     parts = []
-    if warnings:
-        noun = "warning" if warnings == 1 else "warnings"
-        parts.append(f"{warnings} {noun} about Estimator internals")
+    if hidden:
+        noun = "warning" if hidden == 1 else "warnings"
+        parts.append(f"{hidden} {noun} about Estimator internals")
     if native_lines:
         noun = "line" if native_lines == 1 else "lines"
         parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")

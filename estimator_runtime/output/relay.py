@@ -42,12 +42,26 @@ _NOISE = re.compile(
     rf"|{_INFO}cpu_feature_guard\.cc:\d+\] This TensorFlow binary is optimized to use "
     r"|To enable the following instructions: [A-Z0-9_ ]+, in other operations, rebuild "
     r"TensorFlow with the appropriate compiler flags\.$"
-    # A session or a peer has ended, which is normal when a training ends.
+    # A session or a peer has ended, which is normal when a training ends. After a
+    # failure others follow from it; the failure itself has a line of its own.
     rf"|{_ANY}local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
-    r"(?:ABORTED: Cleanup|OUT_OF_RANGE: End of sequence)"
+    r"(?:ABORTED: (?:Cleanup|Step \d+ cancelled|Stopping remaining executors)"
+    r"|OUT_OF_RANGE: End of sequence"
+    r"|CANCELLED: (?:Enqueue operation was|RecvFromRemoteAsync is) cancelled)"
+    rf"|{_INFO}local_rendezvous\.cc:\d+\] Local rendezvous (?:recv|send) item cancelled"
+    rf"|{_ANY}grpc_worker_service\.cc:\d+\] RecvTensor cancelled for \d+$"
+    rf"|{_INFO}worker\.cc:\d+\] Cancellation requested for RunGraph\.$"
+    # A cluster starts.
+    rf"|{_INFO}grpc_server_lib\.cc:\d+\] Started server with target: "
+    rf"|{_INFO}master\.cc:\d+\] Scanning workers for devices: "
+    rf"|{_INFO}coordination_service\.cc:\d+\] Initializing CoordinationService$"
+    rf"|{_INFO}session_mgr\.cc:\d+\] When creating WorkerSession for master task .* "
+    r"found old WorkerSessions "
     rf"|{_INFO}mlir_graph_optimization_pass\.cc:\d+\] MLIR V1 optimization pass is not "
     r"enabled$"
 )
+# The node at which an op has failed, below the line that says why.
+_NODE = re.compile(r"\s+\[\[\{\{node .*\}\}\]\]$")
 _WITHOUT_GPU = re.compile(
     rf"{_INFO}cudart_stub\.cc:\d+\] Could not find cuda drivers on your machine, GPU "
     r"will not be used\.$"
@@ -114,9 +128,15 @@ class NoiseFilter:
     def __init__(self, expects_gpu: bool) -> None:
         self._expects_gpu = expects_gpu
         self._lines_left = 0  # of a message of several lines
+        self._was_noise = False
 
     def hides(self, line: str) -> bool:
         """Return whether a line is noise; call this for every line, in order."""
+        is_its_node = self._was_noise and _NODE.match(line) is not None
+        self._was_noise = is_its_node or self._is_noise(line)
+        return self._was_noise
+
+    def _is_noise(self, line: str) -> bool:
         if self._lines_left:
             is_end = _ITS_END.match(line) is not None
             if is_end or _ITS_REST.match(line):

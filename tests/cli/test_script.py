@@ -674,3 +674,49 @@ def test_the_name_of_a_task_outlasts_absl_which_names_any_other_process(
 def test_a_process_that_is_no_task_of_a_cluster_keeps_its_name(config, tmp_path):
     name = pathlib.Path(os.path.realpath(sys.executable)).name[:15]
     assert shown_name(tmp_path, TF_CONFIG=config) in (name, "python", "python3")
+
+
+def test_the_reason_of_an_error_in_a_graph_is_the_last_line_again(tmp_path):
+    write(
+        tmp_path,
+        {
+            "train.py": """
+                import tensorflow.compat.v1 as tf
+                with tf.Graph().as_default(), tf.Session() as session:
+                    lines = tf.io.read_file("nofile.csv")
+                    session.run(lines)
+                """
+        },
+    )
+    status, _, error = run([*OURS, "train.py"], tmp_path)
+    *before, last = error.decode().splitlines()
+    place = f"{tmp_path / 'train.py'}:4"
+    assert (status, last) == (
+        1,
+        f"estimator-runtime: error: {place}: NotFoundError: nofile.csv; No such file or "
+        "directory",
+    )
+    assert "Traceback (most recent call last):" in before
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("nofile.csv; No such file or directory", None),
+        (
+            "\n=====\nNOT_FOUND: From /job:ps/replica:0/task:0:\nnofile.csv; No such file"
+            "\n\t [[{{node IteratorGetNext}}]]\nAdditional GRPC error information\n=====",
+            "NotFoundError: nofile.csv; No such file",
+        ),
+        (
+            "2 root error(s) found.\n  (0) NOT_FOUND: nofile.csv\n\t [[{{node a}}]]",
+            "NotFoundError: (0) NOT_FOUND: nofile.csv",
+        ),
+    ],
+)
+def test_the_reason_is_found_in_the_middle_of_a_message_of_many_lines(message, reason):
+    from tensorflow.python.framework import errors_impl
+
+    from estimator_runtime.cli.script import reason_of
+
+    assert reason_of(errors_impl.NotFoundError(None, None, message)) == reason

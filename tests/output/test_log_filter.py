@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import warnings
 
 import pytest
 import tensorflow as tf
@@ -75,6 +76,20 @@ def test_what_a_hook_of_tensorflow_calls_of_tensorflow_is_left_out(logger):
     (line,) = passed(logger)
     assert "LoggingTensorHook.__init__" in line
     assert count(logger) == 1  # its SecondOrStepTimer
+
+
+def test_that_layers_of_tensorflow_1_are_deprecated_is_left_out_and_others_are_shown(
+    monkeypatch,
+):
+    shown, counter = [], log_filter.DeprecationFilter()
+    monkeypatch.setattr(warnings, "showwarning", lambda *all: shown.append(str(all[0])))
+    log_filter.leave_out_old_layers(counter)
+    warnings.simplefilter("always")
+    with tf.Graph().as_default():
+        v1.layers.dense(tf.zeros([1, 1]), 1)
+        v1.nn.rnn_cell.GRUCell(1)
+    warnings.warn("`mine` is deprecated and will be removed", UserWarning, stacklevel=2)
+    assert (shown, counter.count) == (["`mine` is deprecated and will be removed"], 2)
 
 
 def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(logger):

@@ -74,6 +74,18 @@ def test_a_line_of_the_program_within_such_a_message_is_shown():
     assert not noise.hides("}")
 
 
+def test_the_node_below_a_line_is_hidden_with_it_and_shown_with_one_that_is_shown():
+    noise = relay.NoiseFilter(expects_gpu=False)
+    start = (
+        "W0000 00:00:1795693724.1   12 local_rendezvous.cc:412] Local rendezvous is "
+    )
+    node = "\t [[{{node IteratorGetNext}}]]"
+    assert noise.hides(f"{start}aborting with status: CANCELLED: Enqueue operation was cancelled")  # fmt: skip
+    assert noise.hides(node)
+    assert not noise.hides(f"{start}aborting with status: NOT_FOUND: nofile.csv")
+    assert not noise.hides(node)
+
+
 @pytest.mark.parametrize("line", ABOUT_GPU)
 def test_that_there_is_no_gpu_is_hidden_unless_one_is_expected(line):
     assert relay.NoiseFilter(expects_gpu=False).hides(line)

@@ -152,6 +152,7 @@ class Completion:
         self._seen_at = now
         for state in self._states:
             if state.task.type == TaskType.PS:
+                state.is_dismissed = True
                 self._shutdown.terminate(state, now)
         return None
 

@@ -13,7 +13,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
@@ -39,7 +39,7 @@ from estimator_runtime.launch.task import (
     Tasks,
     Working,
 )
-from estimator_runtime.launch.terminal.job_status import JobMetrics, Status
+from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus, Status
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.supervisor.job_file import JobFile
@@ -140,9 +140,10 @@ class Supervisor:
             while not self._is_over():
                 self._step()
             self._restart_scalars.update(is_end=True)
-            if self._metrics is not None:
-                self._metrics.write(self._status.now(self._clock()))
-            outcome = self._conclude()
+            now = self._clock()
+            seen = self._status.now(now)
+            self._publish(seen, now)
+            outcome = self._conclude(seen)
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
         except BaseException:
@@ -191,7 +192,7 @@ class Supervisor:
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.tell_of_stall(state.task, event.report)
-                self._tell_of_equal_input(state, event.report)
+                self._tell_of_equal_input()
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -226,8 +227,10 @@ class Supervisor:
     def _show(self, now: float) -> None:
         """Show and publish the progress of the job, if it is time."""
         seen = self._status.poll(now)
-        if seen is None:
-            return
+        if seen is not None:
+            self._publish(seen, now)
+
+    def _publish(self, seen: JobStatus, now: float) -> None:
         self._screen.show(seen, now)
         if self._job_file is not None:
             self._job_file.write(seen)
@@ -239,8 +242,7 @@ class Supervisor:
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
         state.log.write(f"{START_MARK}{state.task} started{again}, pid {pid}")
-        where = f", log {state.log.path}" if state.log.is_placed else ""
-        self._console.say(f"{state.task} started{again}, pid {pid}{where}")
+        self._console.say(f"{state.task} started{again}, pid {pid}")
 
     def _handle_cancels(self, now: float) -> None:
         while self._requests:
@@ -263,20 +265,25 @@ class Supervisor:
         if self.state == "starting" and self._starts.has_begun:
             self.state = "running"
 
-    def _tell_of_equal_input(self, state: TaskState, report: dict[str, Any]) -> None:
-        """Log, once in a job, that two tasks train on the same batches."""
-        read = report.get("input")
-        if read is None or self._has_told_of_input:
+    def _tell_of_equal_input(self) -> None:
+        """Log, once all tasks that train have told, which train on the same batches."""
+        trainers = [self._states[task] for task in self._job.trainers]
+        if self._has_told_of_input or any("input" not in it.report for it in trainers):
             return
-        for other in map(self._states.__getitem__, self._job.trainers):
-            if other is not state and other.report.get("input") == read:
-                self._has_told_of_input = True
+        self._has_told_of_input = True
+        readers = collections.defaultdict(list)
+        for state in trainers:
+            readers[state.report["input"]].append(str(state.task))
+        readers.pop(None, None)
+        for *names, last in readers.values():
+            if names:
                 self._console.say(
-                    f"{other.task} and {state.task} read the same batches in the same "
-                    "order; give each its own part in input_fn: dataset = "
-                    "estimator_runtime.shard(dataset, config)"
+                    f"WARNING: {', '.join(names)} and {last} read the same batches in "
+                    "the same order. Give each its own part: import estimator_runtime; "
+                    "def input_fn(config): ... dataset = estimator_runtime.shard("
+                    "dataset, config). The Estimator calls input_fn with its RunConfig",
+                    level="warning",
                 )
-                return
 
     # Failures.
 
@@ -328,8 +335,8 @@ class Supervisor:
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{state.task} {state.how_it_ended()}: restarting {whom} {when} "
-            f"({state.budget.used} of {self._job.max_restarts}); all restarts are "
-            f"available again after {self._job.refill_restarts_secs:g} s of new steps"
+            f"({state.budget.used} of {self._job.max_restarts}; the count starts again "
+            f"at 0 after {self._job.refill_restarts_secs:g} s of new steps)"
         )
         self._shutdown.end_gang(state, gang, now)
 
@@ -381,8 +388,8 @@ class Supervisor:
         are_running = any(state.is_running for state in self._states.values())
         return not is_waiting and not are_running
 
-    def _conclude(self) -> Outcome:
-        """Return the final outcome of the job."""
+    def _conclude(self, seen: JobStatus) -> Outcome:
+        """Return the final outcome of the job, whose last progress is `seen`."""
         if self._ending is None:
             path, step = self._record.checkpoint()
             where = f" at step {step}, in {path}" if path else ""
@@ -392,7 +399,12 @@ class Supervisor:
                     f"the training is done{where}, but its evaluation failed: {why}"
                 )
                 return self._record.outcome(EVALUATION_FAILED, reason, evaluator)
-            return self._record.outcome(0, f"the job is done{where}")
+            metrics = [
+                f"; evaluated {task.evaluation(most=2)}"
+                for task in seen.tasks
+                if task.metrics
+            ]
+            return self._record.outcome(0, f"the job is done{where}{''.join(metrics)}")
         # Include checkpoints that were saved while the job was stopping.
         is_nan = any(state.failure.is_nan for state in self._states.values())
         return self._record.latest(self._ending, is_nan)

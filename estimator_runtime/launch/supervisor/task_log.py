@@ -67,11 +67,6 @@ class TaskLog:
         self._file: io.FileIO | None = None
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
-    @property
-    def is_placed(self) -> bool:
-        """Whether the file is where it stays."""
-        return self.path is not None and not self._is_spooled
-
     def write(self, line: str) -> None:
         """Append a line."""
         if self._clock() - self._checked_at >= _CHECK_SECS:

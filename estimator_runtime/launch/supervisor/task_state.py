@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+from estimator_runtime.config.role import TaskType
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Run, Task
@@ -119,6 +120,12 @@ class TaskState:
     def has_succeeded(self) -> bool:
         """Whether its last run ended well, and no restart is planned."""
         return self.has_ended_well and self.restart_at is None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended as it should: well, or as a ps that nobody needs."""
+        is_released = self.task.type == TaskType.PS and self.has_left
+        return self.has_ended_well or is_released
 
     @property
     def _unfinished(self) -> list[str]:

@@ -146,6 +146,13 @@ class Console:
             self._rows = self._fitted(rows)
             _put(self._stderr, f"{erasure}{self._drawing()}")
 
+    def keep_status(self) -> None:
+        """Leave the present rows on the terminal for good; lines go below them."""
+        with self._lock:
+            if self._rows:
+                self._rows = []
+                _put(self._stderr, "\n")
+
     def _fitted(self, rows: Sequence[tuple[str, str]]) -> list[str]:
         columns, height = self._size()
         room = max(1, height - 1)

@@ -27,10 +27,10 @@ class TaskStatus:
 
     Attributes:
         name: The task, as text.
-        state: What the task does while it does not train, such as "done" or
-            "running"; None while it trains or evaluates.
+        state: What the task does while it does not train, such as "done", "running",
+            or "finishing" after the last step; None while it trains or evaluates.
         step: The global step that it reported last, or None.
-        rate: Steps per second that it trains itself, or None.
+        rate: Steps per second that it trains itself, or None if it takes none.
         loss: The loss that it logged last, or None.
         metrics: The metrics of its last evaluation by name; empty if there was none.
         best_metric: The metric that decides which checkpoints are best, or None.
@@ -51,6 +51,22 @@ class TaskStatus:
     restarts: int = 0
     log: str | None = None
 
+    def evaluation(self, most: int | None = None) -> str:
+        """Return the step and the metrics of its last evaluation.
+
+        The loss and `best_metric` come first.
+
+        Args:
+            most: How many metrics to name at most; None for all.
+        """
+        first = [name for name in ("loss", self.best_metric) if name in self.metrics]
+        others = self.metrics.keys() - {*first, "global_step"}
+        names = [*first, *(name for name in self.metrics if name in others)]
+        shown = ", ".join(f"{name} {self.metrics[name]:.5g}" for name in names[:most])
+        if "global_step" not in self.metrics:
+            return shown
+        return f"step {self.metrics['global_step']:.0f}: {shown}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:
@@ -61,7 +77,8 @@ class JobStatus:
         step: The global step. Until a task has reported one, that of the newest
             checkpoint, from which a training goes on; else 0.
         last_step: The global step at which the training ends, or None if unknown.
-        rate: Global steps per second, or None if it is not known yet.
+        rate: Global steps per second, or None if it is not known yet, if no step has
+            come for long, or if the training has reached its last step.
         saved_step: The global step of the newest checkpoint, or None.
         restarts: The number of restarts so far.
         tasks: The `TaskStatus` of each task.
@@ -88,9 +105,14 @@ class JobStatus:
         return next(logs, None)
 
     @property
+    def is_trained(self) -> bool:
+        """Whether the training has reached its last step."""
+        return _is_reached(self.step, self.last_step)
+
+    @property
     def awaited(self) -> tuple[str, ...]:
         """The tasks that a training which has reached its last step waits for."""
-        if self.last_step is None or self.step < self.last_step:
+        if not self.is_trained:
             return ()
         return tuple(
             task.name
@@ -128,15 +150,17 @@ class Status:
         self._first = now if self._first is None else self._first
         step, saved_step = self._step(), self._record.saved_step()
         last_steps = (state.report.get("last_step") for state in self._states)
+        last_step = next((each for each in last_steps if each is not None), None)
+        # Do not count from 0: the first reported step may be a restored one.
+        rate = None if step is None else self._total.after(step, now)
         return JobStatus(
             elapsed_secs=now - self._first,
             step=(saved_step or 0) if step is None else step,
-            last_step=next((each for each in last_steps if each is not None), None),
-            # Do not count from 0: the first reported step may be a restored one.
-            rate=None if step is None else self._total.after(step, now),
+            last_step=last_step,
+            rate=None if _is_reached(step, last_step) else rate,
             saved_step=saved_step,
             restarts=self._record.restarts,
-            tasks=tuple(self._status_of(state, now) for state in self._states),
+            tasks=tuple(self._status_of(each, last_step, now) for each in self._states),
             model_dir=self._record.model_dir,
         )
 
@@ -153,15 +177,19 @@ class Status:
         ]
         return max(steps, default=None)
 
-    def _status_of(self, state: TaskState, now: float) -> TaskStatus:
+    def _status_of(
+        self, state: TaskState, last_step: int | None, now: float
+    ) -> TaskStatus:
         report = state.report
-        rate = None
-        if state.is_running and "steps_here" in report:
+        doing, rate = _state(state, now), None
+        if state.is_running and _is_reached(report.get("step"), last_step):
+            doing = doing or "finishing"
+        elif state.is_running and "steps_here" in report:
             known = self._rates.setdefault(state.run, _Rate())
             rate = known.after(report["steps_here"], now)
         return TaskStatus(
             name=str(state.task),
-            state=_state(state, now),
+            state=doing,
             step=report.get("step"),
             rate=rate,
             loss=report.get("loss"),
@@ -173,6 +201,10 @@ class Status:
         )
 
 
+def _is_reached(step: int | None, last_step: int | None) -> bool:
+    return step is not None and last_step is not None and step >= last_step
+
+
 class _Rate:
     """The growth of a count per second, measured over the last seconds."""
 
@@ -181,7 +213,11 @@ class _Rate:
         self._changes: collections.deque[tuple[float, int]] = collections.deque()
 
     def after(self, count: int, now: float) -> float | None:
-        """Add the present count, and return the rate; None before the count grows."""
+        """Add the present count, and return the rate.
+
+        It is None before the count grows, and again when the count has not grown for
+        longer than the window and than it took to grow the last time.
+        """
         changes = self._changes
         if changes and count < changes[-1][1]:
             changes.clear()  # it restarts from an older checkpoint
@@ -191,13 +227,16 @@ class _Rate:
             changes.append((now, count))
         if len(changes) < 2:
             return None
-        # Keep at least two entries, so that a slow or halted count has a rate too. A
-        # pause that is over does not count.
+        # Keep at least two entries, so that a slow count has a rate too. A pause that
+        # is over does not count.
         while len(changes) > 2 and (
             now - changes[1][0] > _RATE_SECS
             or changes[1][0] - changes[0][0] > _RATE_SECS
         ):
             changes.popleft()
+        grown_at = changes[-1][0]
+        if now - grown_at > max(_RATE_SECS, grown_at - changes[-2][0]):
+            return None
         begun_at, begun = changes[0]
         return (count - begun) / (now - begun_at)
 
@@ -209,7 +248,7 @@ def _state(state: TaskState, now: float) -> str | None:
     if not state.is_running:
         if state.run is None:
             return "not started"
-        return "done" if state.has_ended_well else state.how_it_ended()
+        return "done" if state.is_done else state.how_it_ended()
     if state.is_named_silent:
         return f"no sign of life for {now - state.heard_at:.0f} s"
     return None if state.report.keys() & {"step", "metrics"} else "running"

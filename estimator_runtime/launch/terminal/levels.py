@@ -15,6 +15,9 @@ LEVELS = ("debug", "info", "warning", "error")
 _MAX_LINES = 200
 # A line of a protocol buffer, as text.
 _OF_PROTO = re.compile(r"\s|\w+: |.*[{}]")
+# A second line, as of the export signatures that TensorFlow lists. The lines of a
+# traceback, which a log line of another thread may interrupt, have more spaces.
+_INDENTED = re.compile(r" \S|\t")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -33,8 +36,9 @@ def in_environ(environ: Mapping[str, str]) -> str | None:
 class LevelFilter:
     """Hides log lines of one task that are below a level.
 
-    A line without a level is shown, unless it continues a hidden message: one with a
-    protocol buffer that is not complete yet, such as the config that an Estimator logs.
+    A line without a level is shown, unless it continues a hidden message: indented and
+    directly below it, or one with a protocol buffer that is not complete yet, such as
+    the config that an Estimator logs.
 
     Args:
         lowest: The lowest level that is shown; see `LEVELS`.
@@ -58,7 +62,7 @@ class LevelFilter:
                 return False
             self.hidden = min(level, self.hidden or level, key=LEVELS.index)
         elif not self._continues(line):
-            self._open = 0
+            self._open = self._lines = 0
             return False
         self._lines += 1
         self._open += line.count("{") - line.count("}")
@@ -66,5 +70,7 @@ class LevelFilter:
 
     def _continues(self, line: str) -> bool:
         """Return whether a line without a level continues a hidden message."""
+        if self._lines and _INDENTED.match(line):
+            return True
         is_open = self._open > 0 and self._lines < _MAX_LINES
         return is_open and line != _TRACEBACK and _OF_PROTO.match(line) is not None

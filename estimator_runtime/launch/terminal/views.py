@@ -93,13 +93,13 @@ def line(seen: JobStatus) -> str:
     if seen.loss is not None:
         parts.append(f"loss {seen.loss:.4g}")
     left = time_left(seen.step, seen.last_step, seen.rate)
-    if left is not None and not seen.awaited:
+    if left is not None:
         parts.append(f"{left} left")
     saved = "none" if seen.saved_step is None else seen.saved_step
     parts.append(f"checkpoint {saved}")
     for task in seen.tasks:
         if task.metrics:
-            parts.append(f"evaluated {_metrics(task)}")
+            parts.append(f"evaluated {task.evaluation(most=2)}")
     if seen.restarts:
         parts.append(f"restarts {seen.restarts}")
     return " | ".join(parts)
@@ -112,7 +112,7 @@ def describe(task: TaskStatus) -> str:
         None if task.step is None else f"step {task.step}",
         None if task.rate is None else f"{task.rate:.1f} steps/s",
         None if task.loss is None else f"loss {task.loss:.4g}",
-        f"evaluated {_metrics(task)}" if task.metrics else None,
+        f"evaluated {task.evaluation()}" if task.metrics else None,
         None if task.pid is None else f"pid {task.pid}",
     ]
     return ", ".join(filter(None, parts))
@@ -131,7 +131,6 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     loss = None if seen.loss is None else f"loss={seen.loss:.4g}"
     restarts = f"restarts={seen.restarts}" if seen.restarts else None
     waiting = f"waiting for {', '.join(seen.awaited)}" if seen.awaited else None
-    rate = None if waiting else seen.rate
 
     def meter(columns: int | None, remarks: Sequence[str | None], form: str) -> str:
         return tqdm.format_meter(
@@ -141,13 +140,13 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
             ncols=columns,
             ascii=not can_unicode,
             unit="step",
-            rate=rate,
+            rate=seen.rate,
             bar_format=form,
             postfix=", ".join(filter(None, remarks)),
         )
 
     everything = (loss, saved, restarts, waiting)
-    times = "" if waiting else "<{remaining}, {rate_fmt}"
+    times = "" if seen.is_trained else "<{remaining}, {rate_fmt}"
     if seen.last_step is None:
         count, bar = "{n_fmt}{unit} ", ""
         times = ", {rate_fmt}"
@@ -178,19 +177,6 @@ def places(seen: JobStatus, pinned: Sequence[str]) -> str:
 def _trained(seen: JobStatus) -> int:
     """Return the global step, but no more than the last one: workers may overshoot."""
     return seen.step if seen.last_step is None else min(seen.step, seen.last_step)
-
-
-def _metrics(task: TaskStatus) -> str:
-    """Return the step and the metrics of an evaluation, the telling ones first."""
-    metrics = task.metrics
-    first = [name for name in ("loss", task.best_metric) if name in metrics]
-    names = [*first, *(name for name in metrics if name not in first)]
-    shown = ", ".join(
-        f"{name} {metrics[name]:.5g}" for name in names if name != "global_step"
-    )
-    if "global_step" not in metrics:
-        return shown
-    return f"step {metrics['global_step']:.0f}: {shown}"
 
 
 class Screen:
@@ -245,8 +231,8 @@ class Screen:
             self._view.show(seen, now)
 
     def close(self) -> None:
-        """Remove the status rows, and report how many lines were left out."""
-        self.console.status([])
+        """Leave the last status rows, and report how many lines were left out."""
+        self.console.keep_status()
         warnings = sum(each.hidden_warnings for each in self._tasks)
         if warnings or self._noise_count:
             self.console.say(log_filter.summary(warnings, self._noise_count))

@@ -130,6 +130,20 @@ def test_lines_go_above_the_rows_which_stay_below_and_change_in_place():
     ]
 
 
+def test_rows_that_are_kept_stay_above_the_lines_that_follow():
+    screen = _Terminal()
+    console = Console(screen, screen)
+    console.status([("chief", "done"), ("total", "9/9")])
+    console.keep_status()
+    console.say("the end")
+    assert _seen(screen.getvalue()) == [
+        "chief    | done",
+        "total    | 9/9",
+        "launcher | the end",
+        "",
+    ]
+
+
 def _in_a_terminal_of(columns, lines, monkeypatch):
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: (columns, lines))
     monkeypatch.setenv("COLUMNS", str(columns))

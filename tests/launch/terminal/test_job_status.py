@@ -108,6 +108,7 @@ def test_the_row_of_an_evaluator_has_the_best_metric_next_to_the_loss(job):
     named["evaluator"].hear({"metrics": metrics, "best_metric": "auc"}, now=3.9)
     (*_, row) = status.poll(now=4.0).tasks
     assert describe(row) == "evaluated step 100: loss 0.3, auc 0.5, accuracy 0.75"
+    assert line(status.poll(now=5.0)).endswith("evaluated step 100: loss 0.3, auc 0.5")
 
 
 def test_a_row_has_the_pid_of_a_task_that_runs(job):
@@ -131,6 +132,16 @@ def test_a_job_that_waits_for_the_end_of_a_task_says_so_and_no_rate(job):
     assert total(seen, 80, can_unicode=False).endswith(
         "| 1000/1000 [00:05, loss=0.25, waiting for chief]"
     )
+    named["chief"].end(status=0)
+    seen = status.poll(now=6.0)
+    assert line(seen).startswith("step 1000 of 1000 | loss 0.25 | checkpoint none")
+    assert total(seen, 80, can_unicode=False).endswith("| 1000/1000 [00:06, loss=0.25]")
+
+
+def test_a_task_that_ends_after_the_last_step_is_finishing_and_has_no_rate(job):
+    status, named = job
+    named["chief"].hear({"step": 1000, "steps_here": 500}, now=5.0)
+    assert describe(status.poll(now=5.0).tasks[1]) == "finishing, step 1000, loss 0.25"
 
 
 @pytest.mark.parametrize(
@@ -189,9 +200,9 @@ def test_the_steps_of_a_restored_checkpoint_are_not_counted_as_taken(record):
     assert status.poll(now=7.0).rate == 100.0
 
 
-def test_the_rate_of_a_job_that_stands_still_falls(record):
-    looks = [(0, 0), (1, 100), (101, 100), (201, 100), (202, 200)]
-    assert _rates(record, *looks) == [None, 100, 100 / 101, 100 / 201, 100 / 201]
+def test_a_job_that_stands_still_for_over_ten_seconds_has_no_rate(record):
+    looks = [(0, 0), (1, 100), (11, 100), (12, 100), (202, 200)]
+    assert _rates(record, *looks) == [None, 100, 100 / 11, None, 100 / 201]
 
 
 def test_a_pause_that_is_over_does_not_count(record):
@@ -234,6 +245,15 @@ def test_at_the_end_the_last_step_stays(job):
         "done",
         None,
     ]
+
+
+def test_a_ps_that_is_stopped_when_nobody_needs_it_is_done(job):
+    status, named = job
+    ps = named["ps"]
+    ps.end(status=143)
+    assert describe(status.poll(now=5.0).tasks[0]) == "was stopped by SIGTERM"
+    ps.is_dismissed = True
+    assert describe(status.poll(now=6.0).tasks[0]) == "done"
 
 
 def test_a_silent_task_is_named(job):

@@ -53,6 +53,21 @@ def test_a_message_of_several_lines_is_hidden_to_its_end():
     ]
 
 
+def test_an_indented_line_is_hidden_below_a_hidden_message_only():
+    hidden = levels.LevelFilter("warning")
+    assert hidden.hides("INFO:tensorflow:'serving_default' : input must be a Tensor.")
+    assert hidden.hides(" Received: {'x': <tf.Tensor 'Placeholder:0'>}")
+    assert not hidden.hides("printed")
+    assert not hidden.hides(" Received: {'x': 1}")
+
+
+def test_a_traceback_that_a_hidden_line_interrupts_is_shown_whole():
+    hidden = levels.LevelFilter("warning")
+    lines = ["Traceback (most recent call last):", '  File "a.py", line 1', "    f()"]
+    shown = [each for line in lines for each in (line, "INFO:a:b") if not hidden.hides(each)]  # fmt: skip
+    assert shown == lines
+
+
 def test_a_hidden_line_with_a_stray_bracket_hides_no_line_after_it():
     hidden = levels.LevelFilter("warning")
     for stray in ("INFO:root:connecting :(", "INFO:root:step [10/100", "INFO:a:b {"):
