@@ -38,6 +38,12 @@ from estimator_runtime.preemption.exit import flush
 # How long the end of a program waits for a session that TensorFlow still closes.
 _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+# How the error of Estimator.train begins in a task that does not train.
+_TRAIN_IN_PS = "Train has been called wrong configuration."
+_USE_TRAIN_AND_EVALUATE = (
+    "Estimator.train cannot be called by a ps or an evaluator; use "
+    "tf.estimator.train_and_evaluate, which does what each task of a cluster has to do"
+)
 _PYTHONS_HOOK = sys.__excepthook__
 # Lines of a message of TensorFlow's that stand before the reason.
 _BEFORE_REASON = re.compile(
@@ -323,6 +329,10 @@ def report(failure: BaseException) -> int:
             process by SIGINT after the exit handlers. After a second Ctrl-C while a
             checkpoint is being written, the process ends here.
     """
+    if type(failure) is ValueError and str(failure).startswith(_TRAIN_IN_PS):
+        failure = UsageError(_USE_TRAIN_AND_EVALUATE).with_traceback(
+            failure.__traceback__
+        )
     reporting.send_error(type(failure))
     sys.last_type, sys.last_value = type(failure), failure
     sys.last_traceback = failure.__traceback__
@@ -345,11 +355,13 @@ def report(failure: BaseException) -> int:
     if reason is not None and not is_told:
         _write(f"estimator-runtime: error: {reason}\n")
     if _lacks_version_1(failure):
-        _write(
-            "estimator-runtime: that name is of TensorFlow 1; a program that was "
-            "written for it runs with 'estimator-runtime run --tf1', and "
-            "'estimator-runtime doctor' says what it needs\n"
+        remedy = (
+            "put --tf1 before the script"
+            if "--tf1" in sys.argv[1:]
+            else "a program that was written for it runs with 'estimator-runtime run "
+            "--tf1', and 'estimator-runtime doctor' says what it needs"
         )
+        _write(f"estimator-runtime: that name is of TensorFlow 1; {remedy}\n")
     if hook_failure is not None:
         _write("Error in sys.excepthook:\n")
         _print(hook_failure)

@@ -51,7 +51,7 @@ class Completion:
         self._is_gang = job.is_gang
         self._timeout_secs = job.evaluation_timeout_secs
         self._seen_by: float | None = None
-        self._is_wait_named = False
+        self._is_wait_named = self._is_doubted = False
         self._seen_at: float | None = None
         self._long_secs = _LONG_SECS
 
@@ -69,6 +69,8 @@ class Completion:
         is_server = state.task.type == TaskType.PS
         if not is_server and (state.has_ended_well or state.is_dismissed):
             return True
+        if is_server and state.status == 0:
+            self._doubt_cluster(state)
         # A ps that ends too early makes all other tasks hang, even if it ends with
         # status 0.
         if not self._leader.has_succeeded:
@@ -86,6 +88,17 @@ class Completion:
         if is_let_go:
             self._dismiss(state, self._trainers if self._is_gang else [state], now)
         return is_let_go
+
+    def _doubt_cluster(self, server: TaskState) -> None:
+        """Warn, once, that a ps which ends by itself may not be one."""
+        if self._record.model_dir is None and not self._is_doubted:
+            self._is_doubted = True
+            self._console.say(
+                f"WARNING: {server.task} has ended, and no task has named a model "
+                "directory: does the program use TF_CONFIG? If not, each task trains "
+                "alone",
+                level="warning",
+            )
 
     def call_off_restart(self, state: TaskState, now: float) -> None:
         """Do not restart a gang if its leader was done before it could be killed."""

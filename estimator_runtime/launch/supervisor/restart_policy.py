@@ -18,6 +18,8 @@ _NAN = "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTraining
 # subclasses.
 _FINAL_ERRORS = frozenset(
     (
+        "estimator_runtime.checkpoint.restore.session_creator.MissingVariablesError",
+        "estimator_runtime.checkpoint.restore.session_creator.OtherShapesError",
         "estimator_runtime.errors.CompatibilityError",
         "estimator_runtime.errors.ConfigError",
         "estimator_runtime.errors.UsageError",

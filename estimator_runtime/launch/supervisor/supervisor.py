@@ -13,7 +13,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
@@ -110,7 +110,7 @@ class Supervisor:
         # The evaluator that is given up, and the reason.
         self._unevaluated: tuple[TaskState, str] | None = None
         self._last_tick = clock()
-        self._has_told_of_input = False
+        self._has_told_of_input = self._has_told_of_no_evaluator = False
         self.state = "starting"
 
     @property
@@ -193,6 +193,7 @@ class Supervisor:
             if self._ending is None:
                 self._heartbeats.tell_of_stall(state.task, event.report)
                 self._tell_of_equal_input()
+                self._tell_of_no_evaluator(event.report)
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -284,6 +285,18 @@ class Supervisor:
                     "dataset, config). The Estimator calls input_fn with its RunConfig",
                     level="warning",
                 )
+
+    def _tell_of_no_evaluator(self, report: dict[str, Any]) -> None:
+        """Log, once in a job, that nobody does what the EvalSpec of a task asks for.
+
+        Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
+        """
+        has_evaluator = any(it.type == TaskType.EVALUATOR for it in self._job.tasks)
+        if "model_dir" in report and not (
+            has_evaluator or self._has_told_of_no_evaluator
+        ):
+            self._has_told_of_no_evaluator = True
+            self._console.say("no task evaluates or exports; add --evaluator for that")
 
     # Failures.
 

@@ -12,7 +12,10 @@ from tensorflow.python.training.basic_session_run_hooks import (
 )
 
 from estimator_runtime import errors, reporting
-from estimator_runtime.checkpoint.restore.session_creator import MissingVariablesError
+from estimator_runtime.checkpoint.restore.session_creator import (
+    MissingVariablesError,
+    OtherShapesError,
+)
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
@@ -144,7 +147,8 @@ def _reported(error):
         (type("OtherConfigError", (errors.ConfigError,), {}), True),
         (ConfigError, False),
         (errors.CheckpointError, False),
-        (MissingVariablesError, False),
+        (MissingVariablesError, True),
+        (OtherShapesError, True),
         (errors.PeerTimeoutError, False),
         (KeyError, False),
     ],
