@@ -392,16 +392,15 @@ def reason_of(failure: BaseException) -> str | None:
     errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
     if errors is None or not isinstance(failure, errors.OpError):
         return None
-    if "\n" not in failure.message:
+    if "\n" not in (failure.message or ""):
         return None
     # The session raises an error with a longer message while it handles the first one.
     first = failure.__context__
-    text = first.message if isinstance(first, errors.OpError) else failure.message
-    what = next(
-        line
-        for line in map(str.strip, text.splitlines())
-        if line and not _BEFORE_REASON.match(line)
-    )
+    text = (isinstance(first, errors.OpError) and first.message) or failure.message
+    lines = filter(None, map(str.strip, text.splitlines()))
+    what = next((line for line in lines if not _BEFORE_REASON.match(line)), None)
+    if what is None:
+        return None
     # Where the program runs the op, or rather where it has made it, if that is known.
     run_at = traceback.extract_tb(failure.__traceback__)
     made_at = getattr(failure.op, "traceback", None) or ()

@@ -103,3 +103,8 @@ def test_a_name_of_tensorflow_1_is_followed_by_the_remedy(options, remedy, tmp_p
     status, lines = run(["train.py", *options], tmp_path)
     assert status == 1
     assert remedy in lines[-1]
+
+
+@pytest.mark.parametrize("message", [None, "", "one line", "=====\n\n====="])
+def test_an_error_without_a_longer_message_has_no_reason_of_its_own(message):
+    assert reason_of(errors_impl.NotFoundError(None, None, message)) is None
