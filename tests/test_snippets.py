@@ -74,9 +74,10 @@ OTHERS = {
         "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
         "cadence_and_gets_an_interval"
     ),
-    "docs/clusters.md | launcher | chief and worker 0 read": (
+    "docs/clusters.md | launcher | WARNING: chief and worker 0 read": (
         "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
     ),
+    "docs/how_do_i.md | # srun --ntasks 4 task.sh": "needs a SLURM cluster",
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": (
         "test_snippets.py: test_the_doctor_says_what_its_page_shows"

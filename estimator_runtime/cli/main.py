@@ -98,7 +98,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     arguments = sys.argv[1:] if argv is None else argv
     first = next(iter(arguments), "")
     if first.endswith(".py"):
-        raise UsageError(f"{first!r} is no command; to run it: {_NAME} run {first}")
+        raise UsageError(f"{first!r} is not a command; to run it: {_NAME} run {first}")
     check_first(arguments, parser, commands)
     if arguments[:1] == ["run"]:
         arguments = ["run", *run_flags.with_port(commands["run"], arguments[1:])]

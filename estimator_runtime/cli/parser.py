@@ -129,7 +129,7 @@ def check_first(
             )
     elif not first.startswith("-") and first not in commands:
         for similar in difflib.get_close_matches(first, commands, n=1):
-            raise UsageError(f"{first!r} is no command; did you mean {similar!r}?")
+            raise UsageError(f"{first!r} is not a command; did you mean {similar!r}?")
 
 
 def unknown_argument(

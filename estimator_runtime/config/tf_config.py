@@ -228,7 +228,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             raise ConfigError(
-                f"TF_CONFIG: the key {shown(key)} is there twice in one object, as "
+                f"TF_CONFIG: the key {shown(key)} appears twice in one object, as "
                 f"{shown(found[key])} and as {shown(value)}; keep one of them"
             )
         found[key] = value

@@ -44,7 +44,7 @@ def padded_batch_and_drop_remainder(
 def sloppy_interleave(
     map_func: Callable[..., Any], cycle_length: int, block_length: int = 1
 ) -> _Transformation:
-    """Return a transformation that reads datasets by turns, in no defined order.
+    """Return a transformation that alternates between datasets, in no defined order.
 
     Args:
         map_func: Makes a dataset of an element.

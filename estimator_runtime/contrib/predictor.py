@@ -217,7 +217,7 @@ class Predictor:
         unknown = input_dict.keys() - self.feed_tensors.keys()
         if unknown:
             raise PredictorInputError(
-                f"input_dict has {_listed(unknown)}, which is no input of this "
+                f"input_dict has {_listed(unknown)}, which is not an input of this "
                 f"predictor; its inputs: {_listed(self.feed_tensors)}"
             )
         feeds = {

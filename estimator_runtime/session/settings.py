@@ -188,7 +188,7 @@ def _check_writable(argument: str, folder: str) -> None:
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{argument} {folder!r} cannot be made: {reason}; give a folder that "
+            f"{argument} {folder!r} cannot be created: {reason}; give a folder that "
             "this process may write"
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):

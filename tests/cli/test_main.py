@@ -175,7 +175,7 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
             "no command stands before '--workers=2', an option of 'run'; "
             "write: estimator-runtime run --workers=2 x.py",
         ),
-        (["rnu", "x.py"], "'rnu' is no command; did you mean 'run'?"),
+        (["rnu", "x.py"], "'rnu' is not a command; did you mean 'run'?"),
         (
             ["--verify", "checkpoints", "m"],
             "option '--verify' stands before 'checkpoints'; put it after that",
@@ -624,7 +624,7 @@ def test_an_option_of_ours_that_the_script_passes_over_is_said_to_stand_after_it
 
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):
     assert run(["train.py", "--flag"], folder) == refusal(
-        2, "'train.py' is no command; to run it: estimator-runtime run train.py"
+        2, "'train.py' is not a command; to run it: estimator-runtime run train.py"
     )
 
 

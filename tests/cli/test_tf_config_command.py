@@ -37,7 +37,7 @@ _BAD = [
     ("{'cluster': {}}", "not JSON (Expecting property name"),
     ('{"cluster": {"chief": ["h:1"]', "not JSON ("),
     ('{"cluster": {}} {}', "not JSON (Extra data"),
-    ('{"cluster": {}, "cluster": {}}', "the key 'cluster' is there twice"),
+    ('{"cluster": {}, "cluster": {}}', "the key 'cluster' appears twice"),
     ([], "the JSON is []"),
     ("7", "the JSON is 7"),
     ("null", "the JSON is null"),

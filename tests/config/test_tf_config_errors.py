@@ -97,12 +97,12 @@ BAD_FORMS = [
     ),
     bad_text(
         '{"cluster": {"chief": ["a:1"], "chief": ["b:1"]}}',
-        "TF_CONFIG: the key 'chief' is there twice in one object, as ['a:1'] and as "
+        "TF_CONFIG: the key 'chief' appears twice in one object, as ['a:1'] and as "
         "['b:1']; keep one of them",
     ),
     bad_text(
         '{"task": {"index": 0}, "of_the_platform": [{"a": {}, "b": 1, "a": null}]}',
-        "TF_CONFIG: the key 'a' is there twice in one object, as {} and as null; "
+        "TF_CONFIG: the key 'a' appears twice in one object, as {} and as null; "
         "keep one of them",
     ),
     bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),

@@ -227,7 +227,7 @@ def test_features_are_forwarded_to_the_predictions(tmp_path):
         predicted("z")
 
 
-def test_a_model_for_one_device_is_as_it_is():
+def test_a_model_for_one_device_is_unchanged():
     optimizer = tf1.train.GradientDescentOptimizer(1.0)
     assert estimator.replicate_model_fn(len) is len
     assert estimator.tower_optimizer(optimizer) is optimizer

@@ -44,7 +44,7 @@ def test_a_text_overrides_values(text, values):
         ("rate=fast", "no float"),
         ("is_wide=maybe", "no bool"),
         ("width=3", "'width' in 'width=3' is unknown"),
-        ("depth", "'depth' is no assignment"),
+        ("depth", "'depth' is not an assignment"),
         ("depth=1;rate=2", "no int"),
         ("depth=1,depth=2", "depth more than once"),
         ("sizes=3", r"sizes is set to 3, but it is a list"),

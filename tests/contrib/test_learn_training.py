@@ -130,7 +130,7 @@ def test_the_config_itself_reports_what_1_15_did(tmp_path):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_session_config_of_your_own_is_used_as_it_is(replaced, set_tf_config):
+def test_a_session_config_of_your_own_is_used_unchanged(replaced, set_tf_config):
     own = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=5)
     set_tf_config(_PS_AND_WORKERS)
     make = RunConfig().replace if replaced else RunConfig

@@ -176,7 +176,7 @@ def test_an_index_that_is_no_scalar_is_a_type_error_as_in_1_15(index):
         ),
         (
             '{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}',
-            "TF_CONFIG: the key 'worker' is there twice in one object",
+            "TF_CONFIG: the key 'worker' appears twice in one object",
         ),
         ('{"service": 5}', "TF_CONFIG: service is 5"),
         ('{"environment": 5}', "TF_CONFIG: environment is 5, not a string"),

@@ -468,7 +468,7 @@ def test_arrays_of_any_layout_and_lists_are_inputs(classifier):
     [
         (
             {"age": [1]},
-            "input_dict has 'age', which is no input of this predictor; its inputs: "
+            "input_dict has 'age', which is not an input of this predictor; its inputs: "
             "'word', 'x'",
         ),
         (

@@ -177,7 +177,7 @@ def test_soft_placement_of_the_session_config_reaches_the_session(digits, tmp_pa
     estimator(soft=True).train(digits.to_train(), steps=1)
 
 
-def test_the_session_config_reaches_the_session_as_it_is(digits, tmp_path):
+def test_the_session_config_reaches_the_session_unchanged(digits, tmp_path):
     session_config = tf.compat.v1.ConfigProto(
         allow_soft_placement=True,
         log_device_placement=True,

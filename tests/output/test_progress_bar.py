@@ -373,7 +373,7 @@ def test_a_stream_that_the_program_puts_there_while_a_bar_is_up_stays(
     assert without_bar(text.getvalue()) == ["in the bar's time", "after it"]
 
 
-def test_what_is_no_terminal_stays_as_it_is(monkeypatch):
+def test_what_is_no_terminal_stays_unchanged(monkeypatch):
     text = console(monkeypatch)
     piped = io.StringIO()
     put(monkeypatch, stdout=piped)

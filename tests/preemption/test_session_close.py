@@ -48,7 +48,7 @@ def test_an_error_of_a_close_is_raised():
         closable(Session(close)).close()
 
 
-def test_a_local_session_is_closed_as_it_is():
+def test_a_local_session_is_closed_unchanged():
     with tf.Graph().as_default():
         session = tf.compat.v1.Session()
     assert closable(session) is session

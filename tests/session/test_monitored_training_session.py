@@ -296,7 +296,7 @@ def test_a_checkpoint_dir_that_cannot_be_made_is_named(kind, path, reason, tmp_p
     with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
         er.MonitoredTrainingSession(checkpoint_dir=kind(folder))
     assert str(refused.value) == (
-        f"checkpoint_dir (an Estimator's model_dir) {folder!r} cannot be made: "
+        f"checkpoint_dir (an Estimator's model_dir) {folder!r} cannot be created: "
         f"{reason}; give a folder that this process may write"
     )
 
@@ -306,7 +306,7 @@ def test_a_checkpoint_dir_with_a_nul_byte_is_named(kind):
     with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
         er.MonitoredTrainingSession(checkpoint_dir=kind("/model\0"))
     assert str(refused.value) == (
-        "checkpoint_dir (an Estimator's model_dir) '/model\\x00' cannot be made: "
+        "checkpoint_dir (an Estimator's model_dir) '/model\\x00' cannot be created: "
         f"{refused.value.__cause__}; give a folder that this process may write"
     )
     assert "embedded null" in str(refused.value)
@@ -367,7 +367,7 @@ def test_a_summary_dir_that_cannot_be_made_is_named(tmp_path):
             checkpoint_dir=tmp_path / "model", summary_dir=tmp_path / "file"
         )
     assert str(refused.value) == (
-        f"summary_dir '{tmp_path}/file' cannot be made: File exists; give a folder "
+        f"summary_dir '{tmp_path}/file' cannot be created: File exists; give a folder "
         "that this process may write"
     )
 
@@ -450,7 +450,7 @@ def test_a_checkpoint_dir_that_anything_is_written_to_is_checked(written, tmp_pa
     if "saves" in written.values():
         hook = tf.compat.v1.train.CheckpointSaverHook(folder, save_steps=5)
         written = {name: [hook] for name in written}
-    with tf.Graph().as_default(), pytest.raises(ConfigError, match="cannot be made"):
+    with tf.Graph().as_default(), pytest.raises(ConfigError, match="cannot be created"):
         er.MonitoredTrainingSession(
             checkpoint_dir=folder, **{**_NOTHING_WRITTEN, **written}
         )

@@ -339,7 +339,7 @@ def test_a_model_dir_that_cannot_be_made_is_refused_before_the_model(tmp_path):
     folder = str(tmp_path / "file" / "model")
     estimator = tf.estimator.Estimator(model_fn, model_dir=folder)
     told = (
-        f"RunConfig: model_dir is {folder!r}, which cannot be made: {tmp_path}/file is "
+        f"RunConfig: model_dir is {folder!r}, which cannot be created: {tmp_path}/file is "
         "not a folder; give another folder"
     )
     with pytest.raises(ConfigError, match=re.escape(told)):

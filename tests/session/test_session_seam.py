@@ -98,6 +98,6 @@ def test_an_estimators_model_dir_that_cannot_be_made_is_named(tmp_path):
     model_dir = str(tmp_path / "file" / "model")
     estimator = tf.estimator.Estimator(model_fn, model_dir, params={})
     with pytest.raises(
-        ConfigError, match=f"model_dir is '{model_dir}', which cannot be made: "
+        ConfigError, match=f"model_dir is '{model_dir}', which cannot be created: "
     ):
         estimator.train(input_fn, steps=1)

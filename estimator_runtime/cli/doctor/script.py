@@ -261,7 +261,7 @@ def _iterators(uses: Uses) -> Iterator[tuple[int, str, str, str]]:
             yield (
                 uses.methods[method],
                 f".{method}()",
-                "is no method of a dataset of TensorFlow 2",
+                "is not a method of a dataset of TensorFlow 2",
                 f"tensorflow.compat.v1.data.{method}(dataset), or return the dataset "
                 "itself from the input_fn",
             )

@@ -88,7 +88,7 @@ def _listen(host: str, port: int) -> tuple[str, str]:
         _bind(host, 0)
     except OSError:
         return NOTE, (
-            f"port {port} is free, but {host} is no address of this machine; right "
+            f"port {port} is free, but {host} is not an address of this machine; right "
             "only where something forwards it"
         )
     return OK, ""

@@ -62,7 +62,7 @@ def _check_model_dir(trained: Any) -> None:
     else:
         return
     raise ConfigError(
-        f"RunConfig: model_dir is {folder!r}, which cannot be made: {problem}; give "
+        f"RunConfig: model_dir is {folder!r}, which cannot be created: {problem}; give "
         "another folder"
     )
 

@@ -37,7 +37,7 @@ def replace_tpu_copies(_module: ModuleType) -> None:
 
 
 def provide_tpu(_module: ModuleType) -> None:
-    """Do as `replace_tpu_copies`, but only for names that TensorFlow does not have."""
+    """Same as `replace_tpu_copies`, but only for names that TensorFlow lacks."""
     sys.meta_path.append(_Finder(_tpu_spec))
 
 

@@ -169,7 +169,7 @@ class Experiment:
         return self._evaluate(self._eval_input_fn, name)
 
     def train_and_evaluate(self) -> tuple[dict[str, Any], list[Any]] | None:
-        """Train and evaluate by turns.
+        """Train and evaluate alternately.
 
         Returns:
             The metrics of the last evaluation, and the paths of what was exported
@@ -187,7 +187,7 @@ class Experiment:
         return metrics, self._export(metrics)
 
     def local_run(self) -> tuple[dict[str, Any], list[Any]] | None:
-        """Do as `train_and_evaluate`."""
+        """Same as `train_and_evaluate`."""
         return self.train_and_evaluate()
 
     def continuous_train_and_eval(

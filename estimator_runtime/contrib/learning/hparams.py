@@ -235,8 +235,8 @@ def parse_values(
         match = _ASSIGNMENT.match(values, position)
         if match is None:
             raise ConfigError(
-                f"HParams: {values[position:]!r} is no assignment; write name=value or "
-                "name=[value,value], with commas between assignments"
+                f"HParams: {values[position:]!r} is not an assignment; write "
+                "name=value or name=[value,value], with commas between assignments"
             )
         position = match.end()
         name, index = match["name"], match["index"]

@@ -509,7 +509,7 @@ def stack_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Do as `stack_bidirectional_dynamic_rnn`, unrolled, for a list of inputs."""
+    """Same as `stack_bidirectional_dynamic_rnn`, unrolled, for a list of inputs."""
 
     def layer(fw: Any, bw: Any, given: Any, first_fw: Any, first_bw: Any) -> Any:
         return tf1.nn.static_bidirectional_rnn(

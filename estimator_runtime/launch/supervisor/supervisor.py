@@ -348,8 +348,8 @@ class Supervisor:
         when = f"in {delay:g} s" if delay else "now"
         self._console.say(
             f"{state.task} {state.how_it_ended()}: restarting {whom} {when} "
-            f"({state.budget.used} of {self._job.max_restarts}; the count starts again "
-            f"at 0 after {self._job.refill_restarts_secs:g} s of new steps)"
+            f"({state.budget.used} of {self._job.max_restarts}); the count starts "
+            f"again at 0 after {self._job.refill_restarts_secs:g} s of new steps"
         )
         self._shutdown.end_gang(state, gang, now)
 

@@ -46,7 +46,7 @@ class PackingLog:
             f"{step.packed_count}"
         )
 
-    def as_it_is(self, reason: object) -> None:
+    def unchanged(self, reason: object) -> None:
         """Log why a step is not packed.
 
         Args:
@@ -161,7 +161,7 @@ class PackedRequests:
         if internals.is_closed(self._session):
             return None
         if options.HasField("debug_options"):
-            self._log.as_it_is("is watched by a debugger (RunOptions.debug_options)")
+            self._log.unchanged("is watched by a debugger (RunOptions.debug_options)")
             return None
         try:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
@@ -189,7 +189,7 @@ class PackedRequests:
         try:
             return PackedRequest(self._session, wanted, step)
         except CannotPack as reason:
-            self._log.as_it_is(reason)
+            self._log.unchanged(reason)
             return None
 
     def _step(self, fetches: Any) -> PackedStep | None:
@@ -225,7 +225,7 @@ class PackedRequests:
         except NothingToPack:
             return None
         except CannotPack as reason:
-            self._log.as_it_is(reason)
+            self._log.unchanged(reason)
             return None
         self._log.packed(packed)
         return packed

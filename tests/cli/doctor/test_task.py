@@ -88,7 +88,7 @@ def test_an_address_of_another_machine_is_noticed(free_addresses):
     [(about, state, text)] = ports("chief 0", chief=[f"192.0.2.1:{port}"])
     assert (about, state) == ("own port", "note")
     assert text.startswith(
-        f"port {port} is free, but 192.0.2.1 is no address of this machine"
+        f"port {port} is free, but 192.0.2.1 is not an address of this machine"
     )
 
 

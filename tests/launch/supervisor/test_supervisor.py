@@ -258,8 +258,8 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
         "worker 0 cannot get its address again: its node is gone: restarting all, with "
-        "new addresses, now (1 of 1; the count starts again at 0 after 3600 s of new "
-        "steps)\n"
+        "new addresses, now (1 of 1); the count starts again at 0 after 3600 s of new "
+        "steps\n"
     ) in said
 
 
@@ -371,10 +371,10 @@ def test_restarts_come_back_with_progress(run, task, reports, is_progress):
         max_restarts=1,
         refill_restarts_secs=8.0,
     )
-    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1; the "
+    restarting = f"{task} was killed by SIGKILL: restarting it now (1 of 1); the "
     times = 3 if is_progress else 1
     assert (
-        said.count(f"{restarting}count starts again at 0 after 8 s of new steps)\n")
+        said.count(f"{restarting}count starts again at 0 after 8 s of new steps\n")
         == times
     )
     used_up = f"{task} was killed by SIGKILL: 1 restart used up"

@@ -504,7 +504,7 @@ def test_an_error_names_the_op_of_the_program_and_the_line_that_made_it(cluster)
     assert packed[2]
 
 
-def test_a_step_that_a_debugger_watches_runs_as_it_is(cluster):
+def test_a_step_that_a_debugger_watches_runs_unchanged(cluster):
     def call(session, train_op, loss):
         options = tf1.RunOptions()
         options.debug_options.global_step = 1  # watches nothing yet
@@ -516,7 +516,7 @@ def test_a_step_that_a_debugger_watches_runs_as_it_is(cluster):
     ]
 
 
-def test_a_session_that_xla_compiles_runs_as_it_is(cluster, monkeypatch):
+def test_a_session_that_xla_compiles_runs_unchanged(cluster, monkeypatch):
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
     assert run(cluster, network, pack=True, steps=1).log == [
         "pack_transfers: a step runs as it is, because it is compiled by XLA "

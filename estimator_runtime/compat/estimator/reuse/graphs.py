@@ -122,7 +122,7 @@ def _evaluate(
             session = session_until_done.enter_context(_session(model, checkpoint_path))
         except CannotReuse as reason:
             cache.tell("evaluate", reason)
-            scaffold, update_op, eval_dict, all_hooks = _evaluation_as_ever(
+            scaffold, update_op, eval_dict, all_hooks = _evaluate_normally(
                 self, features, labels, input_hooks, hooks, checkpoint_path
             )
         else:
@@ -155,7 +155,7 @@ def _build_evaluation(self: Any, features: Any, labels: Any) -> Outputs:
     return Outputs(scaffold=spec.scaffold, results=eval_dict, update=update_op)
 
 
-def _evaluation_as_ever(
+def _evaluate_normally(
     self: Any,
     features: Any,
     labels: Any,
@@ -309,7 +309,7 @@ def _predict(
                 kept = until_done.enter_context(_session(model, checkpoint_path))
             except CannotReuse as reason:
                 cache.tell("predict", reason)
-                predictions, session = _prediction_as_ever(
+                predictions, session = _predict_normally(
                     self, features, hooks, predict_keys, checkpoint_path
                 )
                 # The default graph is this one until the last result, as ever.
@@ -352,7 +352,7 @@ def _build_prediction(self: Any, features: Any, _labels: Any) -> Outputs:
     return Outputs(scaffold=spec.scaffold, results=spec.predictions)
 
 
-def _prediction_as_ever(
+def _predict_normally(
     self: Any,
     features: Any,
     input_hooks: Sequence[tf.estimator.SessionRunHook],
