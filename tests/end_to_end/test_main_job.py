@@ -76,7 +76,7 @@ def test_a_bad_tf_config_ends_the_run_in_one_line_before_tensorflow_is_loaded(tm
     )
 
 
-def test_a_model_dir_that_cannot_be_made_is_one_line_that_names_the_scripts_line(
+def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_line(
     tmp_path,
 ):
     (tmp_path / "file").touch()
@@ -85,7 +85,7 @@ def test_a_model_dir_that_cannot_be_made_is_one_line_that_names_the_scripts_line
     assert result.returncode == 1
     assert re.match(r"estimator-runtime: error: .*digits\.py:\d+: ", last_line)
     assert "'file/model'" in last_line
-    assert "cannot be made" in last_line and "is not a folder" in last_line
+    assert "cannot be created" in last_line and "is not a folder" in last_line
     assert "Traceback" not in result.stderr
 
 
