@@ -318,10 +318,10 @@ def _stacks(first: int) -> list[list[str]]:
 def _places(innermost: FrameType) -> list[str]:
     """Return the last places in the program's code, then the innermost place of all."""
     frames = list(_outwards(innermost))
-    told = [frame for frame in frames if frame is innermost or is_of_program(frame)]
+    shown = [frame for frame in frames if frame is innermost or is_of_program(frame)]
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
-        for frame in reversed(told[:_MAX_FRAMES])
+        for frame in reversed(shown[:_MAX_FRAMES])
     ]
 
 

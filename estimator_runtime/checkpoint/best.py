@@ -94,7 +94,7 @@ class BestCheckpoints:
         self._criterion = criterion
         self._eval_dir = eval_dir
         self._now = now
-        self._told: set[str] = set()  # names that a warning has been logged for
+        self._warned: set[str] = set()  # names that a warning has been logged for
 
     def offer(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         """Keep a checkpoint if it is one of the best, and delete those that are not.
@@ -203,9 +203,9 @@ class BestCheckpoints:
             for n, s in lacking.items()
             if self._criterion.metric in metrics.get(s, ())
         }
-        unknown = sorted(lacking.keys() - known.keys() - self._told)
+        unknown = sorted(lacking.keys() - known.keys() - self._warned)
         if unknown:
-            self._told.update(unknown)
+            self._warned.update(unknown)
             _logger.warning(
                 "%s in %s: kept, but not counted among the best, because no evaluation "
                 "with the metric %r is known. Delete what you do not need",

@@ -49,7 +49,7 @@ class CheckpointCost(Cost):
     step: int
     bytes: int
 
-    def tell(self, summary_writer: Any) -> None:
+    def report(self, summary_writer: Any) -> None:
         """Write the cost to the log, and as scalars to an event file.
 
         Args:

@@ -163,7 +163,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         coord: tf.compat.v1.train.Coordinator,
     ) -> None:
         """Save the initial variables, unless the session restored them."""
-        self.settle_checkpoints()
+        self.finish_background_work()
         self._lock = ModelDirLock(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
@@ -194,7 +194,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         for listener in self._listeners:
             listener.end(session, last_step)
 
-    def settle_checkpoints(self) -> None:
+    def finish_background_work(self) -> None:
         """Wait until no write is under way, unless a second signal forbids waiting."""
         try:
             if not request.is_hurried():
@@ -292,7 +292,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             )
             with _only_logged(self._summary_writer):
                 self._summary_writer.add_session_log(log, step)
-                cost.tell(self._summary_writer)
+                cost.report(self._summary_writer)
 
         if isinstance(self._target, SaverTarget):
             size = self._target.save(step)

@@ -114,13 +114,13 @@ def name_unused(arguments: Mapping[str, Any]) -> None:
     overhead = _OPTION.in_environ() if chosen else None
     if overhead is None:
         return
-    told = [name for name in chosen if arguments[name] is not None] or chosen
+    named = [name for name in chosen if arguments[name] is not None] or chosen
     _logger.warning(
         "checkpoint_overhead is %s (--checkpoint-overhead, or %s), but the program's "
         "RunConfig has %s, which wins",
         overhead,
         _OPTION.variable,
-        ", ".join(f"{name}={arguments[name]!r}" for name in told),
+        ", ".join(f"{name}={arguments[name]!r}" for name in named),
     )
 
 

@@ -293,7 +293,7 @@ def execute(
         log_filter.report_hidden()  # before the last lines, which say how to resume
         if error.code is None or isinstance(error.code, int):
             status = error.code or 0  # other codes are printed by Python
-        if _tell_stop(error):
+        if _report_stop(error):
             patience_secs = 0.0
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
@@ -349,10 +349,10 @@ def report(failure: BaseException) -> int:
             place = f"{frame.f_code.co_filename}:{line}"
             _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
-    is_told = sys.excepthook is _PYTHONS_HOOK and _tell_stop(failure)
+    is_stop_reported = sys.excepthook is _PYTHONS_HOOK and _report_stop(failure)
     reason = reason_of(failure) if sys.excepthook is _PYTHONS_HOOK else None
-    hook_failure = None if is_told else _call_hook(failure)
-    if reason is not None and not is_told:
+    hook_failure = None if is_stop_reported else _call_hook(failure)
+    if reason is not None and not is_stop_reported:
         _write(f"estimator-runtime: error: {reason}\n")
     if _lacks_version_1(failure):
         remedy = (
@@ -446,7 +446,7 @@ def _write(text: str) -> None:
         sys.stderr.write(text)
 
 
-def _tell_stop(failure: BaseException) -> bool:
+def _report_stop(failure: BaseException) -> bool:
     """Return whether `failure` ends a requested stop; if so, print how it ended.
 
     Under a launcher nothing is printed: the launcher reports it for all its tasks.

@@ -304,7 +304,7 @@ def leave_when_finished(
         status = shutdown.exit_status
     except PeerTimeoutError as error:
         message = str(error)
-        exit.say(lambda: _logger.error("%s", message))
+        exit.call_and_flush(lambda: _logger.error("%s", message))
         status = 1
     exit.end(status)
 

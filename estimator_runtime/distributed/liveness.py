@@ -206,7 +206,7 @@ class PeerLiveness:
 
 def _warn(text: str, *values: object) -> None:
     """Log a warning; a blocked log cannot keep a task from giving up."""
-    exit.say(lambda: _logger.warning(text, *values))
+    exit.call_and_flush(lambda: _logger.warning(text, *values))
 
 
 class JobLiveness:

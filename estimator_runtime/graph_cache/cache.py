@@ -34,7 +34,7 @@ class GraphCache:
         self._building: dict[Hashable, threading.RLock] = {}
         self._kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._refused: dict[Hashable, str] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._shapes: dict[Hashable, Hashable] = {}
 
     def model(self, key: Hashable, make: Callable[[], Model]) -> Model:
@@ -92,6 +92,10 @@ class GraphCache:
                 with self._lock:
                     self._building.pop(key, None)
                     if found is not None:
+                        # Another thread, or make() itself, may have made one.
+                        replaced = self._kept.get(key, found)
+                        if replaced is not found:
+                            dropped.append(replaced)
                         self._kept[key] = found
                         self._kept.move_to_end(key)
                     while len(self._kept) > MAX_GRAPHS:
@@ -123,7 +127,7 @@ class GraphCache:
                     self._shapes = {identity: known}  # mostly the newest one
         return known
 
-    def tell(self, call: str, reason: object) -> None:
+    def log_refusal(self, call: str, reason: object) -> None:
         """Log, once for each reason, that a call builds its own graph.
 
         Args:
@@ -132,9 +136,9 @@ class GraphCache:
         """
         text = f"reuse_graphs: {call} builds a graph of its own, because {reason}"
         with self._lock:
-            if text in self._told:
+            if text in self._logged:
                 return
-            self._told.add(text)
+            self._logged.add(text)
         _logger.info("%s", text)
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ from estimator_runtime.loop.plan import (
     key_of,
 )
 from estimator_runtime.preemption import request
-from estimator_runtime.preemption.session_close import closable, told
+from estimator_runtime.preemption.session_close import closable, slow_close_logged
 
 CALLER = "caller"
 _SESSION_LOST = "Session handle is not found"  # message of a server that lost it
@@ -56,7 +56,7 @@ class HookedSession(internals.StockHookedSession):
         session = self._sess  # type: ignore[has-type]
         self._sess = session and closable(session, request.is_requested(), is_lost)
         # After a loss, the bounded close itself logs what it waits for.
-        with contextlib.nullcontext() if is_lost else told():
+        with contextlib.nullcontext() if is_lost else slow_close_logged():
             super().close()
 
     def rest(self) -> None:

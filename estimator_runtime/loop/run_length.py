@@ -119,8 +119,8 @@ class RunLog:
     def __init__(self, hooks: Sequence[Any], run_length: RunLength) -> None:
         self._names = [type(hook).__name__ for hook in hooks]
         self._run_length = run_length
-        self._tells_length = True
-        self._tells_limit = run_length.asked_for is not None
+        self._logs_length = True
+        self._logs_limit = run_length.asked_for is not None
         # Of the previous run: the hooks that were due at its end, and its length with
         # the names of the hooks that set it.
         self._acted: list[int] = []
@@ -134,12 +134,12 @@ class RunLog:
         """
         acted, self._acted = self._acted, []
         asked_for = self._run_length.asked_for
-        if not self._tells_limit or asked_for is None:
+        if not self._logs_limit or asked_for is None:
             return
         pairs = [(due[index], self._names[index]) for index in acted]
         short = [(n, name) for n, name in pairs if n is not None and n < asked_for]
         if short:
-            self._tells_limit = False
+            self._logs_limit = False
             steps, name = min(short)
             TRAINING_LOG.info(
                 "steps_per_run=%s: runs have at most %s, because %s must see a step "
@@ -162,7 +162,7 @@ class RunLog:
             is_single: Whether it had one step because steps are run one by one.
         """
         self._acted = [index for index, each in enumerate(due) if each == steps]
-        if is_single or not self._tells_length:
+        if is_single or not self._logs_length:
             return
         cut = {self._names[index] for index in self._acted}
         before, self._cut = self._cut, (steps, cut)
@@ -177,6 +177,6 @@ class RunLog:
             reason += f", and {min(again)} must see a step then"
         else:
             return
-        self._tells_length = False
+        self._logs_length = False
         unit = "step" if steps == 1 else "steps"
         TRAINING_LOG.info("running %d %s per session call: %s", steps, unit, reason)

@@ -36,7 +36,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     without checking `should_stop`, that call does the same.
 
     A hook that still works in the background when its session ends may have a method
-    `settle_checkpoints()`. It is called before another session is created, and when
+    `finish_background_work()`. It is called before another session is created, and when
     this one is closed, even after an error.
 
     The session creator may have a method `disown_values()`. It is called when the
@@ -71,7 +71,8 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             if self.hooked is not None:
                 self.hooked.rest()
             self.hooked = None  # frees the memory of a lost session
-            _settle(self._hooks)  # the new session may be restored from what they write
+            # The new session may be restored from what they write.
+            _finish_background_work(self._hooks)
             if self.watch is not None:
                 self.watch.has_session = False
                 if self.watch.is_requested:
@@ -190,7 +191,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         finally:
             reporting.expect_no_steps()
             creator.hooked = None
-            _settle(hooks)
+            _finish_background_work(hooks)
 
     def _saved(self) -> str:
         """Return the path of the checkpoint that the hooks have saved last, or ""."""
@@ -203,12 +204,12 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         return ""
 
 
-def _settle(hooks: Iterable[Any]) -> None:
-    """Wait until the hooks' checkpoints are written."""
+def _finish_background_work(hooks: Iterable[Any]) -> None:
+    """Wait for what the hooks do in the background, such as writing a checkpoint."""
     for hook in hooks:
-        settle = getattr(hook, "settle_checkpoints", None)
-        if settle is not None:
-            settle()
+        finish = getattr(hook, "finish_background_work", None)
+        if finish is not None:
+            finish()
 
 
 def _unhurried(hook: Any) -> Any:

@@ -30,19 +30,22 @@ def flush() -> None:
 
 def flush_files() -> None:
     """Flush all files that are open for writing, as Python and C do at their exit."""
-    say(_flush_files)
+    call_and_flush(_flush_files)
 
 
-def say(words: Callable[[], object]) -> None:
+def call_and_flush(function: Callable[[], object]) -> None:
     """Call a function that writes or logs, then flush; take at most two seconds.
 
     The function runs in its own thread, which is abandoned if it blocks.
 
     Args:
-        words: The function; its errors are ignored.
+        function: Its errors are ignored.
     """
     thread = threading.Thread(
-        target=_say, args=(words,), name="estimator_runtime words", daemon=True
+        target=_call_and_flush,
+        args=(function,),
+        name="estimator_runtime exit",
+        daemon=True,
     )
     try:
         thread.start()
@@ -53,7 +56,7 @@ def say(words: Callable[[], object]) -> None:
 
 def end(status: int) -> NoReturn:
     """Flush the output as far as its readers accept it, and end the process."""
-    say(lambda: None)
+    call_and_flush(lambda: None)
     os._exit(status)
 
 
@@ -67,8 +70,8 @@ def _flush_files() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def _say(words: Callable[[], object]) -> None:
+def _call_and_flush(function: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
-        words()
+        function()
     flush()
     relay.sync()

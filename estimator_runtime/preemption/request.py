@@ -104,7 +104,7 @@ def leave(saved: str | None = None) -> None:
     if number is None:
         return
     _request.signals.forget_first()
-    stopped, remedy = _told(signal.Signals(number).name, saved)
+    stopped, remedy = _stop_summary(signal.Signals(number).name, saved)
     if number == signal.SIGINT:
         error: BaseException = KeyboardInterrupt(stopped)
     else:
@@ -140,7 +140,7 @@ def summary(error: BaseException | None) -> tuple[str, ...]:
     return getattr(error, _SUMMARY, ())
 
 
-def _told(name: str, saved: str | None) -> tuple[str, str]:
+def _stop_summary(name: str, saved: str | None) -> tuple[str, str]:
     """Return how a signal stopped a training, and how to resume it."""
     again = "run the same command again to go on"
     if saved is None:

@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 _TIMEOUT_SECS = 5.0
 _STOP_TIMEOUT_SECS = 1.0
 _BACKGROUND_TIMEOUT_SECS = 0.1
-_TOLD_AFTER_SECS = 3.0
+_LOG_AFTER_SECS = 3.0
 # Slightly more than the longest sleep of the thread that tunes the input pipeline.
 _EXIT_TIMEOUT_SECS = 70.0
 
@@ -129,7 +129,7 @@ def _num_values(node: Any) -> float:
 
 
 @contextlib.contextmanager
-def told(after_secs: float = _TOLD_AFTER_SECS) -> Iterator[None]:
+def slow_close_logged(after_secs: float = _LOG_AFTER_SECS) -> Iterator[None]:
     """Log what a session waits for if its close in this context takes too long."""
     timer = threading.Timer(after_secs, _logger.warning, args=(_WAITS,))
     timer.daemon = True

@@ -35,7 +35,7 @@ def tell(folder):
                 blocked_secs=blocked,
                 write_secs=written,
                 interval_secs=interval,
-            ).tell(writer)
+            ).report(writer)
             summary = tf1.Summary()
             summary.value.add(tag="loss", simple_value=step)
             summary.value.add(tag="not checkpoint/blocked_secs", simple_value=9.0)

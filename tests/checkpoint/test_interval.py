@@ -224,7 +224,7 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
             er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session,
         ):
             [hook] = [h for h in session._hooks if isinstance(h, CheckpointHook)]
-            hook.settle_checkpoints()
+            hook.finish_background_work()
             hook._clock = lambda: clock[0]
             hook._saved_at = 0.0
             around_writes(after=take_long)
@@ -233,7 +233,7 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
                 now[0] += 11
                 clock[0] += 11
                 session.run(step)
-                hook.settle_checkpoints()
+                hook.finish_background_work()
     assert saved_steps(tmp_path) == [0, 1, 2, 4, 6]
     found = scalars(tmp_path)
     waited, background = (0.0, 2.0) if is_async else (2.0, 0.0)

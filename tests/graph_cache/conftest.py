@@ -103,7 +103,7 @@ def pair(tmp_path):
 
 
 @pytest.fixture
-def told():
+def refusals():
     """Return the list of what the Estimators say about graphs that they do not reuse."""
     lines = []
 

@@ -46,12 +46,12 @@ def test_another_checkpoint_of_the_same_name_is_used(pair, linear, rows):
 
 
 def test_before_the_first_checkpoint_each_call_builds_its_own_graph(
-    pair, linear, rows, told
+    pair, linear, rows, refusals
 ):
     pair = pair(linear, config={"tf_random_seed": 3})
     pair.assert_equal(rows())
     because = "builds a graph of its own, because there is no checkpoint"
-    assert told == [f"evaluate {because}", f"predict {because}"]
+    assert refusals == [f"evaluate {because}", f"predict {because}"]
     pair.train(rows())
     pair.assert_equal(rows())
     assert pair.calls == ["eval", "infer"] * 3
@@ -83,7 +83,7 @@ def model_of(size):
     return model_fn
 
 
-def test_a_checkpoint_of_other_shapes_is_of_another_graph(pair, rows, told):
+def test_a_checkpoint_of_other_shapes_is_of_another_graph(pair, rows, refusals):
     size = [2]
     pair = pair(model_of(size))
     pair.train(rows())
@@ -93,11 +93,11 @@ def test_a_checkpoint_of_other_shapes_is_of_another_graph(pair, rows, told):
     pair.train(rows())
     pair.assert_equal(rows())
     assert pair.calls == ["eval", "infer"] * 2
-    assert told == []
+    assert refusals == []
 
 
 def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
-    pair, linear, rows, told
+    pair, linear, rows, refusals
 ):
     other = model_of([2])
     is_other = [False]
@@ -113,8 +113,8 @@ def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
             estimator.evaluate(rows())
         with pytest.raises(tf.errors.NotFoundError, match="Key w not found"):
             next(estimator.predict(rows()))
-    assert len(told) == 2
-    assert "cannot be restored into the kept graph" in told[0]
+    assert len(refusals) == 2
+    assert "cannot be restored into the kept graph" in refusals[0]
 
 
 def test_a_path_without_a_checkpoint_has_tensorflows_error(pair, linear, rows):

@@ -55,7 +55,7 @@ def assert_same_exports(pair, folder, receiver_fn, **kwargs):
     return tf.compat.as_str_any(kept)
 
 
-def test_exports_of_one_graph_after_another(pair, linear, rows, tmp_path, told):
+def test_exports_of_one_graph_after_another(pair, linear, rows, tmp_path, refusals):
     pair = pair(linear)
     for _ in range(3):
         pair.train(rows())
@@ -64,7 +64,7 @@ def test_exports_of_one_graph_after_another(pair, linear, rows, tmp_path, told):
     expected = [row["predicted"] for row in pair.stock.predict(lambda: slices(_X))]
     assert loaded(x=tf.constant(_X))["predicted"].numpy().tolist() == expected
     assert pair.calls == ["infer"]
-    assert told == []
+    assert refusals == []
 
 
 def slices(x):
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
 
 
 def test_inputs_that_are_no_tensors_are_exported_as_ever(
-    pair, linear, rows, tmp_path, told
+    pair, linear, rows, tmp_path, refusals
 ):
     def receiver_fn():
         x = tf1.placeholder(tf.float32, [None, 3], name="x")
@@ -181,7 +181,7 @@ def test_inputs_that_are_no_tensors_are_exported_as_ever(
     for _ in range(2):
         assert_same_exports(pair, tmp_path / "export", receiver_fn)
     assert pair.calls == ["infer"] * 2
-    [line] = told
+    [line] = refusals
     assert line.startswith(
         "export builds a graph of its own, because input_receiver_fn returns a "
     )

@@ -38,7 +38,7 @@ def weighted(x):
     return tf.reduce_sum(x, 1) * tf1.get_variable("w", [])
 
 
-def test_hooks_of_the_caller_see_the_session_of_the_model(pair, linear, rows, told):
+def test_hooks_of_the_caller_see_the_session_of_the_model(pair, linear, rows, refusals):
     pair = pair(linear)
     pair.train(rows())
     counter = Counter()
@@ -46,7 +46,7 @@ def test_hooks_of_the_caller_see_the_session_of_the_model(pair, linear, rows, to
         pair.kept.evaluate(rows(), hooks=[counter])
         list(pair.kept.predict(rows(), hooks=[counter]))
     assert counter.runs == 4 * 3
-    assert told == [
+    assert refusals == [
         f"{call} {OWN} it is given hooks" for call in ("evaluate", "predict")
     ]
     assert pair.calls == ["eval", "infer"] * 2
@@ -54,7 +54,7 @@ def test_hooks_of_the_caller_see_the_session_of_the_model(pair, linear, rows, to
         pair.kept.evaluate(rows(), hooks=["none"])
 
 
-def test_hooks_of_the_model(pair, rows, told):
+def test_hooks_of_the_model(pair, rows, refusals):
     counter = Counter()
 
     def model_fn(features, labels, mode):
@@ -69,7 +69,7 @@ def test_hooks_of_the_model(pair, rows, told):
     pair.train(rows())
     pair.assert_equal(rows())
     assert counter.runs == 3 * 2 * 3
-    assert told == [
+    assert refusals == [
         f"evaluate {OWN} its EstimatorSpec has evaluation_hooks",
         f"predict {OWN} its EstimatorSpec has prediction_hooks",
     ]
@@ -80,7 +80,7 @@ def test_hooks_of_the_model(pair, rows, told):
 @pytest.mark.parametrize(
     "part", ["init_fn", "local_init_op", "ready_op", "ready_for_local_init_op"]
 )
-def test_parts_of_a_scaffold(pair, rows, told, part):
+def test_parts_of_a_scaffold(pair, rows, refusals, part):
     def model_fn(features, labels, mode):
         predicted = weighted(features["x"])
         parts = {
@@ -99,13 +99,13 @@ def test_parts_of_a_scaffold(pair, rows, told, part):
     pair = pair(model_fn)
     pair.train(rows())
     pair.assert_equal(rows())
-    assert told == [
+    assert refusals == [
         f"evaluate {OWN} its Scaffold has a {part}",
         f"predict {OWN} its Scaffold has a {part}",
     ]
 
 
-def test_a_tensor_of_the_inputs_that_model_fn_takes_another_way(pair, told):
+def test_a_tensor_of_the_inputs_that_model_fn_takes_another_way(pair, refusals):
     x = np.arange(8, dtype="f").reshape(4, 2)
     taken = {}
 
@@ -121,14 +121,16 @@ def test_a_tensor_of_the_inputs_that_model_fn_takes_another_way(pair, told):
     pair = pair(model_fn)
     pair.train(input_fn)
     pair.assert_equal(input_fn)
-    assert len(told) == 2
-    assert told[0].startswith(f"evaluate {OWN} model_fn fails with inputs that are fed")
+    assert len(refusals) == 2
+    assert refusals[0].startswith(
+        f"evaluate {OWN} model_fn fails with inputs that are fed"
+    )
 
 
 @pytest.mark.parametrize(
     "case", ["variable", "step", "array", "resource", "collection"]
 )
-def test_inputs_that_cannot_be_fed(pair, told, case):
+def test_inputs_that_cannot_be_fed(pair, refusals, case):
     x = np.arange(8, dtype="f").reshape(4, 2)
 
     def input_fn():
@@ -162,7 +164,7 @@ def test_inputs_that_cannot_be_fed(pair, told, case):
     pair = pair(model_fn, params=None)
     pair.train(input_fn)
     pair.assert_equal(input_fn)
-    assert told == [f"evaluate {OWN} {reason}", f"predict {OWN} {reason}"]
+    assert refusals == [f"evaluate {OWN} {reason}", f"predict {OWN} {reason}"]
 
 
 def test_a_metric_of_a_reserved_name_has_tensorflows_error(pair, rows):
@@ -218,7 +220,7 @@ def test_an_error_of_a_batch_is_raised_and_the_next_call_is_sound(pair, rows):
     pair.assert_equal(rows())
 
 
-def test_an_estimator_of_a_class_of_its_own(linear, rows, tmp_path, told):
+def test_an_estimator_of_a_class_of_its_own(linear, rows, tmp_path, refusals):
     class Own(tf.estimator.Estimator):
         def _assert_members_are_not_overridden(self):
             pass
@@ -232,10 +234,10 @@ def test_an_estimator_of_a_class_of_its_own(linear, rows, tmp_path, told):
     own.called = False
     own.evaluate(rows())
     assert own.called
-    assert told == [f"evaluate {OWN} Own has a _call_model_fn of its own"]
+    assert refusals == [f"evaluate {OWN} Own has a _call_model_fn of its own"]
 
 
-def test_a_tpu_estimator(rows, tmp_path, told):
+def test_a_tpu_estimator(rows, tmp_path, refusals):
     def model_fn(features, labels, mode, params):
         predicted = weighted(features["x"])
         return tf1.estimator.tpu.TPUEstimatorSpec(
@@ -257,12 +259,14 @@ def test_a_tpu_estimator(rows, tmp_path, told):
         environ.setenv("ESTIMATOR_RUNTIME_REUSE_GRAPHS", "1")
         estimator.train(input_fn, steps=1)
         estimator.evaluate(input_fn, steps=1)
-        assert told == [f"evaluate {OWN} TPUEstimator has a _call_input_fn of its own"]
+        assert refusals == [
+            f"evaluate {OWN} TPUEstimator has a _call_input_fn of its own"
+        ]
 
 
-def test_an_evaluation_with_a_strategy(pair, linear, rows, told):
+def test_an_evaluation_with_a_strategy(pair, linear, rows, refusals):
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     pair = pair(linear, config={"eval_distribute": strategy})
     pair.train(rows())
     assert pair.kept.evaluate(rows()) == pair.stock.evaluate(rows())
-    assert told == [f"evaluate {OWN} it has a strategy"]
+    assert refusals == [f"evaluate {OWN} it has a strategy"]

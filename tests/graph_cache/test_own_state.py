@@ -32,7 +32,7 @@ def weighted(x):
     return weight * tf.reduce_sum(x, 1)
 
 
-def test_what_a_python_function_counts_begins_anew(pair, told):
+def test_what_a_python_function_counts_begins_anew(pair, refusals):
     def model_fn(features, labels, mode):
         batches = itertools.count(1)  # of this graph
 
@@ -46,11 +46,11 @@ def test_what_a_python_function_counts_begins_anew(pair, told):
     pair.train(input_fn)
     pair.assert_equal(input_fn)
     reason = "its graph calls Python functions, which may keep state"
-    assert told == [f"{call} {OWN} {reason}" for call in ("evaluate", "predict")]
+    assert refusals == [f"{call} {OWN} {reason}" for call in ("evaluate", "predict")]
 
 
 @pytest.mark.parametrize("seeds", [[7, 7], [7, 8]])
-def test_a_seed_that_input_fn_sets_is_used_by_the_model(pair, told, seeds):
+def test_a_seed_that_input_fn_sets_is_used_by_the_model(pair, refusals, seeds):
     def model_fn(features, labels, mode):
         return spec(mode, weighted(features["x"]) + tf.random.uniform([]))
 
@@ -63,10 +63,10 @@ def test_a_seed_that_input_fn_sets_is_used_by_the_model(pair, told, seeds):
             return input_fn()
 
         pair.assert_equal(seeded_input_fn, times=1)
-    assert "input_fn sets a seed" in told[0]
+    assert "input_fn sets a seed" in refusals[0]
 
 
-def test_a_learning_phase_that_input_fn_sets_is_used_by_the_model(pair, told):
+def test_a_learning_phase_that_input_fn_sets_is_used_by_the_model(pair, refusals):
     def model_fn(features, labels, mode):
         phase = tf.cast(tf.keras.backend.learning_phase(), tf.float32)
         return spec(mode, weighted(features["x"]) + phase)
@@ -78,10 +78,10 @@ def test_a_learning_phase_that_input_fn_sets_is_used_by_the_model(pair, told):
     pair = pair(model_fn)
     pair.train(training_input_fn)
     pair.assert_equal(training_input_fn)
-    assert "learning phase" in told[0]
+    assert "learning phase" in refusals[0]
 
 
-def test_a_scaffold_of_another_class_finalizes_itself(pair, told):
+def test_a_scaffold_of_another_class_finalizes_itself(pair, refusals):
     class Filling(tf1.train.Scaffold):
         def finalize(self):
             reset = tf1.local_variables_initializer()
@@ -104,10 +104,10 @@ def test_a_scaffold_of_another_class_finalizes_itself(pair, told):
     pair.train(input_fn)
     metrics, _ = pair.assert_equal(input_fn)
     assert metrics["loss"] > 100
-    assert told[0] == f"evaluate {OWN} its Scaffold is a Filling"
+    assert refusals[0] == f"evaluate {OWN} its Scaffold is a Filling"
 
 
-def test_model_fn_may_look_at_the_value_of_a_constant(pair, told):
+def test_model_fn_may_look_at_the_value_of_a_constant(pair, refusals):
     def model_fn(features, labels, mode):
         known = tf.get_static_value(features["x"])
         return spec(mode, weighted(features["x"]) + (0 if known is None else known[0]))
@@ -119,10 +119,10 @@ def test_model_fn_may_look_at_the_value_of_a_constant(pair, told):
     pair.train(constant_input_fn)
     metrics = [e.evaluate(constant_input_fn, steps=1) for e in (pair.stock, pair.kept)]
     assert metrics[0] == metrics[1]
-    assert "input_fn returns the constant" in told[0]
+    assert "input_fn returns the constant" in refusals[0]
 
 
-def test_a_metric_may_be_the_value_of_the_last_batch(pair, told):
+def test_a_metric_may_be_the_value_of_the_last_batch(pair, refusals):
     def model_fn(features, labels, mode):
         last = tf.reduce_mean(features["x"]), tf.no_op()
         return spec(mode, weighted(features["x"]), eval_metric_ops={"last": last})
@@ -132,10 +132,10 @@ def test_a_metric_may_be_the_value_of_the_last_batch(pair, told):
     endless = lambda: input_fn().repeat()  # noqa: E731
     metrics = [e.evaluate(endless, steps=3) for e in (pair.stock, pair.kept)]
     assert metrics[0] == metrics[1]
-    assert told == [f"evaluate {OWN} the value of a metric depends on the batch"]
+    assert refusals == [f"evaluate {OWN} the value of a metric depends on the batch"]
 
 
-def test_a_feature_that_the_model_does_not_use_is_not_computed(pair, told):
+def test_a_feature_that_the_model_does_not_use_is_not_computed(pair, refusals):
     def failing_input_fn():
         features, labels = tf1.data.make_one_shot_iterator(input_fn()).get_next()
         with tf.control_dependencies([tf1.assert_negative(features["x"])]):
@@ -148,7 +148,7 @@ def test_a_feature_that_the_model_does_not_use_is_not_computed(pair, told):
     pair = pair(model_fn)
     pair.train(input_fn)
     pair.assert_equal(failing_input_fn)
-    assert (told, pair.calls) == ([], ["eval", "infer"])
+    assert (refusals, pair.calls) == ([], ["eval", "infer"])
 
 
 def test_exports_have_the_seeds_that_their_inputs_set(pair, tmp_path):
@@ -200,7 +200,7 @@ def test_a_refusal_keeps_nothing_of_the_call_alive(pair):
     assert found() is None
 
 
-def test_a_failure_of_model_fn_is_not_remembered(pair, told):
+def test_a_failure_of_model_fn_is_not_remembered(pair, refusals):
     failures = [OSError("the network is down")]
 
     def model_fn(features, labels, mode):
@@ -213,4 +213,4 @@ def test_a_failure_of_model_fn_is_not_remembered(pair, told):
     rows = [[row["y"] for row in pair.kept.predict(input_fn)] for _ in range(3)]
     assert rows[0] == rows[1] == rows[2]
     assert pair.calls == ["infer"] * 3  # twice in the first call
-    assert told == [f"predict {OWN} model_fn fails: OSError: the network is down"]
+    assert refusals == [f"predict {OWN} model_fn fails: OSError: the network is down"]

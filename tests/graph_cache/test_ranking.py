@@ -42,11 +42,11 @@ def lists(count=10, seed=0):
 
 
 @pytest.mark.parametrize("group_size", [1, 2])
-def test_a_groupwise_model_and_its_ranking_head(group_size, pair, told):
+def test_a_groupwise_model_and_its_ranking_head(group_size, pair, refusals):
     pair = pair(ranking_fn(group_size))
     for steps, seed in ((2, 1), (3, 2)):
         pair.train(lists(seed=seed), steps=steps)
         metrics, rows = pair.assert_equal(lists(seed=seed))
         assert 0 < metrics["ndcg"] <= 1
         assert len(rows) == 10
-    assert (told, sorted(pair.calls)) == ([], ["eval", "infer"])
+    assert (refusals, sorted(pair.calls)) == ([], ["eval", "infer"])

@@ -71,15 +71,15 @@ STRUCTURES = {
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_features_and_labels_have_any_structure(pair, linear, told, name):
+def test_features_and_labels_have_any_structure(pair, linear, refusals, name):
     pair = pair(linear)
     pair.train(STRUCTURES[name])
     pair.assert_equal(STRUCTURES[name])
     assert pair.calls == ["eval", "infer"]
-    assert told == []
+    assert refusals == []
 
 
-def test_labels_may_be_none(pair, told):
+def test_labels_may_be_none(pair, refusals):
     def model_fn(features, mode):
         predicted = tf1.get_variable("w", []) * tf.reduce_sum(features["x"], 1)
         loss = tf.reduce_mean(predicted)
@@ -94,7 +94,7 @@ def test_labels_may_be_none(pair, told):
     assert [float(r) for r in pair.kept.predict(only_features)] == [
         float(r) for r in pair.stock.predict(only_features)
     ]
-    assert told == []
+    assert refusals == []
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_labels_may_be_none(pair, told):
     ],
     ids=["numpy", "pandas"],
 )
-def test_queues_of_an_input_fn_run_for_each_call(pair, linear, told, queue):
+def test_queues_of_an_input_fn_run_for_each_call(pair, linear, refusals, queue):
     pair = pair(linear)
     pair.train(queue())
     pair.assert_equal(queue(), times=3)
     assert pair.calls == ["eval", "infer"]
-    assert told == []
+    assert refusals == []
 
 
 def test_predict_yields_batches_and_chosen_keys(pair, linear, rows, assert_equal):
@@ -278,7 +278,7 @@ def test_canned_estimators(tmp_path, assert_equal):
     assert len(cache) == 2
 
 
-def test_a_model_of_keras(tmp_path, assert_equal, told):
+def test_a_model_of_keras(tmp_path, assert_equal, refusals):
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Dense(3, input_shape=(3,), name="a"),
@@ -302,10 +302,10 @@ def test_a_model_of_keras(tmp_path, assert_equal, told):
             [row["b"] for row in kept.predict(data)],
             [row["b"] for row in stock.predict(data)],
         )
-    assert told == []
+    assert refusals == []
 
 
-def test_tables_of_input_fn_and_of_model_fn(pair, tmp_path_factory, told):
+def test_tables_of_input_fn_and_of_model_fn(pair, tmp_path_factory, refusals):
     vocabulary = tmp_path_factory.mktemp("words") / "vocabulary.txt"
     vocabulary.write_text("w0\nw1\nw2\n")
 
@@ -344,10 +344,10 @@ def test_tables_of_input_fn_and_of_model_fn(pair, tmp_path_factory, told):
     _, found = pair.assert_equal(input_fn)
     assert [row["x"] for row in found][:3] == [2 + 5, 1 + 6, 0 - 1]
     assert pair.calls == ["eval", "infer"]
-    assert told == []
+    assert refusals == []
 
 
-def test_random_numbers_are_those_of_a_new_session(pair, told):
+def test_random_numbers_are_those_of_a_new_session(pair, refusals):
     def model_fn(features, labels, mode):
         w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
         noise = tf1.random_uniform(
@@ -371,10 +371,10 @@ def test_random_numbers_are_those_of_a_new_session(pair, told):
     pair.assert_equal(shuffled, times=3)
     pair.assert_equal(slices(({"x": _X}, _Y)))
     assert pair.calls == ["eval", "infer"] * 2  # other seeds are another graph
-    assert told == []
+    assert refusals == []
 
 
-def test_variables_that_an_evaluation_changes_are_restored(pair, told):
+def test_variables_that_an_evaluation_changes_are_restored(pair, refusals):
     def model_fn(features, labels, mode):
         seen = tf1.get_variable("seen", [], initializer=tf1.zeros_initializer())
         count = tf1.assign_add(seen, tf.cast(tf.shape(features["x"])[0], tf.float32))
@@ -390,4 +390,4 @@ def test_variables_that_an_evaluation_changes_are_restored(pair, told):
     pair.train(data)
     metrics, _ = pair.assert_equal(data, times=3)
     assert metrics["loss"] == np.float32(8 + (4 + 8 + 10) / 3)
-    assert told == []
+    assert refusals == []

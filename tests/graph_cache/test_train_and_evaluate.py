@@ -79,7 +79,7 @@ def test_metrics_best_checkpoints_and_exports_are_equal(linear, rows, tmp_path):
 
 
 def test_an_evaluator_of_a_cluster_reuses_its_graph(
-    linear, rows, tmp_path, set_tf_config, told
+    linear, rows, tmp_path, set_tf_config, refusals
 ):
     calls = []
 
@@ -127,4 +127,4 @@ def test_an_evaluator_of_a_cluster_reuses_its_graph(
     steps = {step for step, _, _ in events(pathlib.Path(tmp_path) / "eval")}
     assert steps == {2, 4, 6}
     assert calls == ["eval"]
-    assert told == []
+    assert refusals == []

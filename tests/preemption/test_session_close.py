@@ -56,7 +56,7 @@ def test_a_local_session_is_closed_unchanged():
 
 
 def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
-    with session_close.told(after_secs=0.01):
+    with session_close.slow_close_logged(after_secs=0.01):
         deadline = time.monotonic() + 30
         while not caplog.messages:
             assert time.monotonic() < deadline
@@ -69,14 +69,14 @@ def test_a_close_goes_on_where_there_can_be_no_more_threads(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Timer, "start", start)
-    with session_close.told():
+    with session_close.slow_close_logged():
         pass
 
 
 def test_a_close_that_is_quick_leaves_no_thread_that_would_say_so():
     before = set(threading.enumerate())
     for _ in range(20):
-        with session_close.told(after_secs=600):
+        with session_close.slow_close_logged(after_secs=600):
             assert set(threading.enumerate()) - before
         assert not set(threading.enumerate()) - before
 

@@ -178,13 +178,13 @@ class ForkServer:
                 os.write(fds[1], f"cannot start the task: {error}\n".encode())
             cause = f"could not be started: {error.strerror}"
             status = -int(signal.SIGKILL)
-            self._tell({"ended": number, "status": status, "cause": cause})
+            self._notify({"ended": number, "status": status, "cause": cause})
         else:
             if pid == 0:
                 self._connection.close()
                 return True
             self._pids[number] = pid
-            self._tell({"started": number, "pid": pid})
+            self._notify({"started": number, "pid": pid})
         for fd in fds:
             os.close(fd)
         return False
@@ -208,9 +208,9 @@ class ForkServer:
                 del self._pids[number]
                 process_tree.kill_orphans(self._pids)
                 code = os.waitstatus_to_exitcode(status)
-                self._tell({"ended": number, "status": code})
+                self._notify({"ended": number, "status": code})
 
-    def _tell(self, notice: Mapping[str, Any]) -> None:
+    def _notify(self, notice: Mapping[str, Any]) -> None:
         # `_answer` notices that the launcher is gone.
         with contextlib.suppress(OSError):
             _send(self._connection, notice)

@@ -53,7 +53,7 @@ class Heartbeats:
                 silent = now - state.heard_at
             else:
                 silent = now - state.worked_at
-                self._tell_of_work(state, now, timeout_secs)
+                self._log_long_work(state, now, timeout_secs)
             if silent >= timeout_secs:
                 state.killed_for = f"gave no sign of life for {silent:.0f} s"
                 self._console.say(f"{state.task} {state.killed_for}: killing it")
@@ -66,7 +66,7 @@ class Heartbeats:
                     "failed"
                 )
 
-    def tell_of_stall(self, task: Task, report: dict[str, Any]) -> None:
+    def report_stall(self, task: Task, report: dict[str, Any]) -> None:
         """Log a training without steps that a task reports, and where its threads are.
 
         No task is killed for it: a first step, or waiting for other tasks, may take
@@ -82,7 +82,7 @@ class Heartbeats:
             for place in places:
                 self._console.say(f"  {place}")
 
-    def _tell_of_work(self, state: TaskState, now: float, timeout_secs: float) -> None:
+    def _log_long_work(self, state: TaskState, now: float, timeout_secs: float) -> None:
         """Log a silent task that uses the CPU; again whenever its silence doubles."""
         unheard = now - state.heard_at
         is_due = unheard >= max(timeout_secs, 2 * state.named_working_secs)

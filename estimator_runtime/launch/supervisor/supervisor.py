@@ -110,7 +110,7 @@ class Supervisor:
         # The evaluator that is given up, and the reason.
         self._unevaluated: tuple[TaskState, str] | None = None
         self._last_tick = clock()
-        self._has_told_of_input = self._has_told_of_no_evaluator = False
+        self._has_checked_input = self._has_mentioned_evaluator = False
         self.state = "starting"
 
     @property
@@ -188,12 +188,12 @@ class Supervisor:
             now = self._clock()
             state.hear(event.report, now)
             if "pid" in event.report:
-                self._tell_start(state, event.report["pid"])
+                self._log_start(state, event.report["pid"])
             self._starts.credit(state, event.report, now)
             if self._ending is None:
-                self._heartbeats.tell_of_stall(state.task, event.report)
-                self._tell_of_equal_input()
-                self._tell_of_no_evaluator(event.report)
+                self._heartbeats.report_stall(state.task, event.report)
+                self._warn_of_equal_input()
+                self._mention_missing_evaluator(event.report)
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -238,7 +238,7 @@ class Supervisor:
         if self._metrics is not None:
             self._metrics.write(seen)
 
-    def _tell_start(self, state: TaskState, pid: int) -> None:
+    def _log_start(self, state: TaskState, pid: int) -> None:
         """Log, on the screen and in the task's log, the process of a new run."""
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
@@ -266,12 +266,12 @@ class Supervisor:
         if self.state == "starting" and self._starts.has_begun:
             self.state = "running"
 
-    def _tell_of_equal_input(self) -> None:
-        """Log, once all tasks that train have told, which train on the same batches."""
+    def _warn_of_equal_input(self) -> None:
+        """Warn of trainers that read the same batches, once all have reported."""
         trainers = [self._states[task] for task in self._job.trainers]
-        if self._has_told_of_input or any("input" not in it.report for it in trainers):
+        if self._has_checked_input or any("input" not in it.report for it in trainers):
             return
-        self._has_told_of_input = True
+        self._has_checked_input = True
         readers = collections.defaultdict(list)
         for state in trainers:
             readers[state.report["input"]].append(str(state.task))
@@ -286,16 +286,16 @@ class Supervisor:
                     level="warning",
                 )
 
-    def _tell_of_no_evaluator(self, report: dict[str, Any]) -> None:
+    def _mention_missing_evaluator(self, report: dict[str, Any]) -> None:
         """Log, once in a job, that nobody does what the EvalSpec of a task asks for.
 
         Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         """
         has_evaluator = any(it.type == TaskType.EVALUATOR for it in self._job.tasks)
         if "model_dir" in report and not (
-            has_evaluator or self._has_told_of_no_evaluator
+            has_evaluator or self._has_mentioned_evaluator
         ):
-            self._has_told_of_no_evaluator = True
+            self._has_mentioned_evaluator = True
             self._console.say("no task evaluates or exports; add --evaluator for that")
 
     # Failures.

@@ -117,7 +117,7 @@ class FusedSession(PlannedSession):
             self._share(fetches)
         if key != self._step_key:
             self._run_length.run_singly("takes turns with other calls of the session")
-            self._randomness.tell(fetches, key_of(fetches))
+            self._randomness.record(fetches, key_of(fetches))
             values = super().run(fetches, feed_dict, options, run_metadata)
             if self._end_of_data is not None and self._starts_data(fetches):
                 self.forget_end_of_data()
@@ -131,7 +131,7 @@ class FusedSession(PlannedSession):
                 # first one runs a single step.
                 is_single = is_first or self._run_length.is_single
                 return self._run_steps(self._steps, fetches, is_single)
-        self._randomness.tell(fetches, key_of(fetches))
+        self._randomness.record(fetches, key_of(fetches))
         return super().run(fetches)
 
     def _share(self, fetches: object) -> None:
@@ -373,7 +373,7 @@ class Randomness:
         both = ops_of(self._graph, fetches).keys() & set(self._names)
         return min(both, default=None)
 
-    def tell(self, fetches: object, key: Hashable) -> None:
+    def record(self, fetches: object, key: Hashable) -> None:
         """Record another call of the session, and log it if it draws the same numbers.
 
         Args:

@@ -296,7 +296,7 @@ class PartnerWatchdogHook(PeerWatchdogHook):
 
 
 def _give_up(problem: str) -> None:
-    exit.say(lambda: _logger.error("%s", problem))
+    exit.call_and_flush(lambda: _logger.error("%s", problem))
     reporting.send_error(PeerTimeoutError)
     reporting.close()
     exit.end(1)

@@ -67,7 +67,7 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
         """Start the display of this session."""
-        self.settle_checkpoints()
+        self.finish_background_work()
         if self._global_step is None:
             return
         self._is_over = threading.Event()
@@ -81,9 +81,9 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Show the last step."""
-        self.settle_checkpoints()
+        self.finish_background_work()
 
-    def settle_checkpoints(self) -> None:
+    def finish_background_work(self) -> None:
         """Stop the display; the loop calls this after an error too."""
         self._is_over.set()
         if self._thread is not None:
@@ -215,7 +215,7 @@ class OtherHooks:
     def listen(self) -> None:
         """Start listening for logged losses."""
         for hook in self._hooks:
-            tell(hook, self._note)
+            pass_on_logged_values(hook, self._note)
 
     @property
     def last_step(self) -> int | None:
@@ -236,7 +236,7 @@ class OtherHooks:
             self._on_loss(self.loss)
 
 
-def tell(
+def pass_on_logged_values(
     hook: tf.compat.v1.train.SessionRunHook,
     listener: Callable[[Mapping[str, Any]], object],
 ) -> None:
@@ -255,8 +255,8 @@ def tell(
     log = hook._log_tensors
 
     @functools.wraps(log)
-    def log_and_tell(tensor_values: Mapping[str, Any]) -> None:
+    def log_and_pass_on(tensor_values: Mapping[str, Any]) -> None:
         log(tensor_values)
         listener(tensor_values)
 
-    hook._log_tensors = log_and_tell
+    hook._log_tensors = log_and_pass_on

@@ -219,7 +219,7 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
             with futures.ThreadPoolExecutor() as another_thread:
                 another_thread.submit(save).result(20)
             may_end.set()
-            hook.settle_checkpoints()
+            hook.finish_background_work()
             state = read_state(tmp_path)
             assert files.step_of(state.latest) == 3
             assert [path for path in state.paths if not files.at(path).has_index] == []
@@ -227,7 +227,7 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
             assert 3 in in_view
             for _ in range(2):
                 session.run(step)
-            hook.settle_checkpoints()
+            hook.finish_background_work()
             assert files.step_of(read_state(tmp_path).latest) == 4
     warnings = [m for m in caplog.messages if "stays the newest checkpoint" in m]
     assert warnings == [

@@ -120,13 +120,13 @@ def test_a_task_that_takes_no_step_is_named_with_where_it_is():
     console = Console(said, said)
     heartbeats = Heartbeats(30.0, console, None)
     task = Task(type="worker", index=1)
-    heartbeats.tell_of_stall(task, {"step": 7})
+    heartbeats.report_stall(task, {"step": 7})
     assert said.getvalue() == ""
     stacks = [
         ["train.py:9, in <module>", "train.py:4, in input_fn"],
         ["gen.py:1, in g"],
     ]
-    heartbeats.tell_of_stall(task, {"stalled": {"secs": 300.4, "stacks": stacks}})
+    heartbeats.report_stall(task, {"stalled": {"secs": 300.4, "stacks": stacks}})
     assert said.getvalue() == (
         "launcher | worker 1 has taken no step for 300 s; it is at:\n"
         "launcher |   train.py:9, in <module>\n"

@@ -93,7 +93,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(*call.args, **call.kwargs)
         reason = graphs.own_member(self, _MEMBERS)
         if reason is not None:
-            cache.tell("export", reason)
+            cache.log_refusal("export", reason)
             return original(*call.args, **call.kwargs)
         mode = given["mode"]
         with tf.Graph().as_default() as graph:
@@ -110,7 +110,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
                     graphs.model_key(self),
                 )
             except CannotReuse as reason:
-                cache.tell("export", reason)
+                cache.log_refusal("export", reason)
                 with contextlib.closing(make()) as export:
                     _write(export, mode, given)
             else:

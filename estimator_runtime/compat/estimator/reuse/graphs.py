@@ -121,7 +121,7 @@ def _evaluate(
             )
             session = session_until_done.enter_context(_session(model, checkpoint_path))
         except CannotReuse as reason:
-            cache.tell("evaluate", reason)
+            cache.log_refusal("evaluate", reason)
             scaffold, update_op, eval_dict, all_hooks = _evaluate_normally(
                 self, features, labels, input_hooks, hooks, checkpoint_path
             )
@@ -308,7 +308,7 @@ def _predict(
                 # Outlives the session of the inputs, which is entered later.
                 kept = until_done.enter_context(_session(model, checkpoint_path))
             except CannotReuse as reason:
-                cache.tell("predict", reason)
+                cache.log_refusal("predict", reason)
                 predictions, session = _predict_normally(
                     self, features, hooks, predict_keys, checkpoint_path
                 )
@@ -424,7 +424,7 @@ def _cache_and_checkpoint(
     if reason is None and given.get("strategy"):
         reason = "it has a strategy"
     if reason is not None:
-        cache.tell(call, reason)
+        cache.log_refusal(call, reason)
         return None
     return cache, path
 
