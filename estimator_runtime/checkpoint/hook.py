@@ -17,11 +17,11 @@ from tensorflow.core.util.event_pb2 import SessionLog
 
 from estimator_runtime.checkpoint.cost import CheckpointCost
 from estimator_runtime.checkpoint.interval import CostInterval
-from estimator_runtime.checkpoint.save.disk_errors import graph_written
 from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.save.target import SaverTarget, Target, exported_meta
 from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
+from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
 from estimator_runtime.compat.internals import STEP_METHODS
 from estimator_runtime.config import options

@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.save.disk_errors import OF_DISKS
 from estimator_runtime.checkpoint.save.save_ops import saved_by
 from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot, Snapshot
 from estimator_runtime.checkpoint.store import files, series
+from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS
 from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.errors import CheckpointError

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.save.disk_errors import OF_DISKS, disk_error
 from estimator_runtime.checkpoint.store import (
     cleanup,
     commit,
@@ -21,6 +20,7 @@ from estimator_runtime.checkpoint.store import (
     locks,
     state_file,
 )
+from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS, disk_error
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)

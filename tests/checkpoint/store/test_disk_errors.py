@@ -12,9 +12,9 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.save.disk_errors import disk_error
 from estimator_runtime.checkpoint.save.target import Target
 from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.store.disk_errors import disk_error
 from estimator_runtime.errors import CheckpointError
 
 er.install()
