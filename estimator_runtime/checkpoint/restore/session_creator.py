@@ -138,22 +138,24 @@ def differences(saver: tf.compat.v1.train.Saver, prefix: str) -> list[str]:
         prefix: Path of the checkpoint, without suffix.
 
     Returns:
-        A description of each such variable, sorted. The shapes of partitioned variables
-        and of variables without a fixed shape are not compared.
+        A description of each such variable, sorted: first those that are trained,
+        then those of the optimizer and others. The shapes of partitioned variables and
+        of variables without a fixed shape are not compared.
     """
     shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     wanted = saved_by(saver, tf.compat.v1.get_default_graph()) or ()
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for each in wanted:
         if each.name not in shapes:
-            found.add(f"it has no {each.name!r}")
+            found[each.name] = f"it has no {each.name!r}"
         elif each.slice_spec or each.shape is None:
             continue
         elif each.shape != shapes[each.name]:
-            found.add(
+            found[each.name] = (
                 f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
             )
-    return sorted(found)
+    trained = {variable.op.name for variable in tf.compat.v1.trainable_variables()}
+    return [found[name] for name in sorted(found, key=lambda n: (n not in trained, n))]
 
 
 def _mismatch(

@@ -195,11 +195,12 @@ def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
     before = {name: (ckpt / name).read_bytes() for name in names(ckpt)}
     with tf.Graph().as_default():
         tf.compat.v1.get_variable("weight", initializer=[0.0] * 7)
-        tf.compat.v1.get_variable("bias", initializer=0.0)
+        tf.compat.v1.get_variable("average", initializer=0.0, trainable=False)
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
             tf.errors.NotFoundError,
-            match=r"'weight' has shape \[100\] there, \[7\] here; it has no 'bias'",
+            match=r"'weight' has shape \[100\] there, \[7\] here; "
+            "it has no 'average'; give",
         ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
     assert isinstance(raised.value, CheckpointError)
