@@ -326,17 +326,21 @@ def compile_call(
     run = compiled(session, options)
 
     def call(*arrays: Any) -> list[Any]:
-        # Unlike Session.run, it returns arrays in TensorFlow's own buffers, which may
-        # be those of a variable.
-        values = [
-            value.copy()
-            if isinstance(value, np.ndarray) and not value.flags.owndata
-            else value
-            for value in run(*arrays)
-        ]
+        values = [owned(value) for value in run(*arrays)]
         return [values[place] for place in places]
 
     return call
+
+
+def owned(value: Any) -> Any:
+    """Return what a callable returned, copied if it is in a buffer of TensorFlow's.
+
+    Callables, unlike `Session.run`, return arrays in TensorFlow's own buffers, which
+    may be those of a variable: a step would change an array that the caller has kept,
+    and the caller could change a variable.
+    """
+    is_view = isinstance(value, np.ndarray) and not value.flags.owndata
+    return value.copy() if is_view else value
 
 
 def run_parsed(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.checkpoint.store import files, locks
 from estimator_runtime.compat import internals
 from estimator_runtime.errors import (
     CheckpointError,
@@ -35,9 +35,9 @@ __all__ = ["Predictor", "from_estimator", "from_saved_model"]
 
 tf1 = tf.compat.v1
 _Tensors = Mapping[str, Any]  # tf.Tensor, tf.SparseTensor or tf.RaggedTensor
-# A checkpoint's path and modification time. The path alone does not identify it: a
-# training that starts over writes to the same paths.
-_Version = tuple[str, int]
+# A checkpoint's path and what identifies its file. The path alone does not: a training
+# that starts over writes to the same paths.
+_Version = tuple[str, files.Identity | int | None]
 
 
 class _Replica:
@@ -387,19 +387,19 @@ def _newest_checkpoint(model_dir: str) -> tuple[str, _Version]:
             f"{model_dir} has no checkpoint to predict with; train the Estimator "
             "first, or give it the model_dir of its training"
         )
-    return path, (path, _modified_nsecs(path))
+    return path, (path, _identity(path))
 
 
-def _modified_nsecs(path: str) -> int:
-    """Return when a checkpoint was written, or 0 if it has been deleted."""
+def _identity(path: str) -> files.Identity | int | None:
+    """Return what changes when a checkpoint is replaced, or None if it is deleted."""
     # TensorFlow 1's older format has one file only, without this suffix.
     for file in (f"{path}.index", path):
         if "://" in file and tf.io.gfile.exists(file):
             return tf.io.gfile.stat(file).mtime_nsec
-        # Not TensorFlow's, which rounds to seconds.
-        if os.path.exists(file):
-            return os.stat(file).st_mtime_ns
-    return 0
+        found = files.identity(file)
+        if found is not None:
+            return found
+    return None
 
 
 def _signature_of_output(spec: Any, receiver: Any, output_key: str | None) -> Any:

@@ -57,10 +57,11 @@ class GraphCache:
                 reason = str(error)
             except (TypeError, ValueError) as error:
                 reason = (
-                    f"model_fn fails with inputs that are fed: {_first_line(error)}"
+                    f"a graph with fed inputs cannot be built: {_first_line(error)}"
                 )
             except Exception as error:  # perhaps not the next time
-                raise CannotReuse(f"model_fn fails: {_first_line(error)}") from error
+                reason = f"a graph with fed inputs fails: {_first_line(error)}"
+                raise CannotReuse(reason) from error
             with self._lock:
                 self._refused[key] = reason
                 while len(self._refused) > _MAX_REFUSALS:

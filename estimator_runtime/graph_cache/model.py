@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.checkpoint.store import files
 from estimator_runtime.compat import internals
 from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs, to_feed
 from estimator_runtime.loop.graph import ops
@@ -267,9 +268,9 @@ class ModelSession:
         with self._model.graph.as_default():
             self._model.saver.restore(self.raw, checkpoint)
 
-    def _table_files(self) -> list[FileIdentity | None] | None:
+    def _table_files(self) -> list[files.Identity | None] | None:
         names = self._model.table_files or []
-        found = [file_identity(name) for name in names]
+        found = [files.identity(name) for name in names]
         return None if None in found else found
 
     def update(self, batch: Sequence[Any]) -> None:
@@ -326,13 +327,13 @@ class _BatchCall:
         return self._handler.build_results(self._session, values)
 
 
-def checkpoint_identity(checkpoint: str) -> tuple[str, FileIdentity] | None:
+def checkpoint_identity(checkpoint: str) -> tuple[str, files.Identity] | None:
     """Return what tells whether a checkpoint has been replaced.
 
     Returns:
         None if that cannot be said, as of one on remote storage.
     """
-    index = file_identity(f"{os.fsdecode(checkpoint)}.index")
+    index = files.index_identity(os.fsdecode(checkpoint))
     return None if index is None else (checkpoint, index)
 
 
@@ -378,8 +379,6 @@ _TABLE_INITIALIZERS = {
     "InitializeTableFromTextFile",
     "InitializeTableFromTextFileV2",
 }
-# What identifies a file: its device, inode, size and modification time.
-FileIdentity = tuple[int, ...]
 
 
 def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
@@ -486,16 +485,3 @@ def table_files(initializer: tf.Operation | None) -> list[str] | None:
         elif op.type not in _TABLES and not _is_stateless(op.type):
             return None
     return sorted(names)
-
-
-def file_identity(path: str) -> FileIdentity | None:
-    """Return what tells whether a file has been replaced or changed.
-
-    Returns:
-        None if that cannot be said, as of a file on remote storage.
-    """
-    try:
-        found: Any = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

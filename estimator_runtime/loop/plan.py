@@ -20,7 +20,6 @@ from collections.abc import (
 )
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
@@ -172,7 +171,7 @@ class Plan:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._graph = session.graph
         self._names = [tensor.name for tensor in handler.fetches()]
-        self.results = recipe(handler, self._names, _owned)
+        self.results = recipe(handler, self._names, internals.owned)
         options = config_pb2.CallableOptions()
         if substitute is None:
             options.fetch.extend(tensor.name for tensor in handler.fetches())
@@ -218,7 +217,7 @@ class Plan:
         # Copy the fetches: the handler keeps a view of a dict's names, and the program
         # may change the dict.
         handler = internals.FetchHandler(self._graph, copied(fetches), {})
-        return recipe(handler, self._names, _owned)
+        return recipe(handler, self._names, internals.owned)
 
     def places_of(self, names: Collection[str]) -> tuple[int, ...]:
         """Return the indices of the named tensors in the raw values."""
@@ -243,14 +242,6 @@ def recipe(
         return rebuild([None if i is None else own(values[i]) for i in places])
 
     return results
-
-
-def _owned(value: Any) -> Any:
-    """Return a value, copied if it is an array in a buffer of TensorFlow's."""
-    # Callables, unlike Session.run, return arrays in TensorFlow's own buffers. A step
-    # would change an array that a hook has kept, and a hook could change a variable.
-    is_view = isinstance(value, np.ndarray) and not value.flags.owndata
-    return value.copy() if is_view else value
 
 
 def _compiled(

@@ -123,7 +123,7 @@ def test_a_tensor_of_the_inputs_that_model_fn_takes_another_way(pair, refusals):
     pair.assert_equal(input_fn)
     assert len(refusals) == 2
     assert refusals[0].startswith(
-        f"evaluate {OWN} model_fn fails with inputs that are fed"
+        f"evaluate {OWN} a graph with fed inputs cannot be built"
     )
 
 

@@ -213,4 +213,6 @@ def test_a_failure_of_model_fn_is_not_remembered(pair, refusals):
     rows = [[row["y"] for row in pair.kept.predict(input_fn)] for _ in range(3)]
     assert rows[0] == rows[1] == rows[2]
     assert pair.calls == ["infer"] * 3  # twice in the first call
-    assert refusals == [f"predict {OWN} model_fn fails: OSError: the network is down"]
+    assert refusals == [
+        f"predict {OWN} a graph with fed inputs fails: OSError: the network is down"
+    ]

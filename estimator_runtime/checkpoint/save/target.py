@@ -148,7 +148,7 @@ class SaverTarget:
         )
 
     def _save_by_saver(self, step: int, own_series: Series) -> int:
-        old = own_series.mark_of(step)
+        old = own_series.identity_of(step)
         try:
             prefix = self._save(step)
             if not prefix or "://" in prefix:

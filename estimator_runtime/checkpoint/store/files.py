@@ -19,6 +19,9 @@ _DAMAGED = "damaged"
 # deletes each file that matches; see FileSystem::GetMatchingPaths in its core/platform.
 PATTERN = re.compile(r"[*?\[\\]")
 
+# What identifies the content of a file: its device, inode, size and time of change.
+Identity = tuple[int, int, int, int]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
@@ -61,6 +64,24 @@ class Checkpoint:
     def problem(self) -> str | None:
         """Return what is wrong with it, or None; see `index.problem`."""
         return index.problem(self.prefix)
+
+
+def identity(path: str) -> Identity | None:
+    """Return a value that changes when a file is replaced or written to.
+
+    Returns:
+        None if there is no such file on a local disk.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def index_identity(prefix: str) -> Identity | None:
+    """Return a value that changes when a checkpoint is replaced; see `identity`."""
+    return identity(f"{prefix}.index")
 
 
 def step_of(prefix: str) -> int | None:

@@ -125,7 +125,7 @@ class Series:
                 of the cluster may still be writing to them.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        old = self.mark_of(step)
+        old = self.identity_of(step)
         with locks.write_lock(), contextlib.ExitStack() as unread:
             folder = None
             try:
@@ -148,33 +148,25 @@ class Series:
                 cleanup.delete_late(self._folder)
         return prefix
 
-    def mark_of(self, step: int) -> tuple[int, int] | None:
-        """Return a mark of the checkpoint of a step that is there, or None.
-
-        It changes once the checkpoint is replaced.
-        """
-        prefix = prefix_of(self._saver, self._save_path, step)
-        try:
-            found = os.stat(f"{prefix}.index")
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+    def identity_of(self, step: int) -> files.Identity | None:
+        """Return what identifies the checkpoint of a step, or None if there is none."""
+        return files.index_identity(prefix_of(self._saver, self._save_path, step))
 
     def failed(
         self,
         step: int,
         error: BaseException,
         needed_bytes: int | None,
-        old: tuple[int, int] | None,
+        old: files.Identity | None,
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
 
-        `error` is what the Saver has raised, `old` what `mark_of` returned before the
-        Saver was called: a checkpoint of that step that was there before stays, unless
-        it was replaced.
+        `error` is what the Saver has raised, `old` what `identity_of` returned before
+        the Saver was called: a checkpoint of that step that was there before stays,
+        unless it was replaced.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        is_replaced = old is None or old != self.mark_of(step)
+        is_replaced = old is None or old != self.identity_of(step)
         shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
         for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
             durable.remove_if_there(path)

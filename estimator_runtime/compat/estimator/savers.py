@@ -40,7 +40,7 @@ from tensorflow.python.training import (
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.checkpoint.store import files, locks
 from estimator_runtime.compat import patch
 from estimator_runtime.compat.removed import api
 
@@ -52,13 +52,11 @@ _READERS = (
     (checkpoint_utils, "_get_checkpoint_filename"),
 )
 _logger = logging.getLogger(__name__)
-# What identifies an index file: its device, inode and modification time.
-_Identity = tuple[int, int, int]
 # Checkpoints that a Saver of this process did not delete because they were being read:
 # (prefix, identity of the index, positional arguments, keyword arguments). The queue is
 # shared by the Savers of all threads.
 _postponed: collections.deque[
-    tuple[str, _Identity | None, tuple[Any, ...], dict[str, Any]]
+    tuple[str, files.Identity | None, tuple[Any, ...], dict[str, Any]]
 ] = collections.deque()
 
 
@@ -151,7 +149,7 @@ def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
             if is_free:
                 original(prefix, *args, **kwargs)
             else:
-                _postponed.append((prefix, _identity(prefix), args, kwargs))
+                _postponed.append((prefix, files.index_identity(prefix), args, kwargs))
 
     @functools.wraps(original)
     def remove_checkpoint(checkpoint_prefix: str, *args: Any, **kwargs: Any) -> None:
@@ -161,7 +159,7 @@ def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
             except IndexError:  # another thread has taken it
                 break
             # A checkpoint that was saved again under this name is not ours to delete.
-            if identity is None or identity != _identity(prefix):
+            if identity is None or identity != files.index_identity(prefix):
                 continue
             try:
                 remove(prefix, its_args, its_kwargs)
@@ -170,12 +168,3 @@ def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
         remove(checkpoint_prefix, args, kwargs)
 
     return remove_checkpoint
-
-
-def _identity(prefix: str) -> _Identity | None:
-    """Return the identity of a checkpoint's index file, or None if there is none."""
-    try:
-        found = os.stat(f"{prefix}.index")
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
