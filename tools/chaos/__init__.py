@@ -1,0 +1,1 @@
+"""Random damage to model directories and jobs; see `__main__`."""
