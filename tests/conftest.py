@@ -5,11 +5,13 @@ import functools
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import pathlib
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -47,7 +49,12 @@ _SAME_ON_EACH = (
     "compat/inject/test_current_folder",
 )
 # Modules whose fixture runs for half a minute, once for all tests of the module.
-_ONE_WORKER = ("benchmarks/", "checkpoint/test_killed")
+_ONE_WORKER = (
+    "benchmarks/",
+    "checkpoint/test_equality",
+    "checkpoint/test_killed",
+    "estimators/test_mirrored_strategy",
+)
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
 _PROCESS_FIXTURES = {"launch", "start"}
 _PACKAGE = "estimator_runtime"
@@ -328,3 +335,70 @@ def _xterm(monkeypatch):
     """Return terminals colours and rows, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+# Forks processes that have imported TensorFlow, which takes most of the time of a task.
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["tensorflow"])
+_IN_FORK = """
+import os, runpy, sys
+os.chdir(cwd)
+os.environ.clear()
+os.environ.update(environ)
+for fd in (1, 2):
+    os.dup2(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT), fd)
+sys.argv = arguments
+if arguments[0].endswith(".py"):
+    runpy.run_path(arguments[0], run_name="__main__")
+else:
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+"""
+
+
+class ForkedProcess:
+    """A Python process that began with TensorFlow imported; like a `Popen`."""
+
+    def __init__(self, arguments, cwd, environ, output):
+        names = {
+            "arguments": [str(each) for each in arguments],
+            "cwd": str(cwd),
+            "environ": environ,
+            "output": str(output),
+        }
+        self._process = _forks.Process(target=exec, args=(_IN_FORK, names), daemon=True)
+        self._process.start()
+
+    def poll(self):
+        """Return the exit status, or None if the process runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout=None):
+        """Wait for the end; return the exit status.
+
+        Raises:
+            TimeoutExpired: If the process still runs after so many seconds.
+        """
+        self._process.join(timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired("a forked task", timeout)
+        return self.poll()
+
+    def send_signal(self, number):
+        """Send a signal, if the process runs."""
+        if self.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def kill(self):
+        """Send SIGKILL, if the process runs."""
+        self._process.kill()
+
+
+@pytest.fixture
+def fork(monkeypatch):
+    """Return the class `ForkedProcess`, for tasks that are about what TensorFlow does.
+
+    Arguments are those of `python`: a script, or a module without `-m`, and its own.
+    """
+    # TensorFlow has logged what it logs at its import, before a task begins.
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    return ForkedProcess

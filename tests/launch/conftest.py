@@ -135,25 +135,28 @@ def launch(tmp_path):
 class Task:
     """A process with a TF_CONFIG, as another scheduler starts it."""
 
-    def __init__(self, folder, cluster, task_type, arguments, within, environ):
+    def __init__(self, fork, folder, cluster, task_type, arguments, within, environ):
         inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
         config = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
         self.output = folder / f"{task_type}-{len(list(folder.iterdir()))}.out"
+        self.output.touch()
+        command = ["estimator_runtime", "run", _PROGRAM, *arguments]
+        environ = {
+            **inherited,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_CONFIG": json.dumps(config),
+            "ESTIMATOR_RUNTIME_START_DELAY_SECS": "0",
+            "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS": "0.5",
+            **environ,
+        }
+        if not within:
+            self.process = fork(command, folder, environ, self.output)
+            return
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [
-                    *(*within, sys.executable, "-m", "estimator_runtime", "run"),
-                    *(_PROGRAM, *arguments),
-                ],
+                [*within, sys.executable, "-m", *command],
                 cwd=folder,
-                env={
-                    **inherited,
-                    "TF_CPP_MIN_LOG_LEVEL": "3",
-                    "TF_CONFIG": json.dumps(config),
-                    "ESTIMATOR_RUNTIME_START_DELAY_SECS": "0",
-                    "ESTIMATOR_RUNTIME_RECOVERY_WAIT_SECS": "0.5",
-                    **environ,
-                },
+                env=environ,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 # As from a terminal: what a shell runs in the background ignores it.
@@ -206,7 +209,7 @@ class Task:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(fork, tmp_path):
     """Return a function that starts a task, of (cluster, task type, arguments).
 
     What is given as `within` is a command that runs the rest of its arguments.
@@ -214,7 +217,7 @@ def start(tmp_path):
     started = []
 
     def start(cluster, task_type, *arguments, within=(), **environ):
-        task = Task(tmp_path, cluster, task_type, arguments, within, environ)
+        task = Task(fork, tmp_path, cluster, task_type, arguments, within, environ)
         started.append(task)
         return task
 

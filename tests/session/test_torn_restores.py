@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,21 +22,13 @@ _PROGRAM = Path(__file__).parent / "torn_restore.py"
 class Task:
     """A process with a TF_CONFIG."""
 
-    def __init__(self, folder, cluster, task_type, index, arguments):
+    def __init__(self, fork, folder, cluster, task_type, index, arguments):
         self.output = folder / f"{len(list(folder.iterdir()))}-{task_type}-{index}.out"
+        self.output.touch()
         task = {"type": task_type, "index": index}
-        with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, str(_PROGRAM), *arguments],
-                cwd=folder,
-                env={
-                    **os.environ,
-                    "TF_CPP_MIN_LOG_LEVEL": "3",
-                    "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
-                },
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        config = json.dumps({"cluster": cluster, "task": task})
+        environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": config}
+        self.process = fork([_PROGRAM, *arguments], folder, environ, self.output)
 
     @property
     def text(self):
@@ -62,14 +53,14 @@ class Task:
 
 
 @pytest.fixture
-def start(tmp_path, free_addresses):
+def start(fork, tmp_path, free_addresses):
     """Return a function that starts a task of a cluster of a chief and two ps."""
     chief, *servers = free_addresses(3)
     cluster = {"chief": [chief], "ps": servers}
     started = []
 
     def start(task_type, index=0, *arguments):
-        started.append(Task(tmp_path, cluster, task_type, index, arguments))
+        started.append(Task(fork, tmp_path, cluster, task_type, index, arguments))
         return started[-1]
 
     yield start
