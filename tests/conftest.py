@@ -114,8 +114,7 @@ def pytest_collection_modifyitems(items):
     """Mark each test with its tier, which says what it needs and so where it runs.
 
     The tier follows from the folder, the imports and the fixtures; see `_tier`. Ray's
-    tests come first and share one worker: they take longest, and three nodes are as
-    much as two cores carry.
+    tests share one worker: three nodes are as much as two cores carry.
     """
     for item in items:
         path = item.path.relative_to(TESTS).as_posix()
@@ -127,7 +126,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("ray"))
         elif path.startswith(_ONE_WORKER):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=_turn)
+    items[:] = _in_turn(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -151,10 +150,19 @@ def pytest_runtest_call(item):
     return result
 
 
-def _turn(item):
-    """Return the sort key by which the longest tests begin first."""
-    group = item.get_closest_marker("xdist_group")
-    return 2 if group is None else 0 if group.args == ("ray",) else 1
+def _in_turn(items):
+    """Return tests in the order in which they begin.
+
+    Those of Ray take longest. Other groups are heavy too: they begin when Ray's have
+    ended, but not so late that one of them runs alone at the end.
+    """
+    groups = [item.get_closest_marker("xdist_group") for item in items]
+    pairs = list(zip(items, groups, strict=True))
+    ray = [item for item, group in pairs if group and group.args == ("ray",)]
+    grouped = [item for item, group in pairs if group and group.args != ("ray",)]
+    others = [item for item, group in pairs if group is None]
+    half = len(others) // 2
+    return [*ray, *others[:half], *grouped, *others[half:]]
 
 
 def _tier(item, path):
