@@ -351,8 +351,10 @@ _forks.set_forkserver_preload(["tensorflow"])
 _IN_FORK = """
 import os, runpy, sys
 os.chdir(cwd)
+# Set here if the runtime has reached this process, as a child of multiprocessing.
+legacy = {k: v for k, v in os.environ.items() if k == "TF_USE_LEGACY_KERAS"}
 os.environ.clear()
-os.environ.update(environ)
+os.environ.update(legacy, **environ)
 for fd in (1, 2):
     os.dup2(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT), fd)
 sys.argv = arguments
@@ -407,6 +409,8 @@ def fork(monkeypatch):
 
     Arguments are those of `python`: a script, or a module without `-m`, and its own.
     """
-    # TensorFlow has logged what it logs at its import, before a task begins.
+    # TensorFlow reads these at its import, so in the process that is forked. A program
+    # that imports TensorFlow first has not set the second.
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
     return ForkedProcess
