@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import multiprocessing
+import multiprocessing.spawn
 import os
 import pathlib
 import random
@@ -56,7 +57,7 @@ _ONE_WORKER = (
     "estimators/test_mirrored_strategy",
 )
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
-_PROCESS_FIXTURES = {"launch", "start"}
+_PROCESS_FIXTURES = {"fork", "launch", "start"}
 _PACKAGE = "estimator_runtime"
 _UNIT_SECS, _LONG_SECS = 0.5, 60
 
@@ -114,7 +115,8 @@ def pytest_collection_modifyitems(items):
     """Mark each test with its tier, which says what it needs and so where it runs.
 
     The tier follows from the folder, the imports and the fixtures; see `_tier`. Ray's
-    tests share one worker: three nodes are as much as two cores carry.
+    tests share one worker: three nodes are as much as two cores carry. As the largest
+    group they begin first, so that none of them runs alone at the end.
     """
     for item in items:
         path = item.path.relative_to(TESTS).as_posix()
@@ -126,7 +128,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("ray"))
         elif path.startswith(_ONE_WORKER):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items[:] = _in_turn(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -148,21 +149,6 @@ def pytest_runtest_call(item):
             f"took {took:.0f} s: make it shorter, or say why in a `long` marker"
         )
     return result
-
-
-def _in_turn(items):
-    """Return tests in the order in which they begin.
-
-    Those of Ray take longest. Other groups are heavy too: they begin when Ray's have
-    ended, but not so late that one of them runs alone at the end.
-    """
-    groups = [item.get_closest_marker("xdist_group") for item in items]
-    pairs = list(zip(items, groups, strict=True))
-    ray = [item for item, group in pairs if group and group.args == ("ray",)]
-    grouped = [item for item, group in pairs if group and group.args != ("ray",)]
-    others = [item for item, group in pairs if group is None]
-    half = len(others) // 2
-    return [*ray, *others[:half], *grouped, *others[half:]]
 
 
 def _tier(item, path):
@@ -349,19 +335,20 @@ def _xterm(monkeypatch):
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tensorflow"])
 _IN_FORK = """
-import os, runpy, sys
+import atexit, os, runpy, sys
 os.chdir(cwd)
-# Set here if the runtime has reached this process, as a child of multiprocessing.
-legacy = {k: v for k, v in os.environ.items() if k == "TF_USE_LEGACY_KERAS"}
 os.environ.clear()
-os.environ.update(legacy, **environ)
+os.environ.update(environ)
 for fd in (1, 2):
     os.dup2(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT), fd)
 sys.argv = arguments
-if arguments[0].endswith(".py"):
-    runpy.run_path(arguments[0], run_name="__main__")
-else:
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+try:
+    if arguments[0].endswith(".py"):
+        runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+finally:
+    atexit._run_exitfuncs()  # multiprocessing does not
 """
 
 
@@ -408,9 +395,23 @@ def fork(monkeypatch):
     """Return the class `ForkedProcess`, for tasks that are about what TensorFlow does.
 
     Arguments are those of `python`: a script, or a module without `-m`, and its own.
+    What is about the import of TensorFlow, or about Python's own exit, needs a process
+    that is not forked.
     """
     # TensorFlow reads these at its import, so in the process that is forked. A program
     # that imports TensorFlow first has not set the second.
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    # Without the runtime, which children of multiprocessing have if a test before this
+    # one has installed it in the process of the tests.
+    describe = multiprocessing.spawn.get_preparation_data
+    monkeypatch.setattr(
+        multiprocessing.spawn,
+        "get_preparation_data",
+        lambda name: {
+            key: value
+            for key, value in describe(name).items()
+            if key != "estimator_runtime"
+        },
+    )
     return ForkedProcess

@@ -36,7 +36,7 @@ class RayCluster:
             **os.environ,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": self.folder.name,
-            # Not the lowest priority, 15: other tests run beside these, and take all.
+            # At Ray's default, 15, its jobs starve beside other tests.
             "RAY_worker_niceness": "0",
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }

@@ -7,10 +7,9 @@ import signal
 import pytest
 import tensorflow as tf
 
-pytestmark = [
-    pytest.mark.long("nodes of a Ray cluster start, die and are found to be dead"),
-    pytest.mark.timeout(400),
-]
+pytestmark = pytest.mark.long(
+    "nodes of a Ray cluster start, die and are found to be dead"
+)
 
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
@@ -23,7 +22,7 @@ def _saved_step(tmp_path):
 
 def _wait_at_gate(job, tasks=("chief", "worker 0")):
     for task in tasks:
-        job.wait_for(rf"^{task} *\| step [4-9]\d$")
+        job.wait_for(rf"^{task} *\| step [4-9]\d$", timeout_secs=90)
 
 
 @pytest.mark.parametrize("victim", ["process", "actor"])
@@ -42,7 +41,7 @@ def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, 
         what = r"lost its actor \(The actor is dead because .+\)"
     job.wait_for(rf"^launcher +\| worker 0 {what}: restarting it now \(1 of 3\);")
     (tmp_path / "rejoin").touch()
-    job.wait_for(r"^worker 0 *\| step 1\d\d$")
+    job.wait_for(r"^worker 0 *\| step 1\d\d$", timeout_secs=90)
     (tmp_path / "end").touch()
     assert job.end(120) == 0, job.text
     assert job.steps() == sorted(job.steps()), "the global step fell"
@@ -78,6 +77,7 @@ def lose_node(cluster, tmp_path):
         job.wait_for(
             rf"^launcher +\| {task} lost its node \(.+\): restarting all, with new "
             r"addresses, now \(1 of 3\);",
+            timeout_secs=90,
         )
         (tmp_path / "go_on").touch()
         # For all that is known there, the machine could be cut off, and its tasks train.

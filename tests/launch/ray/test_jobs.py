@@ -154,7 +154,7 @@ def test_a_launcher_that_is_stopped_or_killed_leaves_nothing(
     job = train(_PS, "--steps", "100000", "--step_secs", "0.02")
     # A worker may train before the chief has a session to save.
     for task in ("chief", "worker 0"):
-        job.wait_for(rf"^{task} *\| step \d+$")
+        job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     os.kill(job.process.pid, number)
     assert job.end(60) == status
     if number == signal.SIGINT:

@@ -134,7 +134,7 @@ def full_cluster(launch, cluster, tmp_path):
     where = ("--backend", "ray", "--ray-address", cluster.address)
     all_twos = ("--workers", len(cluster.nodes) - 2, "--cpus-per-worker", "2")
     holder = launch(*where, "--workers", "0", "--cpus-per-worker", "2", "sleep.py")
-    holder.wait_for(r"\| sleeps$")
+    holder.wait_for(r"\| sleeps$", timeout_secs=90)
     yield (*where, *all_twos)
     holder.process.send_signal(signal.SIGINT)
     holder.process.send_signal(signal.SIGINT)  # it does not stop by itself
