@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tools.chaos.damages import make_item
+from tools.chaos.damage import make_item
 from tools.chaos.pristine import SHAPES, Model, build, step_of_values
 from tools.chaos.verdict import TRAINED, allowed_starts, good_checkpoints, judge
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tools.chaos.damages import Item
+from tools.chaos.damage import Item
 from tools.chaos.pristine import CRASHED, STEPS
 
 TRAINED = 3  # steps of the session in each folder

@@ -1,4 +1,4 @@
-"""What is done to a copy of a model directory, at random."""
+"""Damage to a copy of a model directory, which is chosen at random."""
 
 import dataclasses
 import json
