@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -154,7 +155,11 @@ def differences(saver: tf.compat.v1.train.Saver, prefix: str) -> list[str]:
             found[each.name] = (
                 f"{each.name!r} has shape {shapes[each.name]} there, {each.shape} here"
             )
-    trained = {variable.op.name for variable in tf.compat.v1.trainable_variables()}
+    trained = {
+        # A part of a partitioned variable is saved under the name of the whole.
+        re.sub(r"/part_\d+\Z", "", variable.op.name)
+        for variable in tf.compat.v1.trainable_variables()
+    }
     return [found[name] for name in sorted(found, key=lambda n: (n not in trained, n))]
 
 

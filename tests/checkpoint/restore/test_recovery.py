@@ -194,17 +194,30 @@ def test_a_folder_may_be_moved_with_a_state_file_of_absolute_paths(ckpt):
 def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
     before = {name: (ckpt / name).read_bytes() for name in names(ckpt)}
     with tf.Graph().as_default():
-        tf.compat.v1.get_variable("weight", initializer=[0.0] * 7)
-        tf.compat.v1.get_variable("average", initializer=0.0, trainable=False)
+        tf.compat.v1.get_variable("weight", initializer=[0.0] * 7, trainable=False)
+        tf.compat.v1.get_variable("zoom", initializer=0.0)
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
             tf.errors.NotFoundError,
-            match=r"'weight' has shape \[100\] there, \[7\] here; "
-            "it has no 'average'; give",
+            match=r"it has no 'zoom'; 'weight' has shape \[100\] there, \[7\] here; "
+            "give",
         ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
     assert isinstance(raised.value, CheckpointError)
     assert {name: (ckpt / name).read_bytes() for name in names(ckpt)} == before
+
+
+def test_a_partitioned_variable_that_is_trained_is_named_first(ckpt):
+    with tf.Graph().as_default():
+        tf.compat.v1.get_variable("average", initializer=0.0, trainable=False)
+        tf.compat.v1.get_variable(
+            "table", [4], partitioner=tf.compat.v1.fixed_size_partitioner(2)
+        )
+        tf.compat.v1.train.get_or_create_global_step()
+        with pytest.raises(
+            tf.errors.NotFoundError, match="it has no 'table'; it has no 'average'"
+        ):
+            er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
 
 
 def test_values_of_another_shape_are_not_given_to_a_variable(ckpt):
