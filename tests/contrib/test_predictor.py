@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import itertools
+import os
 import shutil
 import threading
 
@@ -306,6 +307,16 @@ def test_refresh_notices_a_training_that_started_over(tmp_path):
             predict.refresh()
         assert predict({"x": [1.0]})["y"] == [21.0]
         _train_counter(tmp_path, 2)
+        assert predict.refresh() is True
+        assert predict.refresh() is False
+
+
+def test_refresh_notices_a_file_of_the_same_time_and_size(tmp_path):
+    estimator = _train_counter(tmp_path, 2)
+    index = f"{estimator.latest_checkpoint()}.index"
+    with predictor.from_estimator(estimator, _x_receiver) as predict:
+        shutil.copy2(index, tmp_path / "copy")
+        os.replace(tmp_path / "copy", index)
         assert predict.refresh() is True
         assert predict.refresh() is False
 

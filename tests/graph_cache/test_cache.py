@@ -15,6 +15,8 @@ er.install()
 
 import tensorflow as tf  # noqa: E402
 
+from estimator_runtime.graph_cache.cache import GraphCache  # noqa: E402
+
 tf1 = tf.compat.v1
 
 
@@ -40,6 +42,25 @@ def test_four_models_are_kept_and_the_least_recently_used_one_goes(pair, linear)
     assert len(pair.calls) == 5
     pair.kept.evaluate(wide(2))
     assert len(pair.calls) == 6
+
+
+def test_a_graph_that_was_made_while_another_was_is_closed():
+    class Graph:
+        is_closed = False
+
+        def close(self):
+            self.is_closed = True
+
+    cache = GraphCache()
+    inner, outer = Graph(), Graph()
+
+    def make():
+        assert cache.graph("key", lambda: inner) is inner
+        return outer
+
+    assert cache.graph("key", make) is outer
+    assert cache.graph("key", pytest.fail) is outer
+    assert (inner.is_closed, outer.is_closed) == (True, False)
 
 
 def test_other_params_are_another_graph(pair, rows):

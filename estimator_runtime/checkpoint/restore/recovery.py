@@ -386,7 +386,7 @@ def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
     """
     coming = set(map(cleanup.prefix_of, temporary))
     for path in (state.latest, *state.paths):
-        is_needed = path == state.latest or files.PATTERN.search(path)
-        if is_needed and path not in coming and not files.at(path).files:
+        is_fatal = path == state.latest or files.PATTERN.search(path)
+        if is_fatal and path not in coming and not files.at(path).files:
             return path
     return None

@@ -19,7 +19,7 @@ _DAMAGED = "damaged"
 # deletes each file that matches; see FileSystem::GetMatchingPaths in its core/platform.
 PATTERN = re.compile(r"[*?\[\\]")
 
-# What identifies the content of a file: its device, inode, size and time of change.
+# What identifies the content of a file: its device, inode, size and modification time.
 Identity = tuple[int, int, int, int]
 
 
@@ -68,6 +68,8 @@ class Checkpoint:
 
 def identity(path: str) -> Identity | None:
     """Return a value that changes when a file is replaced or written to.
+
+    It stays if a write in place keeps the size and then sets the old modification time.
 
     Returns:
         None if there is no such file on a local disk.
