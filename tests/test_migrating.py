@@ -1,5 +1,6 @@
 """Each error of docs/migrating.md is met by plain python, and not under the runtime."""
 
+import ast
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import sys
 import pytest
 import tensorflow as tf
 
+import estimator_runtime
 from estimator_runtime.compat import versions
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "migrating.md"
@@ -46,15 +48,32 @@ def run(*command, cwd):
     )
 
 
-def test_every_heading_but_the_last_three_has_a_program_and_a_message():
+def test_every_heading_but_the_last_four_has_a_program_and_a_message():
     headings = re.findall(r"^## (.+)$", PAGE.read_text(), re.M)
-    assert headings[-3:] == [
+    assert headings[-4:] == [
         "Still an error",
+        "Errors of this runtime",
         "Libraries for Estimators",
         "Not errors, but different",
     ]
-    assert [heading for heading, _, _ in sections()] == headings[:-3]
+    assert [heading for heading, _, _ in sections()] == headings[:-4]
     assert len(headings) > 8
+
+
+def test_each_error_of_this_runtime_is_one_that_it_has():
+    _, text = PAGE.read_text().split("\n## Errors of this runtime\n")
+    rows = re.findall(r"^\| (.*?`.*?) \| .+ \| .+ \|$", text.split("\n## ")[0], re.M)
+    package = pathlib.Path(estimator_runtime.__file__).parent
+    known = "\n".join(
+        node.value
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert len(rows) == 9
+    for row in rows:
+        for part in re.findall("`(.+?)`", row):
+            assert part in known, row
 
 
 @pytest.mark.parametrize(
@@ -75,6 +94,7 @@ def test_plain_python_says_so_and_the_runtime_runs_it(program, message, tmp_path
 
 # All rows in one process, as a row does nothing to the next.
 OF_THE_TABLE = """
+import ast
 import json
 import tensorflow as tf
 

@@ -46,8 +46,8 @@ exit status:
      status, enable) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
   3  the training of a cluster is done, and only its evaluation has failed
-  129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM, with a checkpoint
-     (a cluster: 143 for SIGHUP, too)
+  129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM (a cluster: 143 for
+     SIGHUP, too). Normally its last step is saved, and its last lines say where
 Otherwise it is the status of the script: that of sys.exit(), 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
@@ -211,7 +211,7 @@ def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_ps(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "ps",
-        help="list the running jobs, and how far each of their tasks is",
+        help="list the running cluster jobs, and how far each task is",
         description="List the tasks of the jobs that you have started on this machine "
         "and that still\nrun: pid, step, steps a second, restarts and log of each. "
         "Nothing is changed.",
