@@ -77,7 +77,11 @@ OTHERS = {
     "docs/clusters.md | launcher | WARNING: chief and worker 0 read": (
         "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
     ),
-    "docs/how_do_i.md | # srun --ntasks 4 task.sh": "needs a SLURM cluster",
+    "docs/clusters.md | estimator-runtime run --workers 2 train.py": (
+        "launch/jobs/test_training_jobs.py: test_a_job_ends_by_itself_with_the_last_step_"
+        "saved"
+    ),
+    "docs/how_do_i.md | # srun --nodes 4": "needs a SLURM cluster",
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": (
         "test_snippets.py: test_the_doctor_says_what_its_page_shows"
@@ -204,11 +208,20 @@ def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
 def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
     program = TESTS / "launch" / "programs" / "train.py"
     shutil.copy(program, tmp_path / "train.py")
-    done = run(only("docs/clusters.md").text, tmp_path)
+    snippet, _ = (x.text for x in PYTHON if x.page == "docs/clusters.md")
+    done = run(snippet, tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
         done.stdout
     )
+
+
+def test_the_snippet_about_a_gang_makes_a_config_with_its_strategy(tmp_path):
+    _, snippet = (x.text for x in PYTHON if x.page == "docs/clusters.md")
+    shown = "print(config.train_distribute is strategy, config.model_dir)"
+    program = ["import estimator_runtime as er, tensorflow as tf; er.install()"]
+    done = run("\n".join([*program, snippet, shown]), tmp_path)
+    assert done.stdout == "True model\n", done.stderr
 
 
 PREDICTED = """
@@ -320,8 +333,8 @@ def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
 
 BEST = """
 import os
-import estimator_runtime as er
-er.install()
+import estimator_runtime
+estimator_runtime.install()
 import tensorflow as tf
 
 model_dir = "model"
@@ -341,15 +354,9 @@ def input_fn():
     return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat(5)
 
 
-config = er.RunConfig(
-    model_dir,
-    save_checkpoints_steps=2,
-    keep_best=1,
-    best_metric="loss",
-    best_mode="min",
-)
+{}
 tf.estimator.train_and_evaluate(
-    tf.estimator.Estimator(model_fn, config=config),
+    tf.estimator.Estimator(model_fn, config=config.replace(save_checkpoints_steps=2)),
     tf.estimator.TrainSpec(input_fn, max_steps=4),
     tf.estimator.EvalSpec(input_fn, throttle_secs=0),
 )
@@ -357,8 +364,9 @@ tf.estimator.train_and_evaluate(
 
 
 def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(tmp_path):
-    *before, last = only("docs/checkpoints.md").text.splitlines()
-    snippet = [BEST, *before[:-1], f"print({before[-1]})", f"warm = {last}"]
+    config, snippet = (x.text for x in PYTHON if x.page == "docs/checkpoints.md")
+    path, estimator = snippet.splitlines()
+    snippet = [BEST.format(config), f"print({path})", f"warm = {estimator}"]
     trains = "warm.train(input_fn, steps=1); print(warm.get_variable_value('weight'))"
     done = run("\n".join([*snippet, trains]), tmp_path)
     assert done.returncode == 0, done.stderr
