@@ -93,3 +93,12 @@ def cluster():
     """Return the cluster, with a new default graph."""
     with tf.Graph().as_default():
         yield Cluster()
+
+
+@pytest.fixture(autouse=True)
+def _lost_sessions_are_logged():
+    """Log at INFO, as TensorFlow does where it loses a session and makes another."""
+    before = tf1.logging.get_verbosity()
+    tf1.logging.set_verbosity(tf1.logging.INFO)
+    yield
+    tf1.logging.set_verbosity(before)
