@@ -404,7 +404,8 @@ def test_the_doctor_says_what_its_page_shows(tmp_path):
 
 
 def test_the_checkpoints_are_listed_with_an_interval(tmp_path):
-    done = run(BEST, tmp_path)
+    config, _ = (x.text for x in PYTHON if x.page == "docs/checkpoints.md")
+    done = run(BEST.format(config), tmp_path)
     assert done.returncode == 0, done.stderr
     [block] = [x for x in BLOCKS if x.text.startswith("estimator-runtime checkpoints")]
     words = block.text.replace("MODEL_DIR", "model").split()[1:]
