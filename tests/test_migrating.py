@@ -94,7 +94,6 @@ def test_plain_python_says_so_and_the_runtime_runs_it(program, message, tmp_path
 
 # All rows in one process, as a row does nothing to the next.
 OF_THE_TABLE = """
-import ast
 import json
 import tensorflow as tf
 

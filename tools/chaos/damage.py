@@ -1,4 +1,4 @@
-"""Damage to a copy of a model directory, which is chosen at random."""
+"""Random damage to a copy of a model directory."""
 
 import dataclasses
 import json
