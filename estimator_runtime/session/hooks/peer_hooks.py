@@ -113,7 +113,10 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
         if self._watch is not None:
             self._watch.hold()
         if self._peers and self._board.is_open:
-            self._board.post("")
+            # The chief, which hosts the board, may have ended already. Then no task can
+            # read from it any longer.
+            with contextlib.suppress(tf.errors.OpError):
+                self._board.post("")
 
     def _listen(self) -> None:
         try:

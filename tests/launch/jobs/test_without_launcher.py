@@ -232,6 +232,20 @@ def test_a_task_of_a_mirrored_strategy_that_is_gone_ends_the_others(
     )
 
 
+def test_a_task_of_a_mirrored_strategy_ends_well_after_its_chief_has(
+    start, cluster_of, tmp_path
+):
+    cluster = cluster_of("chief", "worker")
+    arguments = ("--strategy", "mwms")
+    # Not forked, as above.
+    chief = start(cluster, "chief", *arguments, within=("env",))
+    late = (*arguments, "--end_gate", "go_on")
+    worker = start(cluster, "worker", *late, within=("env",))
+    assert chief.end() == 0, chief.text
+    (tmp_path / "go_on").touch()
+    assert worker.end() == 0, worker.text
+
+
 def test_tasks_of_a_mirrored_strategy_restore_what_their_chief_has_checked(
     start, cluster_of, tmp_path
 ):

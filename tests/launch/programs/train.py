@@ -14,6 +14,7 @@ parser.add_argument("--log_steps", type=int, default=100)
 parser.add_argument("--eval_secs", type=int, help="between two evaluations")
 parser.add_argument("--step_secs", type=float, default=0.0)
 parser.add_argument("--gate", action="append", default=[], metavar="STEP:FILE")
+parser.add_argument("--end_gate", metavar="FILE", help="awaited after the last step")
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
 parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimizer")
 parser.add_argument("--timeout_secs", type=int, default=60)
@@ -57,10 +58,15 @@ def wait_at_gates(step):
     """Wait at a gate's step until its file is there."""
     for gate in args.gate:
         at, file = gate.split(":")
-        deadline = time.monotonic() + 240
-        while step >= int(at) and not os.path.exists(file):
-            assert time.monotonic() < deadline, f"{file} was not made"
-            time.sleep(0.02)
+        if step >= int(at):
+            wait_for_file(file)
+
+
+def wait_for_file(file):
+    deadline = time.monotonic() + 240
+    while not os.path.exists(file):
+        assert time.monotonic() < deadline, f"{file} was not made"
+        time.sleep(0.02)
 
 
 class Tell(tf.estimator.SessionRunHook):
@@ -76,6 +82,10 @@ class Tell(tf.estimator.SessionRunHook):
         wait_at_gates(values.results)
         if args.stop_at is not None and values.results >= args.stop_at:
             context.request_stop()
+
+    def end(self, session):
+        if args.end_gate:
+            wait_for_file(args.end_gate)
 
 
 def input_fn():
