@@ -59,7 +59,7 @@ _ONE_WORKER = (
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
 _PROCESS_FIXTURES = {"fork", "launch", "start"}
 _PACKAGE = "estimator_runtime"
-_UNIT_SECS, _LONG_SECS = 0.5, 60
+_UNIT_SECS, _LONG_SECS = 0.5, 120
 
 
 def pytest_configure():
@@ -136,7 +136,8 @@ def pytest_runtest_call(item):
 
     A unit test may use half a second of this thread: not by the clock, as others share
     the machine, and without collections of what earlier tests have left. Any test may
-    take a minute, unless its `long` marker gives the reason.
+    take two minutes, unless its `long` marker gives the reason: less than one alone,
+    and others share the machine.
     """
     started, used = time.monotonic(), time.thread_time() - _collections.secs
     result = yield

@@ -136,12 +136,12 @@ def running(program, **pipes):
 def test_what_native_code_writes_passes_but_for_the_noise_which_is_counted():
     done = run(
         "os.write(2, f'one\\n{NOISE}\\ntwo\\n'.encode())\n"
-        "assert relay.sync() == 1\n"
+        "assert relay.sync(20) == 1\n"
         "print('three', file=sys.stderr)\n"
         "os.write(2, b'the start of a line')\n"
         "time.sleep(0.3)\n"
         "os.write(2, f' and {NOISE}\\n'.encode())\n"
-        "assert relay.sync() == 1\n"
+        "assert relay.sync(20) == 1\n"
     )
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode() == (
@@ -193,7 +193,7 @@ def test_a_program_has_no_child_of_ours_and_its_children_write_as_before():
         "subprocess.run(['sh', '-c', 'echo child >&2'], check=True)\n"
         "if not os.fork():\n"
         "    print('fork', file=sys.stderr)\n"
-        "    assert relay.sync() == 0\n"
+        "    assert relay.sync(20) == 0\n"
         "    os._exit(0)\n"
         "os.wait()\n"
     )
@@ -255,7 +255,7 @@ def test_on_a_terminal_the_stream_of_python_stays_one():
     main, terminal = pty.openpty()
     run_in = (
         "os.write(2, f'{NOISE}\\nnative\\n'.encode())\n"
-        "assert relay.sync() == 1\n"
+        "assert relay.sync(20) == 1\n"
         "assert sys.stderr is sys.__stderr__ and sys.stderr.name == '<stderr>'\n"
         "print(sys.stderr.isatty(), sys.stderr.errors, file=sys.stderr)\n"
     )
@@ -278,7 +278,7 @@ def test_without_standard_error_nothing_changes():
         "os.close(2)\n"
         "from estimator_runtime.output import relay\n"
         "assert not relay.start(task=None, hides_noise=True, expects_gpu=False)\n"
-        "assert relay.sync() == 0\n"
+        "assert relay.sync(20) == 0\n"
     )
     done = subprocess.run([sys.executable, "-c", program], timeout=30)
     assert done.returncode == 0

@@ -177,6 +177,7 @@ for _ in range(2):
     v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
     elements.append(iterator.get_next())
 with er.MonitoredTrainingSession(checkpoint_dir="model") as session:
+    session.run([step, elements])
     end = time.monotonic() + 2.7  # it then sleeps for seconds
     while time.monotonic() < end:
         session.run([step, elements])

@@ -409,11 +409,12 @@ def test_what_a_saver_leaves_that_is_killed_in_a_write_is_removed_once_it_is_old
     assert done.returncode == -signal.SIGXFSZ, done.stderr
     left = names(tmp_path)
     assert len(left) == 1
-    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + 599)
-    assert names(tmp_path) == left
     [path] = cleanup.temporaries(str(tmp_path))
     assert cleanup.prefix_of(path) == f"{tmp_path}/model.ckpt-40"
-    cleanup.clean_up(str(tmp_path), now=lambda: time.time() + 601)
+    changed_at = cleanup.changed_at(path)
+    cleanup.clean_up(str(tmp_path), now=lambda: changed_at + 599)
+    assert names(tmp_path) == left
+    cleanup.clean_up(str(tmp_path), now=lambda: changed_at + 601)
     assert names(tmp_path) == []
 
 

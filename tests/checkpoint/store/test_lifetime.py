@@ -126,8 +126,9 @@ def test_where_there_are_no_locks_ten_minutes_of_quiet_tell(begin, monkeypatch, 
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
+    changed_at = cleanup.changed_at(str(hidden))
     for secs, is_dead in ((599, False), (601, True)):
-        now = time.time() + secs
+        now = changed_at + secs
         assert cleanup.is_dead(str(hidden), now=lambda now=now: now) is is_dead
 
 

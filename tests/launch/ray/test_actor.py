@@ -19,7 +19,7 @@ class Actor(TaskActor):
 
 job = Job(command=("toy.py",), replicas={"chief": 1})
 run = Run(task=job.tasks[0], attempt=0)
-actor = Actor(job, None, lease_secs=8)
+actor = Actor(job, None, lease_secs)
 assert actor.poll(0) == []  # at once
 """
 
@@ -61,9 +61,9 @@ os._exit(0)
 """
 
 
-def _run(program, tmp_path):
+def _run(program, tmp_path, lease_secs=90):
     return subprocess.run(
-        [sys.executable, "-c", _PROGRAM + program],
+        [sys.executable, "-c", f"lease_secs = {lease_secs}\n{_PROGRAM}{program}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -88,7 +88,7 @@ def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(tmp_path):
     (tmp_path / "toy.py").write_text(
         "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(120)\n"
     )
-    answer = _run(_LEASE, tmp_path)
+    answer = _run(_LEASE, tmp_path, lease_secs=15)
     assert answer.returncode == 1, answer.stderr
     pid = re.fullmatch(r"pid (\d+)\n", answer.stdout)[1]
     assert subprocess.run(["kill", "-0", pid], stderr=subprocess.DEVNULL).returncode
