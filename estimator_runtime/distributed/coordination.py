@@ -57,6 +57,11 @@ def peers(context: Any) -> list[tuple[str, int]]:
     return tasks if len(tasks) > 1 else []
 
 
+def is_on() -> bool:
+    """Return whether this program has a coordination service."""
+    return bool(internals.eager_context().coordination_service)
+
+
 class Board:
     """One note that the first task to post it writes, and that all tasks can read.
 
@@ -71,7 +76,7 @@ class Board:
     def __init__(self, name: str, context: Any) -> None:
         self._key = f"estimator_runtime/{name}"
         self._own: tuple[str, int] = context.task_type, context.task_id
-        self.is_open = bool(internals.eager_context().coordination_service)
+        self.is_open = is_on()
 
     def post(self, text: str) -> None:
         """Write the note, unless a task has written it already."""

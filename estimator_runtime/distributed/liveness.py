@@ -115,6 +115,8 @@ class PeerLiveness:
         concerns: The tasks to watch.
         ask: Returns the `Answer` of an address.
         clock: Returns the time in seconds.
+        were_seen: Whether all of the tasks have been there already: one that refuses
+            connections has ended then, and not just not started yet.
     """
 
     def __init__(
@@ -122,11 +124,12 @@ class PeerLiveness:
         concerns: Sequence[Concern],
         ask: Callable[[str], Answer] = peers.ask,
         clock: Callable[[], float] = time.monotonic,
+        were_seen: bool = False,
     ) -> None:
         self._ask, self._clock = ask, clock
         self._missing = dict.fromkeys(concerns, 0.0)
         self._named_at = dict.fromkeys(concerns, 0.0)
-        self._seen: set[Concern] = set()
+        self._seen = set(concerns if were_seen else ())
         self._ended_in: dict[Concern, int] = {}  # the step in which partners had ended
         self._checked_at = clock()
 

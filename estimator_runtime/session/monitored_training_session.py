@@ -126,8 +126,10 @@ def MonitoredTrainingSession(
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     hooks += _reports(settings, [*chief_only_hooks, *hooks])
     # First: their `end` has to run before that of the hooks that save.
-    guards = peer_hooks.watchdogs(master, max_wait_secs, settings.checkpoint_dir)
     strategy = internals.current_worker_context()
+    guards = peer_hooks.watchdogs(
+        master, max_wait_secs, settings.checkpoint_dir, in_step=bool(strategy)
+    )
     if strategy:
         return _session_of_strategy(
             strategy,
@@ -200,15 +202,20 @@ def _session_of_strategy(
     common = settings.of_strategy()
     common["save_checkpoint_secs"] = interval.fixed(settings.save_checkpoint_secs)
     coordination.check_restored(strategy, folder)
-    session = internals.session_with_worker_context(
-        strategy,
-        hooks=[*guards, *hooks, peer_hooks.CoordinatedStopHook(strategy)],
-        chief_only_hooks=chief_only_hooks,
-        config=config,
-        stop_grace_period_secs=stop_grace_period_secs,
-        max_wait_secs=settings.max_wait_secs,
-        **common,
-    )
+    try:
+        session = internals.session_with_worker_context(
+            strategy,
+            hooks=[*guards, *hooks, peer_hooks.CoordinatedStopHook(strategy)],
+            chief_only_hooks=chief_only_hooks,
+            config=config,
+            stop_grace_period_secs=stop_grace_period_secs,
+            max_wait_secs=settings.max_wait_secs,
+            **common,
+        )
+    except BaseException:
+        for guard in guards:
+            guard.stop()
+        raise
     for guard in guards:
         guard.belong_to(session)
     return session

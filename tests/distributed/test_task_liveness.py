@@ -23,9 +23,12 @@ class Clock:
         return self.now
 
 
-def _silence(found, answers, clock=None):
+def _silence(found, answers, clock=None, **options):
     return PeerLiveness(
-        found, ask=lambda a: answers.get(a, Answer.GIVEN), clock=clock or Clock()
+        found,
+        ask=lambda a: answers.get(a, Answer.GIVEN),
+        clock=clock or Clock(),
+        **options,
     )
 
 
@@ -121,9 +124,9 @@ def test_a_silent_worker_is_named_by_the_chief_and_never_given_up(caplog):
     )
 
 
-def _partners(answers):
+def _partners(answers, **options):
     cluster = {"chief": ["c:1"], "worker": ["w:1"]}
-    return _silence(_of("chief", cluster=cluster), answers)
+    return _silence(_of("chief", cluster=cluster), answers, **options)
 
 
 def test_a_partner_that_has_ended_ends_the_step_that_waits_for_it():
@@ -152,6 +155,12 @@ def test_a_partner_that_leaves_after_the_last_step_disturbs_nobody():
 def test_a_partner_that_has_not_started_yet_has_not_ended():
     silence = _partners({"w:1": Answer.REFUSED})
     assert [silence.check(step=1) for _ in range(9)] == [None] * 9
+
+
+def test_a_partner_that_was_there_and_is_gone_at_the_first_look_has_ended():
+    silence = _partners({"w:1": Answer.REFUSED}, were_seen=True)
+    assert silence.check(step=0) is None
+    assert silence.check(step=0).startswith("worker 0 at w:1 has ended, and ")
 
 
 def test_the_time_in_which_this_process_was_stopped_does_not_count():

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -33,6 +33,8 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.preemption import exit, request
 
 _logger = logging.getLogger(__name__)
+# The chief records the end of a training soon after it has closed its session.
+_NOTE_SECS, _NOTE_POLL_SECS = 10.0, 0.2
 _numbers = itertools.count()  # session numbers, which are the same in each task
 
 
@@ -55,6 +57,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
 
     def __init__(self, context: Any) -> None:
         self._peers = coordination.peers(context)
+        self._is_chief = context.is_chief
         self._board = coordination.Board(f"stop {next(_numbers)}", context)
         self._stop_at: int | None = None
         self._steps = 0
@@ -112,11 +115,9 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
         """Stop listening, and suspend the grace period while the last step is saved."""
         if self._watch is not None:
             self._watch.hold()
-        if self._peers and self._board.is_open:
-            # The chief, which hosts the board, may have ended already. Then no task can
-            # read from it any longer.
-            with contextlib.suppress(tf.errors.OpError):
-                self._board.post("")
+        if self._peers and self._board.is_open and self._is_chief:
+            # The chief hosts the board: at the end of another task, it may be gone.
+            self._board.post("")
 
     def _listen(self) -> None:
         try:
@@ -135,7 +136,10 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
 
 
 def watchdogs(
-    master: str, max_wait_secs: float | None, checkpoint_dir: Any
+    master: str,
+    max_wait_secs: float | None,
+    checkpoint_dir: Any,
+    in_step: bool,
 ) -> list[PeerWatchdogHook]:
     """Return the hooks that watch other tasks for a training.
 
@@ -143,6 +147,7 @@ def watchdogs(
         master: Session target; "" watches no task.
         max_wait_secs: How long the chief may be missing; None for no limit.
         checkpoint_dir: Folder in which the end of the training is recorded, or None.
+        in_step: Whether a strategy makes the trainers run each step together.
     """
     if not master:
         return []
@@ -157,8 +162,10 @@ def watchdogs(
     if not concerns:
         return []
     note = FinishNote(checkpoint_dir) if checkpoint_dir else None
-    if any(concern.is_partner for concern in concerns):
-        return [PartnerWatchdogHook(concerns, note)]
+    if in_step and any(concern.is_partner for concern in concerns):
+        # The coordination service starts when all tasks have come.
+        were_seen = coordination.is_on()
+        return [PartnerWatchdogHook(concerns, note, were_seen)]
     return [PeerWatchdogHook(concerns, note)]
 
 
@@ -228,6 +235,10 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Stop checking: the last save takes time, and other tasks may have ended."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop checking."""
         self._is_over = True
 
     def _watch(self, coord: tf.train.Coordinator) -> None:
@@ -255,24 +266,54 @@ class PartnerWatchdogHook(PeerWatchdogHook):
     """A PeerWatchdogHook for trainers that run each step together.
 
     TensorFlow then either does not notice that another trainer has ended, or keeps
-    creating sessions that wait for it. So this hook checks until the training is
-    closed, not only while a session is open.
+    creating sessions that wait for it. So this hook checks from the creation of the
+    first session until the training is closed, and allows no second session: once a
+    collective op has failed, all later ones of the process fail, until it is restarted
+    (BaseCollectiveExecutor::StartAbort). If the chief has ended the training meanwhile,
+    this task ends it too, without an error.
+
+    Args:
+        concerns: The `liveness.Concern`s of this task.
+        note: The `FinishNote` of the training; None if its end is not recorded.
+        were_seen: Whether all other trainers have been there already.
     """
 
     def __init__(
-        self, concerns: Sequence[Concern], note: FinishNote | None = None
+        self,
+        concerns: Sequence[Concern],
+        note: FinishNote | None = None,
+        were_seen: bool = False,
     ) -> None:
         super().__init__(concerns, note)
+        self._were_seen = were_seen
         self._count = 0
-        self._is_watching = False
+        self._step = 0  # the first one needs the other tasks, as the session does
+        self._has_session = False
+
+    def begin(self) -> None:
+        """Start checking."""
+        self.watch(tf.train.Coordinator())
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Start checking when the first session is created."""
-        if not self._is_watching:
-            self._is_watching = True
-            super().after_create_session(session, coord)
+        """End the training, or this task, if this is not the first session.
+
+        Raises:
+            tf.errors.OutOfRangeError: If the chief has ended the training.
+        """
+        if not self._has_session:
+            self._has_session = True
+            return
+        deadline = time.monotonic() + _NOTE_SECS
+        while not self._has_finished():
+            if time.monotonic() >= deadline:
+                _give_up(
+                    "the session was lost, and no other can take steps with the other "
+                    "trainers; ending, to be started again together with them"
+                )
+            time.sleep(_NOTE_POLL_SECS)
+        raise tf.errors.OutOfRangeError(None, None, "the chief has ended the training")
 
     def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
         """Record that a step starts, or restarts after a failure."""
@@ -287,6 +328,16 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         self._count += 1
         self._step = None
 
+    def _watch(self, coord: tf.train.Coordinator) -> None:
+        liveness = PeerLiveness(self._concerns, were_seen=self._were_seen)
+        while not self._wait_for_end(coord):
+            problem = liveness.check(self._step)
+            if not problem or self._has_ended(coord):
+                continue
+            if self._has_finished():
+                _end_well()
+            _give_up(problem)
+
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
         time.sleep(CHECK_EVERY_SECS)
         return self._has_ended(coord)
@@ -298,7 +349,16 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         return training is None or training._sess is None
 
 
-def _give_up(problem: str) -> None:
+def _end_well() -> NoReturn:
+    """End this process, whose step no other task will ever complete."""
+    exit.call_and_flush(
+        lambda: TRAINING_LOG.info("the chief has ended the training; ending as well")
+    )
+    reporting.close()
+    exit.end(0)
+
+
+def _give_up(problem: str) -> NoReturn:
     exit.call_and_flush(lambda: _logger.error("%s", problem))
     reporting.send_error(PeerTimeoutError)
     reporting.close()

@@ -154,10 +154,10 @@ def test_a_ps_that_never_comes_is_named_at_the_deadline(start, cluster_of):
 def test_a_chief_that_never_comes_is_named_at_the_deadline(start, cluster_of):
     cluster = cluster_of("chief", "worker", "ps")
     start(cluster, "ps").wait_until_it_listens(*cluster["ps"])
-    worker = start(cluster, "worker", "--timeout_secs", "4")
+    worker = start(cluster, "worker", "--timeout_secs", "8")
     assert worker.end() == 1
     assert worker.text.splitlines()[-1].endswith(
-        f"the model was not initialized by chief 0 at {cluster['chief'][0]} within 4 s "
+        f"the model was not initialized by chief 0 at {cluster['chief'][0]} within 8 s "
         "(session_creation_timeout_secs); is it running?"
     )
 
@@ -166,13 +166,13 @@ def test_a_ps_that_is_gone_for_good_is_named_at_the_deadline(start, cluster_of):
     cluster = cluster_of("chief", "ps")
     ps = start(cluster, "ps")
     ps.wait_until_it_listens(*cluster["ps"])
-    arguments = ("--timeout_secs", "4", "--steps", "1000000", "--step_secs", "0.02")
+    arguments = ("--timeout_secs", "8", "--steps", "1000000", "--step_secs", "0.02")
     chief = start(cluster, "chief", *arguments)
     chief.wait_for_step(10)
     ps.process.kill()
     assert chief.end() == 1
     assert (
-        f"no answer from ps 0 at {cluster['ps'][0]} after 4 s"
+        f"no answer from ps 0 at {cluster['ps'][0]} after 8 s"
     ) in chief.text.splitlines()[-1]
 
 
@@ -244,6 +244,47 @@ def test_a_task_of_a_mirrored_strategy_ends_well_after_its_chief_has(
     assert chief.end() == 0, chief.text
     (tmp_path / "go_on").touch()
     assert worker.end() == 0, worker.text
+
+
+@pytest.mark.parametrize("failing", ["worker", "chief"])
+def test_a_task_of_a_mirrored_strategy_that_never_trains_ends_the_others(
+    start, cluster_of, failing
+):
+    cluster = cluster_of("chief", "worker")
+    [other] = {"chief", "worker"} - {failing}
+    failed = start(cluster, failing, "--strategy", "mwms", "--fail_in", "input_fn")
+    left = start(cluster, other, "--strategy", "mwms")
+    assert failed.end() == 1
+    assert left.end() == 1
+    assert not left.steps
+
+
+def test_a_task_of_a_mirrored_strategy_ends_when_its_chief_has_ended_the_training(
+    start, cluster_of
+):
+    cluster = cluster_of("chief", "worker")
+    arguments = ("--strategy", "mwms", "--steps", "1000000", "--step_secs", "0.01")
+    worker = start(cluster, "worker", *arguments)
+    chief = start(cluster, "chief", *arguments, "--stop_at", "60")
+    assert chief.end() == 0, chief.text
+    # 1 if TensorFlow's own error comes first, which can be of several kinds.
+    assert worker.end() in (0, 1)
+    assert max(worker.steps) <= 61
+
+
+def test_a_task_of_a_mirrored_strategy_that_loses_its_session_ends_with_the_others(
+    start, cluster_of
+):
+    cluster = cluster_of("chief", "worker")
+    arguments = ("--strategy", "mwms", "--steps", "1000000", "--step_secs", "0.01")
+    chief = start(cluster, "chief", *arguments)
+    worker = start(cluster, "worker", *arguments, "--fail_in", "hook")
+    assert worker.end() == 1
+    assert worker.text.splitlines()[-1] == (
+        "the session was lost, and no other can take steps with the other trainers; "
+        "ending, to be started again together with them"
+    )
+    assert chief.end() == 1
 
 
 def test_tasks_of_a_mirrored_strategy_restore_what_their_chief_has_checked(

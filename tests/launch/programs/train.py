@@ -1,6 +1,7 @@
 """An untouched Estimator script, which says who it is and how far it has come."""
 
 import argparse
+import json
 import os
 import time
 
@@ -20,6 +21,7 @@ parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimize
 parser.add_argument("--timeout_secs", type=int, default=60)
 parser.add_argument("--nan_at", type=int)
 parser.add_argument("--stop_at", type=int)
+parser.add_argument("--fail_in", choices=["input_fn", "hook", "end"])
 args = parser.parse_args()
 print("pid", os.getpid(), flush=True)
 
@@ -82,6 +84,8 @@ class Tell(tf.estimator.SessionRunHook):
         wait_at_gates(values.results)
         if args.stop_at is not None and values.results >= args.stop_at:
             context.request_stop()
+        if args.fail_in == "hook" and values.results == 30:
+            raise tf.errors.UnavailableError(None, None, "a service that is away")
 
     def end(self, session):
         if args.end_gate:
@@ -89,6 +93,8 @@ class Tell(tf.estimator.SessionRunHook):
 
 
 def input_fn():
+    if args.fail_in == "input_fn":
+        raise LookupError("there is no input")
     return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
 
 
@@ -118,4 +124,7 @@ tf.estimator.train_and_evaluate(
         exporters=tf.estimator.FinalExporter("last", serving_input_fn),
     ),
 )
+task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {})
+if args.fail_in == "end" and task.get("type") == "worker":
+    raise LookupError("after the training")
 print("done", flush=True)
