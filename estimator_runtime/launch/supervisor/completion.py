@@ -101,8 +101,14 @@ class Completion:
             )
 
     def call_off_restart(self, state: TaskState, now: float) -> None:
-        """Do not restart a gang if its leader was done before it could be killed."""
-        if state is self._leader and state.has_ended_well and self._has_trained:
+        """Do not restart a gang if its leader is done by now.
+
+        It is restarted after an error of the program, which fails the job if it comes
+        again.
+        """
+        failed = [each for each in self._trainers if each.status]
+        is_done = state is self._leader and state.has_ended_well and self._has_trained
+        if is_done and not any(each.failure.is_of_program for each in failed):
             state.restart_at = None
             self._dismiss(state, self._trainers, now)
 

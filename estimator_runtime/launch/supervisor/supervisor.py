@@ -374,13 +374,15 @@ class Supervisor:
         """Stop the job because a task has failed for good."""
         reason = f"{state.task} {state.how_it_ended()}: {why}"
         gang = self._starts.gang(state)
-        if state.failure.is_stop:
-            for each in gang:  # all stop at the same step, and one of them saves it
+        # All tasks of a gang take the same last step, and one of them saves it.
+        is_behind_last = state.failure.is_stop or state.has_trained
+        if is_behind_last:
+            for each in gang:
                 self._shutdown.expect(each, self._clock())
         # Waiting for a checkpoint is useful only if the failure neither blocks the
         # leader nor spoils what it would save.
         is_apart = len(gang) == 1 and state.task.type != TaskType.PS
-        can_save = state.failure.is_stop or (is_apart and not state.failure.is_nan)
+        can_save = is_behind_last or (is_apart and not state.failure.is_nan)
         politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, state), politely)
 

@@ -99,6 +99,8 @@ class TaskState:
         """Ignore a time in which the supervisor itself was not running."""
         self.heard_at += secs
         self.worked_at += secs
+        if self.kill_at is not None:
+            self.kill_at += secs
         if self.killed_at is not None:
             self.killed_at += secs
 
@@ -135,6 +137,11 @@ class TaskState:
         the leader saves what they train.
         """
         return self.report.get("unfinished", []) if self._leads else []
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether its last run has ended every training that it began."""
+        return self.report.get("unfinished") == []
 
     @property
     def has_left(self) -> bool:

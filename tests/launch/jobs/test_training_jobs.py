@@ -488,6 +488,17 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 
+def test_an_error_of_a_worker_after_the_training_leaves_a_gang_its_last_checkpoint(
+    train, tmp_path
+):
+    options = (*_MWMS, "--max-restarts", "0")
+    job = train(options, "--strategy", "mwms", "--fail_in", "end")
+    assert job.end() == 1
+    assert "estimator-runtime: worker 0 ended with LookupError" in job.text
+    assert "killing it" not in job.text
+    assert _saved_step(tmp_path) == 100
+
+
 @pytest.mark.parametrize(
     "task, options, strategy",
     [
@@ -501,7 +512,7 @@ def test_a_stopped_task_is_named_then_killed_and_restarted(
     train, tmp_path, task, options, strategy
 ):
     job = train(
-        (*options, "--heartbeat-timeout", "6"),
+        (*options, "--heartbeat-timeout", "10"),
         *("--strategy", strategy, "--gate", "40:go_on"),
     )
     _kill_at_gate(job, task, ("chief", "worker 0"), signal.SIGSTOP)

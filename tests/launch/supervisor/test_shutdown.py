@@ -72,6 +72,16 @@ def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time():
     assert sent[4:] == [("ps 0", _TERM)]
 
 
+def test_a_time_in_which_nobody_looked_does_not_count_against_a_task_that_saves():
+    sent, shutdown, watches = _job("chief", is_gang=False)
+    shutdown.begin(now=0.0, politely=True)
+    watches["chief"].wait_longer(60.0)  # a machine that slept, say
+    shutdown.kill_overdue(now=89.0)
+    assert sent == [("chief", _TERM)]
+    shutdown.kill_overdue(now=90.0)
+    assert sent[1:] == [("chief", _KILL)]
+
+
 def test_a_gang_is_asked_at_once_and_killed_once_when_its_time_is_over():
     said = io.StringIO()
     sent, shutdown, _ = _job("chief", "worker 0", is_gang=True, said=said)

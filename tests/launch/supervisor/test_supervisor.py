@@ -335,6 +335,40 @@ def test_a_gang_whose_leader_is_done_is_not_started_again(run, first):
     assert " when the last checkpoint was saved: " in said
 
 
+def test_a_trainers_own_error_after_the_training_leaves_the_leader_its_last_save(run):
+    def script(tasks, attempt):
+        tasks.stops_at_once = False
+        tasks.report("worker 0", unfinished=["model"])
+        tasks.report("worker 0", unfinished=[], error=["builtins.KeyError"])
+        tasks.end("worker 0", 1)
+
+    def end(tasks):
+        tasks.report("chief", trained=20)
+        for task in ("chief", "worker 1"):
+            tasks.end(task, 0)
+
+    outcome, tasks, _ = run(script, at={20: end}, replicas=_GANG, max_restarts=0)
+    assert outcome.exit_status == 1
+    assert "ended with KeyError" in outcome.reason
+    assert tasks.signals == []
+
+
+def test_a_trainers_own_error_after_the_training_fails_the_job_if_it_comes_again(run):
+    def script(tasks, attempt):
+        tasks.stops_at_once = False
+        tasks.report("worker 0", unfinished=[], error=["builtins.KeyError"])
+        tasks.end("worker 0", 1)
+        tasks.report("chief", trained=20)
+        for task in ("chief", "worker 1"):
+            tasks.end(task, 0)
+
+    outcome, tasks, said = run(script, replicas=_GANG)
+    assert outcome.exit_status == 1, said
+    assert "ended with KeyError" in outcome.reason
+    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
+    assert tasks.signals == []
+
+
 def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
     def script(tasks, attempt):
         tasks.report("chief", trained=20)
