@@ -158,6 +158,12 @@ PATCHES = (
         apply=_late("estimator.strategies:refuse_parameter_servers"),
     ),
     Patch(
+        name="SIGTERM of a multi-worker strategy",
+        reason="its coordination service ignores the signal, also when nothing trains",
+        after="tensorflow",
+        apply=_late("estimator.strategies:restore_signal_handler"),
+    ),
+    Patch(
         name="tf-slim",
         reason="its functions use private names that TensorFlow has moved since",
         after="tf_slim",

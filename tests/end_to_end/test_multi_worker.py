@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -65,6 +66,31 @@ def run_two_workers(script, folder, addresses):
             worker.kill()
             worker.wait()
     return [(w.returncode, *end) for w, end in zip(workers, ends, strict=True)]
+
+
+def test_a_strategy_leaves_sigterm_to_the_program(tmp_path, free_addresses):
+    program = (
+        "import os, signal, time\n"
+        "import tensorflow as tf\n"
+        "tf.distribute.MultiWorkerMirroredStrategy()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(1)\n"
+        "print('still there')\n"
+    )
+    (tmp_path / "train.py").write_text(program)
+    task = {
+        "cluster": {"worker": free_addresses(1)},
+        "task": {"type": "worker", "index": 0},
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TF_CONFIG": json.dumps(task)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
 
 
 def test_two_workers_without_a_chief_train_to_the_last_step(tmp_path, free_addresses):

@@ -1,6 +1,8 @@
 """Patches that make strategies for eager execution work in an Estimator's session."""
 
 import functools
+import signal
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -107,5 +109,27 @@ def allow_evaluators_outside_cluster(_module: ModuleType) -> None:
         if cluster_resolver.task_type == "evaluator" and "evaluator" not in listed:
             return self._initialize_local(cluster_resolver)
         return original(self, cluster_resolver)
+
+    extended._initialize_multi_worker = initialize_multi_worker
+
+
+def restore_signal_handler(_module: ModuleType) -> None:
+    """Make SIGTERM do again what it did before a MultiWorkerMirroredStrategy was made.
+
+    TensorFlow's coordination service replaces the handler, without Python's knowledge,
+    by one that only notes the time (preemption_notifier.cc). A program that is told to
+    end before it trains, or after that, would then go on.
+    """
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    original = extended._initialize_multi_worker
+
+    @functools.wraps(original)
+    def initialize_multi_worker(self: Any, cluster_resolver: Any) -> None:
+        original(self, cluster_resolver)
+        handler = signal.getsignal(signal.SIGTERM)
+        # Only the main thread may set a handler; None is one that is not Python's.
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and handler is not None:
+            signal.signal(signal.SIGTERM, handler)
 
     extended._initialize_multi_worker = initialize_multi_worker
