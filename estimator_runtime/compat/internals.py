@@ -47,6 +47,7 @@ CoordinatedSessionCreator: Any = (
     monitored_session._MonitoredSession._CoordinatedSessionCreator
 )
 PREEMPTION_ERRORS: tuple = monitored_session._PREEMPTION_ERRORS
+_LOSS_ERRORS = (*PREEMPTION_ERRORS, tf.errors.CancelledError, tf.errors.InternalError)
 # Multi-worker strategies: the coordinator's view of this task, and its session.
 current_worker_context = distribute_coordinator_context.get_current_worker_context
 session_with_worker_context = (
@@ -176,6 +177,34 @@ def compiled(
 def is_closed(session: tf.compat.v1.Session) -> bool:
     """Return whether a session has been closed."""
     return session._closed
+
+
+class _FinalSession(monitored_session._WrappedSession):
+    """A session that is not created again when it is lost."""
+
+    def __init__(self, session: Any, on_loss: Callable[[], object]) -> None:
+        super().__init__(session)
+        self._on_loss = on_loss
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        except _LOSS_ERRORS:
+            self._on_loss()
+            raise
+
+
+def stop_recovering(
+    session: tf.compat.v1.train.MonitoredSession, on_loss: Callable[[], object]
+) -> None:
+    """Make a session raise the errors after which TensorFlow creates another one.
+
+    Args:
+        session: A session that has been created.
+        on_loss: Is called before such an error is raised, or one that may follow from
+            it in a step of several tasks.
+    """
+    session._sess = _FinalSession(session._sess._sess, on_loss)
 
 
 @contextlib.contextmanager

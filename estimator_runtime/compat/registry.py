@@ -159,7 +159,7 @@ PATCHES = (
     ),
     Patch(
         name="SIGTERM of a multi-worker strategy",
-        reason="its coordination service ignores the signal, also when nothing trains",
+        reason="its coordination service ignores the signal, even when nothing trains",
         after="tensorflow",
         apply=_late("estimator.strategies:restore_signal_handler"),
     ),

@@ -115,8 +115,8 @@ class PeerLiveness:
         concerns: The tasks to watch.
         ask: Returns the `Answer` of an address.
         clock: Returns the time in seconds.
-        were_seen: Whether all of the tasks have been there already: one that refuses
-            connections has ended then, and not just not started yet.
+        were_seen: Whether all of the tasks have been there already. One that refuses
+            connections has ended then, rather than not started yet.
     """
 
     def __init__(

@@ -216,6 +216,11 @@ def _session_of_strategy(
         for guard in guards:
             guard.stop()
         raise
+    if coordination.peers(strategy):
+        # After a failed collective op, all later ones of this process fail
+        # (BaseCollectiveExecutor::StartAbort). And a session that is restored has not
+        # the values of the other trainers, which are some steps ahead.
+        internals.stop_recovering(session, lambda: [it.on_loss() for it in guards])
     for guard in guards:
         guard.belong_to(session)
     return session

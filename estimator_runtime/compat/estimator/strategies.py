@@ -125,11 +125,13 @@ def restore_signal_handler(_module: ModuleType) -> None:
 
     @functools.wraps(original)
     def initialize_multi_worker(self: Any, cluster_resolver: Any) -> None:
-        original(self, cluster_resolver)
-        handler = signal.getsignal(signal.SIGTERM)
-        # Only the main thread may set a handler; None is one that is not Python's.
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and handler is not None:
-            signal.signal(signal.SIGTERM, handler)
+        try:
+            original(self, cluster_resolver)
+        finally:
+            handler = signal.getsignal(signal.SIGTERM)
+            # Only the main thread may set one, and None is one that is not Python's.
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and handler is not None:
+                signal.signal(signal.SIGTERM, handler)
 
     extended._initialize_multi_worker = initialize_multi_worker

@@ -100,17 +100,21 @@ class Completion:
                 level="warning",
             )
 
-    def call_off_restart(self, state: TaskState, now: float) -> None:
-        """Do not restart a gang if its leader is done by now.
+    def call_off_restart(self, state: TaskState, now: float) -> TaskState | None:
+        """Do not restart a gang if its leader was done before it could be killed.
 
-        It is restarted after an error of the program, which fails the job if it comes
-        again.
+        Returns:
+            The trainer whose own error fails the job nevertheless, or None.
         """
-        failed = [each for each in self._trainers if each.status]
-        is_done = state is self._leader and state.has_ended_well and self._has_trained
-        if is_done and not any(each.failure.is_of_program for each in failed):
-            state.restart_at = None
-            self._dismiss(state, self._trainers, now)
+        if not (state is self._leader and state.has_ended_well and self._has_trained):
+            return None
+        state.restart_at = None
+        for each in self._trainers:
+            if each.status and each.failure.is_of_program:
+                each.restart_at = None
+                return each
+        self._dismiss(state, self._trainers, now)
+        return None
 
     def refusal(self, state: TaskState) -> str | None:
         """Return why a task must not be restarted, whatever its budget, or None.

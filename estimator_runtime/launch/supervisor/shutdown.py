@@ -159,8 +159,8 @@ class Shutdown:
             self.clear(state, gang, now)
             return
         for each in filter(lambda each: each.is_running, gang):
-            if state.failure.is_stop or state.has_trained:
-                # The others have taken their last step too, and may be saving it.
+            if state.failure.is_stop or state.has_ended_its_trainings:
+                # The others have taken the last step too, and may be saving it.
                 self.expect(each, now)
             else:
                 # It waits for the task that is gone, and would not react to SIGTERM.

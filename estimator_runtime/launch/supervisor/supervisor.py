@@ -322,11 +322,17 @@ class Supervisor:
                 gang = self._starts.gang(state)
                 self._shutdown.clear(state, gang, self._clock())
             else:
-                self._completion.call_off_restart(state, self._clock())
+                self._call_off_restart(state)
         elif not self._completion.goes_on_without(state, self._clock()):
             self._restart_or_fail(state)
         if self._ending is None:
             self._advance(self._clock())
+
+    def _call_off_restart(self, state: TaskState) -> None:
+        """Do not restart a gang if its leader was done before it could be killed."""
+        failed = self._completion.call_off_restart(state, self._clock())
+        if failed is not None:
+            self._fail(failed, self._completion.refusal(failed) or "")
 
     def _restart_or_fail(self, state: TaskState) -> None:
         """Plan the restart of a failed task; without one, fail or go on without it."""
@@ -375,14 +381,14 @@ class Supervisor:
         reason = f"{state.task} {state.how_it_ended()}: {why}"
         gang = self._starts.gang(state)
         # All tasks of a gang take the same last step, and one of them saves it.
-        is_behind_last = state.failure.is_stop or state.has_trained
-        if is_behind_last:
+        is_after_last_step = state.failure.is_stop or state.has_ended_its_trainings
+        if is_after_last_step:
             for each in gang:
                 self._shutdown.expect(each, self._clock())
         # Waiting for a checkpoint is useful only if the failure neither blocks the
         # leader nor spoils what it would save.
         is_apart = len(gang) == 1 and state.task.type != TaskType.PS
-        can_save = is_behind_last or (is_apart and not state.failure.is_nan)
+        can_save = is_after_last_step or (is_apart and not state.failure.is_nan)
         politely = self._leader.is_running and can_save
         self._stop(self._record.outcome(1, reason, state), politely)
 

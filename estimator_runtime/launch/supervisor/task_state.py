@@ -139,8 +139,8 @@ class TaskState:
         return self.report.get("unfinished", []) if self._leads else []
 
     @property
-    def has_trained(self) -> bool:
-        """Whether its last run has ended every training that it began."""
+    def has_ended_its_trainings(self) -> bool:
+        """Whether its last run has ended all trainings that it began, if any."""
         return self.report.get("unfinished") == []
 
     @property

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
@@ -33,8 +33,6 @@ from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.preemption import exit, request
 
 _logger = logging.getLogger(__name__)
-# The chief records the end of a training soon after it has closed its session.
-_NOTE_SECS, _NOTE_POLL_SECS = 10.0, 0.2
 _numbers = itertools.count()  # session numbers, which are the same in each task
 
 
@@ -161,11 +159,10 @@ def watchdogs(
     )
     if not concerns:
         return []
-    note = FinishNote(checkpoint_dir) if checkpoint_dir else None
     if in_step and any(concern.is_partner for concern in concerns):
         # The coordination service starts when all tasks have come.
-        were_seen = coordination.is_on()
-        return [PartnerWatchdogHook(concerns, note, were_seen)]
+        return [PartnerWatchdogHook(concerns, were_seen=coordination.is_on())]
+    note = FinishNote(checkpoint_dir) if checkpoint_dir else None
     return [PeerWatchdogHook(concerns, note)]
 
 
@@ -241,8 +238,14 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         """Stop checking."""
         self._is_over = True
 
+    def on_loss(self) -> None:
+        """Do nothing: TensorFlow creates another session."""
+
+    def _liveness(self) -> PeerLiveness:
+        return PeerLiveness(self._concerns)
+
     def _watch(self, coord: tf.train.Coordinator) -> None:
-        liveness = PeerLiveness(self._concerns)
+        liveness = self._liveness()
         while not self._wait_for_end(coord):
             # Only if a task is missing: this reads a file in the model directory.
             if liveness.misses_any and self._has_finished():
@@ -265,58 +268,35 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 class PartnerWatchdogHook(PeerWatchdogHook):
     """A PeerWatchdogHook for trainers that run each step together.
 
-    TensorFlow then either does not notice that another trainer has ended, or keeps
-    creating sessions that wait for it. So this hook checks from the creation of the
-    first session until the training is closed, and allows no second session: once a
-    collective op has failed, all later ones of the process fail, until it is restarted
-    (BaseCollectiveExecutor::StartAbort). If the chief has ended the training meanwhile,
-    this task ends it too, without an error.
+    TensorFlow does not always notice that another trainer has ended. So this hook
+    checks until the training is closed, not only while a session is open.
 
     Args:
         concerns: The `liveness.Concern`s of this task.
-        note: The `FinishNote` of the training; None if its end is not recorded.
-        were_seen: Whether all other trainers have been there already.
+        were_seen: Whether all other trainers have been there already. Then this hook
+            checks from the creation of the session on, which needs them too.
     """
 
-    def __init__(
-        self,
-        concerns: Sequence[Concern],
-        note: FinishNote | None = None,
-        were_seen: bool = False,
-    ) -> None:
-        super().__init__(concerns, note)
+    def __init__(self, concerns: Sequence[Concern], were_seen: bool) -> None:
+        super().__init__(concerns)
         self._were_seen = were_seen
         self._count = 0
-        self._step = 0  # the first one needs the other tasks, as the session does
-        self._has_session = False
+        self._step = 0
+        self._is_watching = False
 
     def begin(self) -> None:
-        """Start checking."""
-        self.watch(tf.train.Coordinator())
+        """Start checking, if the other trainers have been there."""
+        if self._were_seen:
+            self._start()
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """End the training, or this task, if this is not the first session.
-
-        Raises:
-            tf.errors.OutOfRangeError: If the chief has ended the training.
-        """
-        if not self._has_session:
-            self._has_session = True
-            return
-        deadline = time.monotonic() + _NOTE_SECS
-        while not self._has_finished():
-            if time.monotonic() >= deadline:
-                _give_up(
-                    "the session was lost, and no other can take steps with the other "
-                    "trainers; ending, to be started again together with them"
-                )
-            time.sleep(_NOTE_POLL_SECS)
-        raise tf.errors.OutOfRangeError(None, None, "the chief has ended the training")
+        """Start checking at the latest when the session is created."""
+        self._start()
 
     def before_run(self, run_context: tf.compat.v1.train.SessionRunContext) -> None:
-        """Record that a step starts, or restarts after a failure."""
+        """Record that a step starts."""
         self._step = self._count
 
     def after_run(
@@ -328,15 +308,21 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         self._count += 1
         self._step = None
 
-    def _watch(self, coord: tf.train.Coordinator) -> None:
-        liveness = PeerLiveness(self._concerns, were_seen=self._were_seen)
-        while not self._wait_for_end(coord):
-            problem = liveness.check(self._step)
-            if not problem or self._has_ended(coord):
-                continue
-            if self._has_finished():
-                _end_well()
-            _give_up(problem)
+    def on_loss(self) -> None:
+        """Give the next two checks the time to name the trainer that has ended.
+
+        They then end this process. TensorFlow's own error names no task.
+        """
+        if self._step is not None:
+            time.sleep(2 * (CHECK_EVERY_SECS + peers.ANSWER_SECS))
+
+    def _start(self) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self.watch(tf.train.Coordinator())
+
+    def _liveness(self) -> PeerLiveness:
+        return PeerLiveness(self._concerns, were_seen=self._were_seen)
 
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
         time.sleep(CHECK_EVERY_SECS)
@@ -349,16 +335,7 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         return training is None or training._sess is None
 
 
-def _end_well() -> NoReturn:
-    """End this process, whose step no other task will ever complete."""
-    exit.call_and_flush(
-        lambda: TRAINING_LOG.info("the chief has ended the training; ending as well")
-    )
-    reporting.close()
-    exit.end(0)
-
-
-def _give_up(problem: str) -> NoReturn:
+def _give_up(problem: str) -> None:
     exit.call_and_flush(lambda: _logger.error("%s", problem))
     reporting.send_error(PeerTimeoutError)
     reporting.close()

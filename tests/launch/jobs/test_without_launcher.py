@@ -267,12 +267,11 @@ def test_a_task_of_a_mirrored_strategy_ends_when_its_chief_has_ended_the_trainin
     worker = start(cluster, "worker", *arguments)
     chief = start(cluster, "chief", *arguments, "--stop_at", "60")
     assert chief.end() == 0, chief.text
-    # 1 if TensorFlow's own error comes first, which can be of several kinds.
-    assert worker.end() in (0, 1)
+    assert worker.end() == 1
     assert max(worker.steps) <= 61
 
 
-def test_a_task_of_a_mirrored_strategy_that_loses_its_session_ends_with_the_others(
+def test_a_task_of_a_mirrored_strategy_that_loses_its_session_makes_no_other(
     start, cluster_of
 ):
     cluster = cluster_of("chief", "worker")
@@ -280,10 +279,8 @@ def test_a_task_of_a_mirrored_strategy_that_loses_its_session_ends_with_the_othe
     chief = start(cluster, "chief", *arguments)
     worker = start(cluster, "worker", *arguments, "--fail_in", "hook")
     assert worker.end() == 1
-    assert worker.text.splitlines()[-1] == (
-        "the session was lost, and no other can take steps with the other trainers; "
-        "ending, to be started again together with them"
-    )
+    assert "UnavailableError: a service that is away" in worker.text.splitlines()[-1]
+    assert max(worker.steps) == 30
     assert chief.end() == 1
 
 

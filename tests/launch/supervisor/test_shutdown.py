@@ -75,7 +75,7 @@ def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time():
 def test_a_time_in_which_nobody_looked_does_not_count_against_a_task_that_saves():
     sent, shutdown, watches = _job("chief", is_gang=False)
     shutdown.begin(now=0.0, politely=True)
-    watches["chief"].wait_longer(60.0)  # a machine that slept, say
+    watches["chief"].wait_longer(60.0)  # as after Ctrl-Z and fg
     shutdown.kill_overdue(now=89.0)
     assert sent == [("chief", _TERM)]
     shutdown.kill_overdue(now=90.0)

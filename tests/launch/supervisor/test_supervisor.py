@@ -353,19 +353,22 @@ def test_a_trainers_own_error_after_the_training_leaves_the_leader_its_last_save
     assert tasks.signals == []
 
 
-def test_a_trainers_own_error_after_the_training_fails_the_job_if_it_comes_again(run):
+def test_a_trainers_own_error_just_before_the_leader_is_done_fails_the_job(run):
     def script(tasks, attempt):
         tasks.stops_at_once = False
         tasks.report("worker 0", unfinished=[], error=["builtins.KeyError"])
         tasks.end("worker 0", 1)
         tasks.report("chief", trained=20)
-        for task in ("chief", "worker 1"):
+        for task in ("worker 1", "chief"):
             tasks.end(task, 0)
 
     outcome, tasks, said = run(script, replicas=_GANG)
-    assert outcome.exit_status == 1, said
-    assert "ended with KeyError" in outcome.reason
-    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
+    assert (outcome.exit_status, outcome.reason) == (
+        1,
+        "worker 0 ended with KeyError (exit status 1): chief is done, and would train "
+        "again with it",
+    ), said
+    assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
     assert tasks.signals == []
 
 
