@@ -47,7 +47,6 @@ CoordinatedSessionCreator: Any = (
     monitored_session._MonitoredSession._CoordinatedSessionCreator
 )
 PREEMPTION_ERRORS: tuple = monitored_session._PREEMPTION_ERRORS
-_LOSS_ERRORS = (*PREEMPTION_ERRORS, tf.errors.CancelledError, tf.errors.InternalError)
 # Multi-worker strategies: the coordinator's view of this task, and its session.
 current_worker_context = distribute_coordinator_context.get_current_worker_context
 session_with_worker_context = (
@@ -182,27 +181,40 @@ def is_closed(session: tf.compat.v1.Session) -> bool:
 class _FinalSession(monitored_session._WrappedSession):
     """A session that is not created again when it is lost."""
 
-    def __init__(self, session: Any, on_loss: Callable[[], object]) -> None:
+    def __init__(
+        self, session: Any, on_loss: Callable[[tf.errors.OpError], object]
+    ) -> None:
         super().__init__(session)
         self._on_loss = on_loss
+
+    def _check_stop(self) -> bool:
+        try:
+            return self._sess is None or self._sess._check_stop()
+        except PREEMPTION_ERRORS:  # `close` would only log it
+            raise
+        except Exception:  # noqa: BLE001 (`close` raises it, after the hooks have ended)
+            return True
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().run(*args, **kwargs)
-        except _LOSS_ERRORS:
-            self._on_loss()
+        except tf.errors.OpError as error:
+            is_of_collective = "Collective ops is aborted" in error.message
+            if is_of_collective or isinstance(error, PREEMPTION_ERRORS):
+                self._on_loss(error)
             raise
 
 
 def stop_recovering(
-    session: tf.compat.v1.train.MonitoredSession, on_loss: Callable[[], object]
+    session: tf.compat.v1.train.MonitoredSession,
+    on_loss: Callable[[tf.errors.OpError], object],
 ) -> None:
     """Make a session raise the errors after which TensorFlow creates another one.
 
     Args:
         session: A session that has been created.
-        on_loss: Is called before such an error is raised, or one that may follow from
-            it in a step of several tasks.
+        on_loss: Is called with the error of a step that another task may have caused,
+            before it is raised.
     """
     session._sess = _FinalSession(session._sess._sess, on_loss)
 

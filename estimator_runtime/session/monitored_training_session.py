@@ -218,9 +218,11 @@ def _session_of_strategy(
         raise
     if coordination.peers(strategy):
         # After a failed collective op, all later ones of this process fail
-        # (BaseCollectiveExecutor::StartAbort). And a session that is restored has not
-        # the values of the other trainers, which are some steps ahead.
-        internals.stop_recovering(session, lambda: [it.on_loss() for it in guards])
+        # (BaseCollectiveExecutor::StartAbort). And a session that is restored does not
+        # have the values of the other trainers, which are some steps ahead.
+        internals.stop_recovering(
+            session, lambda error: [guard.on_loss(error) for guard in guards]
+        )
     for guard in guards:
         guard.belong_to(session)
     return session

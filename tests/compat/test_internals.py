@@ -83,3 +83,38 @@ def test_a_profiler_hook_is_made_in_eager_mode_and_writes_its_timelines(tmp_path
     # the global step before it is increased.
     assert len(list(profile.glob("timeline-*.json"))) >= 2
     assert len(list(profile.glob("events.out.tfevents.*"))) == 1
+
+
+class FailsInStep3(tf.estimator.SessionRunHook):
+    """A hook whose third step ends with an error."""
+
+    def __init__(self, error):
+        self._error, self._steps = error, 0
+
+    def before_run(self, run_context):
+        self._steps += 1
+        if self._steps == 3:
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    "kind, message, is_loss",
+    [
+        (tf.errors.UnavailableError, "recvmsg: reset by peer", True),
+        (tf.errors.InternalError, "Collective ops is aborted by: gone", True),
+        (tf.errors.InternalError, "of a kernel", False),
+    ],
+)
+def test_a_session_that_may_not_recover_raises_the_error_that_lost_it(
+    kind, message, is_loss
+):
+    train, seen, error = tf.compat.v1.train, [], kind(None, None, message)
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step().assign_add(1)
+        session = train.MonitoredSession(hooks=[FailsInStep3(error)])
+        internals.stop_recovering(session, seen.append)
+        with pytest.raises(kind, match=message), session:
+            while not session.should_stop():
+                last = session.run(step)
+    assert last == 2
+    assert seen == [error] * is_loss

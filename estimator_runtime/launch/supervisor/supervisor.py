@@ -381,7 +381,8 @@ class Supervisor:
         reason = f"{state.task} {state.how_it_ended()}: {why}"
         gang = self._starts.gang(state)
         # All tasks of a gang take the same last step, and one of them saves it.
-        is_after_last_step = state.failure.is_stop or state.has_ended_its_trainings
+        has_trained = self._job.is_gang and state.has_ended_its_trainings
+        is_after_last_step = state.failure.is_stop or has_trained
         if is_after_last_step:
             for each in gang:
                 self._shutdown.expect(each, self._clock())

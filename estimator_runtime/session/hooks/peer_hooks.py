@@ -238,9 +238,6 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         """Stop checking."""
         self._is_over = True
 
-    def on_loss(self) -> None:
-        """Do nothing: TensorFlow creates another session."""
-
     def _liveness(self) -> PeerLiveness:
         return PeerLiveness(self._concerns)
 
@@ -308,13 +305,22 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         self._count += 1
         self._step = None
 
-    def on_loss(self) -> None:
-        """Give the next two checks the time to name the trainer that has ended.
+    def on_loss(self, error: tf.errors.OpError) -> None:
+        """Give two more checks the time to name the trainer that has ended.
 
         They then end this process. TensorFlow's own error names no task.
+
+        Args:
+            error: The error of the step.
         """
-        if self._step is not None:
-            time.sleep(2 * (CHECK_EVERY_SECS + peers.ANSWER_SECS))
+        if self._step is None:  # it is that of a hook
+            return
+        _logger.warning(
+            "a step has failed; checking whether a trainer has ended: %s",
+            error.message.partition("\n")[0],
+        )
+        # One check may have begun before the error.
+        time.sleep(3 * (CHECK_EVERY_SECS + peers.ANSWER_SECS))
 
     def _start(self) -> None:
         if not self._is_watching:
