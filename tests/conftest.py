@@ -136,8 +136,7 @@ def pytest_runtest_call(item):
 
     A unit test may use half a second of this thread: not by the clock, as others share
     the machine, and without collections of what earlier tests have left. Any test may
-    take two minutes, unless its `long` marker gives the reason: less than one alone,
-    and others share the machine.
+    take two minutes, unless its `long` marker gives the reason.
     """
     started, used = time.monotonic(), time.thread_time() - _collections.secs
     result = yield

@@ -125,8 +125,8 @@ def MonitoredTrainingSession(
         # A thread of the chief waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     hooks += _reports(settings, [*chief_only_hooks, *hooks])
-    # First: their `end` has to run before that of the hooks that save.
     strategy = internals.current_worker_context()
+    # First: their `end` has to run before that of the hooks that save.
     guards = peer_hooks.watchdogs(
         master, max_wait_secs, settings.checkpoint_dir, in_step=bool(strategy)
     )

@@ -306,9 +306,9 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         self._step = None
 
     def on_loss(self, error: tf.errors.OpError) -> None:
-        """Give two more checks the time to name the trainer that has ended.
+        """Wait until two more checks can have found the trainer that has ended.
 
-        They then end this process. TensorFlow's own error names no task.
+        They name it, which TensorFlow's error does not, and end this process.
 
         Args:
             error: The error of the step.
@@ -316,8 +316,8 @@ class PartnerWatchdogHook(PeerWatchdogHook):
         if self._step is None:  # it is that of a hook
             return
         _logger.warning(
-            "a step has failed; checking whether a trainer has ended: %s",
-            error.message.partition("\n")[0],
+            "a step has failed with %s; checking whether a trainer has ended",
+            type(error).__name__,
         )
         # One check may have begun before the error.
         time.sleep(3 * (CHECK_EVERY_SECS + peers.ANSWER_SECS))
