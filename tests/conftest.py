@@ -18,6 +18,8 @@ import time
 
 import pytest
 
+pytest_plugins = ("second_chance",)
+
 TESTS = pathlib.Path(__file__).parent
 _SLOW = (
     "benchmarks/",
@@ -48,6 +50,8 @@ _SAME_ON_EACH = (
     "cli/test_script",
     "cli/test_tf_config_command",
     "compat/inject/test_current_folder",
+    "test_groups",
+    "test_second_chance",
 )
 # Modules whose fixture runs for half a minute, once for all tests of the module.
 _ONE_WORKER = (
@@ -57,7 +61,7 @@ _ONE_WORKER = (
     "estimators/test_mirrored_strategy",
 )
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
-_PROCESS_FIXTURES = {"fork", "launch", "start"}
+_PROCESS_FIXTURES = {"fork", "launch", "run_benchmark", "start"}
 _PACKAGE = "estimator_runtime"
 _UNIT_SECS, _LONG_SECS = 0.5, 120
 
@@ -122,6 +126,8 @@ def pytest_collection_modifyitems(items):
         path = item.path.relative_to(TESTS).as_posix()
         tier = _tier(item, path)
         item.add_marker(tier)
+        if tier == "ray" or _starts_processes(item):
+            item.add_marker("processes")
         if tier in ("unit", "slow") or path.startswith(_SAME_ON_EACH):
             item.add_marker("newest")
         if tier == "ray":
@@ -154,9 +160,16 @@ def pytest_runtest_call(item):
 def _tier(item, path):
     """Return the name of a test's tier; setup.cfg explains each."""
     tier = _tier_of_module(item.path, path)
-    if tier in ("unit", "graph") and _PROCESS_FIXTURES & set(item.fixturenames):
+    if tier in ("unit", "graph") and _starts_processes(item):
         return "process"
     return tier
+
+
+def _starts_processes(item):
+    """Return whether a test may start processes, by its module's imports and fixtures."""
+    if _PROCESS_FIXTURES & set(item.fixturenames):
+        return True
+    return bool(_PROCESS_MODULES & _imported_by_test(item.path))
 
 
 def _tier_of_module(file, path):
