@@ -32,6 +32,8 @@ nox.options.error_on_missing_interpreters = False
 # Where the newest tested TensorFlow has wheels, first to last.
 NEWEST_TENSORFLOW = "2.21"
 NEWEST_TENSORFLOW_PYTHONS = ((3, 10), (3, 13))
+# What some tests use if it is there: dependencies of programs, not of the package.
+OPTIONAL = ("pandas", "matplotlib")
 # TensorFlow and Python for the smoke test; constraints/ has a file for each TensorFlow.
 SMOKE = [
     *(("2.15", python) for python in ("3.10", "3.11")),
@@ -80,12 +82,11 @@ def main_job(session):
     )
 
 
-def install_tests(session, tensorflow):
-    """Install the package and everything that a test uses."""
+def install_tests(session, tensorflow, *others):
+    """Install the package and what its tests use, and other packages."""
     install_package(session, tensorflow, ".[tests,ray]")
-    # No dependencies, and not in the smoke test: all has to do without them too.
-    pins = f"--constraint=constraints/tf-{tensorflow}.txt"
-    session.install(pins, "pandas", "matplotlib")
+    if others:
+        session.install(f"--constraint=constraints/tf-{tensorflow}.txt", *others)
 
 
 @nox.session
@@ -95,8 +96,10 @@ def tests(session):
     Arguments replace the selection: `nox -s tests -- tests/launch` runs all of launch.
     """
     check_python(session)
+    # Without pandas and matplotlib, which are no dependencies: Keras imports them where
+    # it finds them, a fifth of the time that `import tensorflow` takes.
     install_tests(session, NEWEST_TENSORFLOW)
-    selected = session.posargs or ("-m", "unit or graph or smoke")
+    selected = session.posargs or ("-m", "(unit or graph or smoke) and not weekly")
     # The program, not `python -m pytest`, which puts the checkout first on sys.path.
     # A process that is done takes tests over from another: they differ a hundredfold.
     session.run("pytest", "--numprocesses=auto", "--dist=worksteal", *selected)
@@ -114,7 +117,7 @@ def quick(session):
     wanted = pins.read_text() + pathlib.Path("setup.cfg").read_text()
     stamp = pathlib.Path(session.virtualenv.location) / "installed-from"
     if not stamp.exists() or stamp.read_text() != wanted:
-        install_tests(session, NEWEST_TENSORFLOW)
+        install_tests(session, NEWEST_TENSORFLOW, *OPTIONAL)
         session.run("pip", "uninstall", "--quiet", "--yes", "estimator_runtime")
         stamp.write_text(wanted)
     path = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
@@ -139,11 +142,10 @@ def tests_all(session, tensorflow):
     is_newest = tensorflow == NEWEST_TENSORFLOW
     if is_newest:
         check_python(session)
-    install_tests(session, tensorflow)
+    install_tests(session, tensorflow, *OPTIONAL)
     tiers = () if is_newest else ("-m", "smoke or not newest")
-    # Two more than there are cores: Ray's tests share one, and wait most of the time.
-    processes = f"--numprocesses={(os.cpu_count() or 1) + 2}"
-    session.run("pytest", processes, "--dist=loadgroup", *tiers, *session.posargs)
+    parallel = ("--numprocesses=logical", "--dist=loadgroup")
+    session.run("pytest", *parallel, *tiers, *session.posargs)
 
 
 @nox.session

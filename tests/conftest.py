@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-pytest_plugins = ("second_chance",)
+pytest_plugins = ("second_chance", "weekly", "workers")
 
 TESTS = pathlib.Path(__file__).parent
 _SLOW = (

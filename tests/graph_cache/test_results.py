@@ -6,7 +6,6 @@ import logging
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import estimator_runtime as er
@@ -97,22 +96,21 @@ def test_labels_may_be_none(pair, refusals):
     assert refusals == []
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [
-        lambda: tf1.estimator.inputs.numpy_input_fn(
-            {"x": _X}, _Y, batch_size=4, num_epochs=1, shuffle=False
-        ),
-        lambda: tf1.estimator.inputs.pandas_input_fn(
-            pd.DataFrame({"x": _Y, "w": _WORDS}),
-            pd.Series(_Y),
-            batch_size=4,
-            num_epochs=1,
-            shuffle=False,
-        ),
-    ],
-    ids=["numpy", "pandas"],
-)
+def of_numpy():
+    return tf1.estimator.inputs.numpy_input_fn(
+        {"x": _X}, _Y, batch_size=4, num_epochs=1, shuffle=False
+    )
+
+
+def of_pandas():
+    pandas = pytest.importorskip("pandas", reason="pandas is no dependency")
+    x, y = pandas.DataFrame({"x": _Y, "w": _WORDS}), pandas.Series(_Y)
+    return tf1.estimator.inputs.pandas_input_fn(
+        x, y, batch_size=4, num_epochs=1, shuffle=False
+    )
+
+
+@pytest.mark.parametrize("queue", [of_numpy, of_pandas])
 def test_queues_of_an_input_fn_run_for_each_call(pair, linear, refusals, queue):
     pair = pair(linear)
     pair.train(queue())

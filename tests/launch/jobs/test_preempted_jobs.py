@@ -1,6 +1,7 @@
 """Clusters that are told to end: the last step is saved, and nobody takes it for done."""
 
 import contextlib
+import operator
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 pytestmark = pytest.mark.long("whole jobs are stopped and started again")
 
+_NAME = operator.attrgetter("name")
 _PROGRAM = Path(__file__).parents[1] / "programs" / "preempted.py"
 _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
@@ -29,7 +31,7 @@ def _pid(job, task):
     return int(job.wait_for(rf"^{task} *\| pid (\d+)$")[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=_NAME)
 @pytest.mark.parametrize(
     "options, arguments",
     [
@@ -62,7 +64,7 @@ def _signal_all(pids, number):
             os.kill(pid, number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=_NAME)
 @pytest.mark.parametrize(
     "options, arguments",
     [

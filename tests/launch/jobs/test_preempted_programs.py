@@ -1,6 +1,7 @@
 """Programs that are told to end while they train in one process: real signals."""
 
 import fcntl
+import operator
 import os
 import re
 import select
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+_NAME = operator.attrgetter("name")
 _PROGRAM = str(Path(__file__).parents[1] / "programs" / "preempted.py")
 _STOPPING = (
     r"{}: stopping after this step, with a checkpoint of it; the same again ends"
@@ -109,7 +111,9 @@ def program(tmp_path):
     ],
     ids=["train", "train_and_evaluate, fused", "train, TensorFlow's loop"],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=_NAME
+)
 def test_a_signal_ends_the_program_when_the_last_step_is_saved(
     program, number, arguments, options
 ):
@@ -196,7 +200,7 @@ def test_a_later_run_goes_on_from_the_step_at_which_a_signal_has_stopped(program
     assert re.findall(r"^step (\d+)$", later.text, re.M) == ["6", "7"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=_NAME)
 def test_a_signal_while_the_model_is_built_ends_the_program_at_once(program, number):
     run = program("--at", "model_fn train", "--signal", number.name)
     assert run.end() == 128 + number, run.text
@@ -214,7 +218,7 @@ def test_a_signal_before_the_first_step_ends_the_program_without_a_step(program)
     assert not re.search(r"^step", run.text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=_NAME)
 def test_a_signal_during_an_evaluation_ends_it_soon(program, number):
     # The evaluation's data has no end, and nor has the evaluation.
     run = program("--save_steps", "5", "--at", "evaluation", "--signal", number.name)
@@ -257,7 +261,7 @@ def test_a_step_that_hangs_after_sighup_is_ended_by_the_second_sigterm(program):
     assert run.end() == 143, run.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=_NAME)
 def test_a_step_that_hangs_ends_with_the_grace(program, number):
     run = program(
         *("--hang", "tensorflow", "--only_train"),

@@ -146,7 +146,9 @@ def test_a_failure_for_good_names_the_task_and_its_traceback(train, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number, status", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+    "number, status",
+    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["stopped", "killed"],
 )
 def test_a_launcher_that_is_stopped_or_killed_leaves_nothing(
     train, tmp_path, number, status
