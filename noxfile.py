@@ -4,6 +4,7 @@
     nox -s tests        run the fast tests, and one job of each kind, on TensorFlow 2.21
     nox -s quick        run the unit tests and the files given, in an environment kept
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
+    nox -s coverage     print the statements that the tests run, by package
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s lint         check style and types
     nox -s reference    write the pages of docs/ that are made from the code
@@ -146,6 +147,33 @@ def tests_all(session, tensorflow):
     tiers = () if is_newest else ("-m", "smoke or not newest")
     parallel = ("--numprocesses=logical", "--dist=loadgroup")
     session.run("pytest", *parallel, *tiers, *session.posargs)
+
+
+@nox.session
+def coverage(session):
+    """Run CI's tests on TensorFlow 2.21, and print statement coverage by package.
+
+    Includes child processes, except killed ones. Tests that fail do not fail the
+    session, because some depend on how a process starts, ends or takes its time.
+    """
+    check_python(session)
+    install_tests(session, NEWEST_TENSORFLOW, *OPTIONAL)
+    session.install("--constraint=constraints/dev.txt", "coverage")
+    folder = pathlib.Path("build/coverage").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # Each Python process of this environment that has these variables is measured.
+    env = {
+        "COVERAGE_PROCESS_START": str(pathlib.Path("setup.cfg").resolve()),
+        "COVERAGE_FILE": str(folder / "data"),
+    }
+    selected = session.posargs or ("-m", "not weekly")
+    parallel = ("--numprocesses=logical", "--dist=loadgroup")
+    session.run("pytest", *parallel, *selected, env=env, success_codes=[0, 1])
+    session.run("coverage", "combine", "--quiet", env=env)
+    report = folder / "report.json"
+    session.run("coverage", "json", "--quiet", "-o", str(report), env=env)
+    session.run("python", "tools/coverage_by_package.py", str(report))
 
 
 @nox.session
