@@ -6,6 +6,7 @@
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
     nox -s coverage     print the statements that the tests run, by package
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
+    nox -s nightly      apply the patches to TensorFlow's nightly build, and train there
     nox -s lint         check style and types
     nox -s reference    write the pages of docs/ that are made from the code
     nox -s docs         build the site in build/site, from README.md and docs/
@@ -15,6 +16,7 @@ What follows `--` goes to the example or to pytest: `nox -s tests -- -k session`
 `nox -R -s ...` keeps the environment of the last time, as it was installed then.
 """
 
+import configparser
 import os
 import pathlib
 import shutil
@@ -188,6 +190,23 @@ def smoke(session, tensorflow):
     """Run the smoke test on one TensorFlow and Python."""
     install_package(session, tensorflow, ".[tests]")
     session.run("pytest", "tests/smoke", *session.posargs)
+
+
+@nox.session
+def nightly(session):
+    """Name the patches that fail on TensorFlow's nightly build; then train there."""
+    setup = configparser.ConfigParser()
+    setup.read("setup.cfg")
+    wanted = setup["options"]["install_requires"].splitlines()
+    # setup.cfg asks for tested versions of these two.
+    others = [
+        each for each in wanted if not each.startswith(("tensorflow>", "tf-keras"))
+    ]
+    session.install("tf-nightly", "tf-keras-nightly", *filter(None, others))
+    session.install("pytest<9.2", "pytest-timeout", "pytest-xdist")
+    session.install("--no-deps", ".")
+    session.run("python", "tools/patches.py")
+    session.run("pytest", "tests/smoke", "tests/compat/test_internals.py")
 
 
 @nox.session
