@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -70,23 +71,29 @@ class SecondChance:
         # The program, not `python -m pytest`, which puts the checkout on sys.path.
         program = pathlib.Path(sys.executable).with_name("pytest")
         options = ("--numprocesses=0", "--color=no", "-p", "no:cacheprovider")
-        with subprocess.Popen(
-            [program, *options, "-p", f"no:{__name__}", *tests],
-            cwd=self._config.rootpath,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
+        # A file, because whoever holds a pipe open could keep us waiting for its end.
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            process = subprocess.Popen(
+                [program, *options, "-p", f"no:{__name__}", *tests],
+                cwd=self._config.rootpath,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             try:
-                output, _ = process.communicate(timeout=_DEADLINE)
+                status = process.wait(_DEADLINE)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
-                return False, f"{output}\nkilled after {_DEADLINE} s"
-        passed = re.search(rf"^=* ?{len(tests)} passed", output, re.MULTILINE)
-        return process.returncode == 0 and passed is not None, output
+                status = process.wait(_DEADLINE)
+            output.seek(0)
+            text = output.read()
+        if status < 0:
+            return (
+                False,
+                f"{text}\nended by signal {-status}; the limit is {_DEADLINE} s",
+            )
+        passed = re.search(rf"^=* ?{len(tests)} passed", text, re.MULTILINE)
+        return status == 0 and passed is not None, text
 
     def _record(self, flaky):
         """Count tests as flaky, no longer as failed."""
