@@ -134,12 +134,6 @@ PATCHES = (
         apply=_late("internals:open_event_files_in_eager_mode"),
     ),
     Patch(
-        name="graphs that are written again",
-        reason="each training prints all nodes, even those that the file has already",
-        after="tensorflow",
-        apply=_late("estimator.reuse.graph_text:patch_write_graph"),
-    ),
-    Patch(
         name="evaluator of a multi-worker strategy",
         reason="it checks the health of peers, has none, and cannot be copied then",
         after="tensorflow",
