@@ -7,8 +7,10 @@ So every address is known before anything runs, and a restarted task keeps its a
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
+
+import yaml
 
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
@@ -44,11 +46,9 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z")
 # With the suffix "-evaluator-0-0", a host name may have 63 characters.
 _MAX_NAME = 40
 _NAME_OF_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
-# Text that YAML 1.1 and 1.2 both read unchanged without quotes.
-_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
-# Characters that JSON allows as they are, and YAML reads as a line break or refuses.
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+# Text that YAML 1.1 and 1.2 both read unchanged without quotes, unless it is a word such
+# as "yes", which PyYAML quotes. PyYAML alone would leave "1e3" without quotes.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]+\Z")
 
 
 class KubernetesBackend:
@@ -251,40 +251,33 @@ def _literal(text: str) -> str:
 
 
 def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
-    """Return several values, of what JSON has, as YAML with `---` between them.
+    """Return several values as YAML, with `---` between them.
 
     Raises:
         ConfigError: If a text in them has bytes that are not UTF-8.
     """
-    return "---\n".join("\n".join(_lines(value)) + "\n" for value in values)
+    # Without a limit of the width, so that no text is broken into several lines.
+    return yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, width=float("inf"))
 
 
-def _lines(value: dict[str, Any] | list[Any]) -> Iterator[str]:
-    """Yield the lines of a mapping or a list, without indentation."""
-    if isinstance(value, dict):
-        entries = [(f"{_scalar(key)}:", each) for key, each in value.items()]
-    else:
-        entries = [("-", each) for each in value]
-    for lead, each in entries:
-        if not (isinstance(each, dict | list) and each):
-            yield f"{lead} {_scalar(each)}"
-            continue
-        below = list(_lines(each))
-        yield f"- {below.pop(0)}" if lead == "-" else lead
-        yield from (f"  {line}" for line in below)
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that some reader of YAML could take for a number or a boolean."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a value that occurs twice two times."""
+        return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        """Represent a text, quoted unless it is surely read as one."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{text!r} is not UTF-8, and a manifest can have no other text; rename "
+                "the file, or give another argument"
+            ) from error
+        style = None if _PLAIN.match(text) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-def _scalar(value: Any) -> str:
-    is_plain = isinstance(value, str) and _PLAIN.match(value)
-    if is_plain and value.lower() not in _WORDS:
-        return value
-    # JSON is YAML, except that JSON escapes some characters as two surrogates.
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(
-            f"{value!r} is not UTF-8, and a manifest can have no other text; rename "
-            "the file, or give another argument"
-        ) from error
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+_Dumper.add_representer(str, _Dumper.represent_text)

@@ -11,18 +11,13 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from estimator_runtime.output import relay, terminal
 from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
-# Drawing holds the lock for microseconds. If it is held for longer, the terminal has
-# stopped, or a process has ended without releasing the lock.
-_LOCK_SECS = 5.0
-_MANY_PARTS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,20 +95,17 @@ class Bar:
                 with self.get_lock():  # tqdm never releases it if drawing fails
                     return super().refresh(nolock=True)
 
-        self._output = BarOutput(Quiet, sys.stderr if stream is None else stream)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_log_above(self._output))
-            self._bar = Quiet(
-                initial=first.step,
-                total=first.last_step,
-                unit="step",
-                file=stream,
-                **_width(stream),
-                mininterval=0,
-            )
-            self._log = stack.pop_all()
+        file = sys.stderr if stream is None else stream
+        self._bar = Quiet(
+            initial=first.step,
+            total=first.last_step,
+            unit="step",
+            file=stream,
+            **_width(stream),
+            mininterval=0,
+        )
         # After the bar is made, because the bar needs the original standard error.
-        self._output.take_streams()
+        self._streams = _StreamsAbove(file)
         atexit.register(self.close)  # the process may exit while its session is open
 
     def show(self, progress: Progress) -> None:
@@ -126,18 +118,10 @@ class Bar:
     def close(self) -> None:
         """Leave the bar in place, and restore the streams of log and program."""
         atexit.unregister(self.close)
-        if not self._output.is_open():
-            return
-        # Restore the log's streams outside the bar's lock, because a thread that logs
-        # holds the lock of a handler while it waits for that of the bar.
-        with self._log, self._output.locked() as is_ours:
-            try:
-                if is_ours:
-                    self._bar.close()
-                else:
-                    self._bar.disable = True  # because closing would wait for the lock
-            finally:
-                self._output.close()
+        try:
+            self._bar.close()
+        finally:
+            self._streams.restore()
 
 
 class ProgressLines:
@@ -198,15 +182,106 @@ def _width(stream: Any) -> dict[str, Any]:
     return {"dynamic_ncols": True}
 
 
-@contextlib.contextmanager
-def _log_above(output: BarOutput) -> Iterator[None]:
-    """Redirect log handlers that write to the terminal, so that they write above a bar.
+class _StreamsAbove:
+    """Replaces the streams of the log and of the program: they write above the bar.
 
-    Only the streams of the handlers change within this context. The handlers
-    themselves, their levels, filters and formats stay those of the program.
+    Of the log's handlers only the streams change. Their levels, filters and formats
+    stay those of the program. The standard streams are replaced if they are terminals,
+    and the bar's is one too.
+
+    Args:
+        file: The stream that the bar is drawn on.
     """
-    handlers = [
-        (handler, handler.stream)
+
+    def __init__(self, file: Any) -> None:
+        self._places: list[tuple[Any, str, Any]] = [
+            (handler, "stream", handler.stream) for handler in _handlers()
+        ]
+        if terminal.is_terminal(file):
+            self._places += [
+                (sys, name, stream)
+                for name in ("stdout", "stderr")
+                if terminal.is_terminal(stream := getattr(sys, name))
+            ]
+        streams = {id(stream): stream for _, _, stream in self._places}
+        self._above = {key: _StreamAboveBar(it, file) for key, it in streams.items()}
+        for holder, name, stream in self._places:
+            _replace(holder, name, stream, self._above[id(stream)])
+        _shown.add(self)
+
+    def restore(self) -> None:
+        """Restore the streams, and write the text of incomplete lines."""
+        _shown.discard(self)
+        places, self._places = self._places, []
+        for holder, name, stream in places:
+            _replace(holder, name, self._above[id(stream)], stream)
+        for above in self._above.values():
+            above.close()
+
+
+# The streams of the bars that this process shows.
+_shown: set[_StreamsAbove] = set()
+
+
+def _restore_in_child() -> None:
+    """Take the bars from a forked process, where the lock may be held for ever."""
+    for streams in tuple(_shown):
+        streams.restore()
+
+
+os.register_at_fork(after_in_child=_restore_in_child)
+
+
+class _StreamAboveBar:
+    """Writes whole lines to a stream, above the bars, which tqdm erases and redraws.
+
+    The start of a line waits for the rest of it, or for the end of the bar.
+
+    Args:
+        stream: The stream.
+        file: The stream that the bars are drawn on.
+    """
+
+    def __init__(self, stream: Any, file: Any) -> None:
+        self._stream, self._file = stream, file
+        self._rest = ""
+        self._is_open = True
+        self._process = os.getpid()
+
+    def write(self, text: str) -> int:
+        """Write the complete lines; return the number of characters in the text."""
+        from tqdm import tqdm
+
+        # A line that is redrawn in place, as a bar of the program, waits for nothing.
+        if not self._is_open or text.startswith("\r"):
+            return self._stream.write(text)
+        with tqdm.get_lock():
+            lines, end, self._rest = f"{self._rest}{text}".rpartition("\n")
+            if end:
+                with tqdm.external_write_mode(file=self._file, nolock=True):
+                    self._stream.write(lines + end)
+                    self._stream.flush()  # before the bar is redrawn below
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines, which include their line breaks."""
+        self.write("".join(lines))
+
+    def close(self) -> None:
+        """Write the incomplete line; what still uses this object writes through it."""
+        self._is_open = False
+        if os.getpid() == self._process:  # else the parent process writes it
+            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                self._stream.write(self._rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _handlers() -> list[Any]:
+    """Return the handlers of all loggers that write to a standard stream."""
+    return [
+        handler
         for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
         for outer in getattr(logger, "handlers", ())  # a placeholder has none
         # absl's handler, which `tf.compat.v1.app.run` installs, writes through another.
@@ -215,212 +290,11 @@ def _log_above(output: BarOutput) -> Iterator[None]:
         )
         and (handler.stream is sys.stdout or handler.stream is sys.stderr)
     ]
-    for handler, stream in handlers:
-        _replace_stream(handler, stream, output.above(stream))
-    try:
-        yield
-    finally:
-        for handler, stream in handlers:
-            _replace_stream(handler, output.above(stream), stream)
 
 
-def _replace_stream(handler: logging.StreamHandler, old: Any, new: Any) -> None:
-    """Replace the stream of a handler, unless the program has replaced it itself."""
-    handler.acquire()  # so that no record is being written
-    try:
-        if handler.stream is old:
-            # Not setStream, because it flushes, which fails for some streams.
-            with contextlib.suppress(AttributeError):  # a subclass may compute it
-                handler.stream = new
-    finally:
-        handler.release()
-
-
-class BarOutput:
-    """The other output while a bar is shown: it goes above the bar, line by line.
-
-    Args:
-        bars: The class of the bar: tqdm's or a subclass of it.
-        file: The stream that the bar is drawn on.
-    """
-
-    def __init__(self, bars: Any, file: Any) -> None:
-        self._bars, self._file = bars, file
-        self._process = os.getpid()
-        self._is_open = True
-        self._lock_secs = _LOCK_SECS
-        self._above: dict[int, StreamAboveBar] = {}
-        self._taken: dict[str, tuple[Any, StreamAboveBar]] = {}
-
-    def above(self, stream: Any) -> StreamAboveBar:
-        """Return the object to write to in place of a stream, always the same one."""
-        if id(stream) not in self._above:
-            self._above[id(stream)] = StreamAboveBar(stream, self)
-        return self._above[id(stream)]
-
-    def take_streams(self) -> None:
-        """Replace the standard streams that are terminals, if the bar's is one too."""
-        if not terminal.is_terminal(self._file):
-            return
-        for name in ("stdout", "stderr"):
-            stream = getattr(sys, name)
-            if terminal.is_terminal(stream):
-                self._taken[name] = stream, self.above(stream)
-        for name, (_, above) in self._taken.items():
-            setattr(sys, name, above)
-
-    def close(self) -> None:
-        """Restore the streams, and write the text of incomplete lines."""
-        for name, (stream, above) in self._taken.items():
-            if getattr(sys, name) is above:  # else the program has replaced it
-                setattr(sys, name, stream)
-        try:
-            for above in self._above.values():
-                # The terminal may be gone.
-                with contextlib.suppress(OSError, ValueError):
-                    above.write_rest()
-        finally:
-            # An object that still holds one of ours, such as a tee, writes straight to
-            # the original stream from here on.
-            self._is_open = False
-
-    def is_open(self) -> bool:
-        """Return whether the bar is shown by this process.
-
-        A forked process has no bar: it has no thread that draws, and may have inherited
-        a lock that no thread will ever release.
-        """
-        return self._is_open and os.getpid() == self._process
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[bool]:
-        """Hold the lock of the bar in this context, so that nothing is drawn.
-
-        Yields:
-            Whether the lock was acquired, within 5 s.
-        """
-        lock = self._bars.get_lock()
-        with contextlib.ExitStack() as stack:
-            # tqdm's lock consists of two, and its `acquire` returns no result.
-            is_ours = all(
-                _acquire(one, self._lock_secs, stack)
-                for one in getattr(lock, "locks", [lock])
-            )
-            # If the lock is lost, do not wait for it at each line.
-            self._lock_secs = _LOCK_SECS if is_ours else 0
-            yield is_ours
-
-    @contextlib.contextmanager
-    def bars_erased(self) -> Iterator[None]:
-        """Erase the bars in this context; hold the lock when you enter it."""
-        erased = self._bars.external_write_mode(file=self._file, nolock=True)
-        # The line of the program is written even if the bar cannot be drawn.
-        with contextlib.suppress(OSError, ValueError):
-            erased.__enter__()
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                erased.__exit__(None, None, None)
-
-
-class StreamAboveBar:
-    """A proxy of a stream that writes whole lines above the bars.
-
-    On a terminal an incomplete line waits until it is complete or the bar is closed.
-
-    Args:
-        stream: The stream.
-        output: The `BarOutput` of the bar.
-    """
-
-    def __init__(self, stream: Any, output: BarOutput) -> None:
-        self._stream, self._output = stream, output
-        self._waits = terminal.is_terminal(stream)
-        self._rest: list[str] = []
-
-    def write(self, text: str) -> Any:
-        """Write the complete lines, and keep the rest until its line is complete.
-
-        Returns:
-            The number of characters, or what the stream itself returns.
-        """
-        caller = sys._getframe().f_back
-        if (
-            not self._output.is_open()
-            or not isinstance(text, str)
-            or _is_tqdm(caller)  # a bar of the program erases itself
-        ):
-            return self._stream.write(text)
-        with self._output.locked() as is_ours:
-            if is_ours and self._output.is_open():
-                self._write_lines(text)
-            else:
-                self.write_rest()
-                self._stream.write(text)
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines, which include their line breaks."""
-        self.write("".join(lines))
-
-    def write_rest(self) -> None:
-        """Write the text of the incomplete line."""
-        rest, self._rest = self._rest, []
-        if rest:
-            self._stream.write("".join(rest))
-            self._flush()
-
-    def _flush(self) -> None:
-        getattr(self._stream, "flush", lambda: None)()
-
-    def _write_lines(self, text: str) -> None:
-        end = text.rfind("\n") + 1 if self._waits else len(text)
-        if end:
-            rest, self._rest = self._rest, []
-            with self._output.bars_erased():
-                self._stream.write("".join([*rest, text[:end]]))
-                self._flush()  # before the bar is redrawn below
-        if text[end:]:
-            self._keep(text[end:])
-
-    def _keep(self, text: str) -> None:
-        # Text that cannot be encoded fails here, and not at the end of its line.
-        if not text.isascii():
-            encoding = getattr(self._stream, "encoding", None) or "utf-8"
-            text.encode(encoding, getattr(self._stream, "errors", None) or "strict")
-        self._rest.append(text)
-        if len(self._rest) > _MANY_PARTS:
-            # The program redraws a line in place, and only the last version is seen.
-            line = "".join(self._rest)
-            self._rest = [line[max(line.rfind("\r", 0, -1), 0) :]]
-
-    def __eq__(self, other: object) -> bool:
-        # tqdm compares streams to find out whether two bars are drawn on the same one.
-        return self is other or self._stream == other
-
-    def __hash__(self) -> int:
-        return hash(self._stream)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Reduce standard output and error to their names, for cloudpickle."""
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is self:
-                return getattr, (sys, name)
-        return self._stream.__reduce_ex__(protocol)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def _is_tqdm(frame: FrameType | None) -> bool:
-    if frame is None:  # as when Python itself prints the error that ends the program
-        return False
-    return str(frame.f_globals.get("__name__")).startswith("tqdm.")
-
-
-def _acquire(lock: Any, secs: float, stack: contextlib.ExitStack) -> bool:
-    got = lock.acquire(True, secs)
-    if got:
-        stack.callback(lock.release)
-    return got
+def _replace(holder: Any, name: str, old: Any, new: Any) -> None:
+    """Replace a stream, unless the program has replaced it itself."""
+    if getattr(holder, name) is old:
+        # Not `setStream`, because it flushes, which fails for some streams.
+        with contextlib.suppress(AttributeError):  # a subclass may compute it
+            setattr(holder, name, new)

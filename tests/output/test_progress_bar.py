@@ -4,7 +4,6 @@ import contextlib
 import io
 import logging
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -314,37 +313,6 @@ def test_the_start_of_a_line_waits_for_its_end_or_that_of_the_bar(monkeypatch):
     assert seen(text.getvalue())[-2:] == ["waits for the end", ""]
 
 
-def test_a_line_that_is_drawn_anew_in_place_costs_no_memory_for_each_time(monkeypatch):
-    text = console(monkeypatch)
-    with bar():
-        for step in range(3000):
-            print(f"\rstep {step}", end="")
-    assert without_bar(text.getvalue()) == ["step 2999"]
-    assert text.getvalue().count("step ") < 2000
-
-
-def test_what_cannot_be_encoded_fails_where_it_is_written(monkeypatch):
-    text = console(monkeypatch)
-    with bar():
-        with pytest.raises(UnicodeEncodeError):
-            print("\u2713", end="")
-        with pytest.raises(TypeError):
-            sys.stdout.write(b"bytes")
-        print("as ascii")
-    assert without_bar(text.getvalue()) == ["as ascii"]
-
-
-def test_the_streams_are_else_as_they_were(monkeypatch):
-    console(monkeypatch)
-    stream = sys.stdout
-    with bar():
-        assert sys.stdout is not stream and sys.stdout == stream
-        assert (sys.stdout.fileno(), sys.stdout.encoding) == (42, "ascii")
-        assert sys.stdout.isatty() and hash(sys.stdout) == hash(stream)
-        with pytest.raises(TypeError):  # as all streams
-            pickle.dumps(sys.stdout)
-
-
 class Copying:
     """A program's own, that keeps a copy of what it passes on."""
 
@@ -418,34 +386,6 @@ def test_lines_of_many_threads_are_whole_and_all_there(monkeypatch):
             thread.join()
     rows = without_bar(text.getvalue())
     assert sorted(rows) == sorted(f"{n} {line}" for n in "abc" for line in range(200))
-
-
-class Lost:
-    """The lock of tqdm's after a process has taken it with it."""
-
-    waits = 0
-
-    def acquire(self, blocking, timeout):
-        self.waits += timeout > 0
-        return False
-
-
-def test_a_lock_that_is_lost_holds_up_one_line_and_loses_none(monkeypatch):
-    from tqdm import tqdm
-
-    text = console(monkeypatch)
-    lock, own = Lost(), tqdm.get_lock()
-    shown = Bar(Progress(step=1, last_step=9))
-    print("kept ", end="")
-    tqdm.set_lock(lock)
-    try:
-        print("in order")
-        print("and more")
-        shown.close()
-    finally:
-        tqdm.set_lock(own)
-    assert "kept in order\nand more\n" in text.getvalue()
-    assert lock.waits == 1
 
 
 _ENDS_WITH_ITS_BAR_UP = """
