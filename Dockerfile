@@ -21,7 +21,7 @@ WORKDIR /src
 COPY constraints/tf-2.21.txt constraints/
 RUN pip install --no-cache-dir --constraint constraints/tf-2.21.txt setuptools
 
-COPY setup.cfg setup.py README.md LICENSE ./
+COPY pyproject.toml setup.cfg setup.py README.md LICENSE ./
 COPY estimator_runtime estimator_runtime
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
