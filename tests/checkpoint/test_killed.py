@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("killed")
 # By then there are as many as are kept: one has to go for it.
 KILLED_STEP = 3
 # After these steps others are killed.
-ANY_STEPS = random.Random(5).sample(range(3, 40), 20)
+ANY_STEPS = random.Random(5).sample(range(3, 40), 6)
 CALLS = ("makedirs", "link", "fsync", "rename", "replace", "unlink")
 
 
