@@ -17,7 +17,6 @@ host. If saves are frequent, values are therefore copied to memory that is kept
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -59,9 +58,11 @@ class Values:
     Attributes:
         arrays: An array for each tensor, in the order of `Snapshot.saved`. Strings are
             arrays of bytes objects.
+        copies: Those of them that are in buffers, to be given back.
     """
 
     arrays: tuple[np.ndarray, ...]
+    copies: dict[int, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -105,9 +106,8 @@ class Snapshot:
         for i, copy in copies.items():
             raw[i] = copy
         held = zip(self._places, self._are_held, strict=True)
-        return Values(
-            arrays=tuple([_kept(raw[i], is_held or i in copies) for i, is_held in held])
-        )
+        arrays = [_kept(raw[i], is_held or i in copies) for i, is_held in held]
+        return Values(arrays=tuple(arrays), copies=copies)
 
 
 def is_held(tensor: tf.Tensor) -> bool:
@@ -194,6 +194,7 @@ class CopyBuffers:
         self._clock = clock
         self._available = available
         self._buffers: dict[int, _Buffer] = {}
+        self._lent: dict[int, np.ndarray] | None = None  # the copies in use
         self._addresses: dict[int, int] = {}
         self._wanted: dict[int, tuple[tuple[int, ...], np.dtype]] = {}
         self._last_secs: float | None = None
@@ -205,20 +206,23 @@ class CopyBuffers:
         return sum(buffer.bytes for buffer in self._buffers.values())
 
     def copies(self, values: Sequence[Any]) -> dict[int, np.ndarray]:
-        """Return copies of those values of a snapshot for which a buffer is free.
+        """Return copies of those values of a snapshot that have a buffer.
+
+        The buffers are in use until `release` is called, and further calls return no
+        copies until then.
 
         Args:
             values: The values, in the same order at each call.
 
         Returns:
-            The copies by index. A buffer is free when nothing refers to its last copy.
+            The copies by index.
         """
         now, last = self._clock(), self._last_secs
         self._last_secs = now
         is_frequent = last is not None and now - last < _FREQUENT_SECS
         self._frequent = self._frequent + 1 if is_frequent else 0
         if not is_frequent or not self._has_room(self.bytes, _TO_KEEP):
-            self._buffers = {}
+            self._forget()
         large = {
             place: value
             for place, value in enumerate(values)
@@ -235,11 +239,23 @@ class CopyBuffers:
             or self._addresses.get(place) not in (None, addresses[place])
         }
         self._addresses = addresses
-        return {
+        if self._lent is not None:
+            return {}
+        copies = {
             place: buffer.copy(large[place])
             for place, buffer in self._buffers.items()
             if place in large and buffer.fits(large[place])
         }
+        self._lent = copies or None
+        return copies
+
+    def release(self, copies: dict[int, np.ndarray]) -> None:
+        """Let the next call of `copies` overwrite these copies.
+
+        It does nothing if their buffers have been freed.
+        """
+        if copies is self._lent:
+            self._lent = None
 
     def allocate(self) -> None:
         """Allocate buffers for the next snapshot if they pay off.
@@ -261,8 +277,11 @@ class CopyBuffers:
 
     def free(self) -> None:
         """Free the buffers; the memory of copies in use is freed after that use."""
-        self._buffers = {}
+        self._forget()
         self._frequent = 0
+
+    def _forget(self) -> None:
+        self._buffers, self._lent = {}, None
 
     def _has_room(self, size: int, times: int) -> bool:
         if not size:
@@ -280,15 +299,10 @@ class _Buffer:
         self._memory = np.empty(self.bytes + _ALIGNMENT, np.uint8)
         self._memory.fill(0)  # memory is only allocated when it is written to
         self._start = -self._memory.ctypes.data % _ALIGNMENT
-        self._idle_references = self._references()
 
     def fits(self, value: np.ndarray) -> bool:
-        """Return whether the buffer is free and has the shape and type of a value."""
-        return (
-            self._references() == self._idle_references
-            and value.shape == self._shape
-            and value.dtype == self._dtype
-        )
+        """Return whether the buffer has the shape and type of a value."""
+        return value.shape == self._shape and value.dtype == self._dtype
 
     def copy(self, value: np.ndarray) -> np.ndarray:
         """Copy a value into the buffer and return the copy."""
@@ -296,10 +310,6 @@ class _Buffer:
         copy = memory.view(self._dtype).reshape(self._shape)
         np.copyto(copy, value)
         return copy
-
-    def _references(self) -> int:
-        # Every view of the memory refers to it, and so does a view of a view.
-        return sys.getrefcount(self._memory)
 
 
 def _size(shape: tuple[int, ...], dtype: np.dtype) -> int:

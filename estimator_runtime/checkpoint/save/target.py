@@ -58,14 +58,17 @@ class Target:
         size = taken[0].bytes
 
         def write() -> None:
-            self._series.add(
-                step,
-                lambda prefix: self._bundles.write(prefix, taken[0]),
-                size,
-                self.meta,
-            )
-            taken.clear()  # frees the values before buffers are allocated
-            self._snapshot.buffers.allocate()
+            buffers = self._snapshot.buffers
+            try:
+                self._series.add(
+                    step,
+                    lambda prefix: self._bundles.write(prefix, taken[0]),
+                    size,
+                    self.meta,
+                )
+            finally:
+                buffers.release(taken.pop().copies)
+            buffers.allocate()  # after the values of this checkpoint are freed
 
         return write, size
 

@@ -1,7 +1,5 @@
 """Buffers are kept where saves are frequent, and are never written to while in use."""
 
-import gc
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,9 +35,10 @@ def value(number=1.0, megabytes=1):
 def save(buffers, machine, *values, after_secs=10.0):
     """Return the places that are copied, as a save and its write do."""
     machine.secs += after_secs
-    copied = set(buffers.copies(values))
+    copies = buffers.copies(values)
+    buffers.release(copies)
     buffers.allocate()
-    return copied
+    return set(copies)
 
 
 def test_buffers_are_used_after_two_frequent_saves(machine):
@@ -106,16 +105,31 @@ def test_short_memory_frees_the_buffers(machine):
     assert buffers.bytes == 0
 
 
-def test_a_copy_that_is_in_use_is_not_overwritten(machine):
+def test_a_copy_is_not_overwritten_before_it_is_released(machine):
     buffers = machine.buffers()
     for _ in range(3):
         save(buffers, machine, value())
-    part = buffers.copies([value(1.0)])[0].reshape(2, -1)[1]
+    copies = buffers.copies([value(1.0)])
     assert buffers.copies([value(2.0)]) == {}
-    np.testing.assert_array_equal(part, value(1.0)[: _MB // 8])
-    del part
-    gc.collect()
+    buffers.release({})  # of the save that got none
+    assert buffers.copies([value(2.0)]) == {}
+    np.testing.assert_array_equal(copies[0], value(1.0))
+    buffers.release(copies)
     np.testing.assert_array_equal(buffers.copies([value(3.0)])[0], value(3.0))
+
+
+def test_a_late_release_of_freed_buffers_does_not_free_new_ones(machine):
+    buffers = machine.buffers()
+    for _ in range(3):
+        save(buffers, machine, value())
+    old = buffers.copies([value(1.0)])
+    buffers.free()
+    for _ in range(3):
+        save(buffers, machine, value())
+    new = buffers.copies([value(2.0)])
+    buffers.release(old)
+    assert buffers.copies([value(3.0)]) == {}
+    np.testing.assert_array_equal(new[0], value(2.0))
 
 
 def test_a_value_of_another_shape_or_type_is_not_copied(machine):
@@ -151,6 +165,7 @@ def test_snapshots_are_equal_with_and_without_buffers(dtype, use_resource):
             expected = session.run(v).copy()
             session.run(step)
             np.testing.assert_array_equal(values.arrays[0], expected)
+            snapshot.buffers.release(values.copies)
             del values
             snapshot.buffers.allocate()
             assert (snapshot.buffers.bytes > 0) == (number >= 2)
