@@ -102,11 +102,6 @@ class Ended:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Leaving:
-    """All tasks are about to lose their addresses; the user has been told."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
     """The tasks must not go on running where they are; with a reason for the user."""
 
@@ -219,4 +214,4 @@ class Events:
                 self._waiting += sign * (len(event.line) + _PER_EVENT)
 
 
-Event = Output | Reported | Working | Ended | Leaving | Refused | Lost
+Event = Output | Reported | Working | Ended | Refused | Lost

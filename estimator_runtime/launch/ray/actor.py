@@ -14,11 +14,14 @@ import ray
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.local.ports import HeldPorts
 from estimator_runtime.launch.local.processes import Processes
-from estimator_runtime.launch.task import Ended, Event, Events, Lost, Run
+from estimator_runtime.launch.task import Ended, Event, Events, Lost, Output, Run
 
 # The number of events in one answer.
 _MAX_EVENTS = 1000
 _POLL_SECS = 5.0
+# For a new file to be seen on a network file system, and between two looks.
+_SEEN_SECS = 5.0
+_LOOK_SECS = 0.5
 # How long a task goes on running when its events are no longer polled. The supervisor,
 # which may have lost the connection, waits as long before it starts the task elsewhere.
 # So this is short, but no shorter than the default heartbeat timeout, the silence after
@@ -30,8 +33,8 @@ class TaskActor:
     """Starts, signals and watches one task, on the node where Ray has placed it.
 
     Ray executes calls in their order, with three exceptions, each of which has a thread
-    of its own: `poll`, `where`, and the methods that read or write the model directory
-    and may hang there. The task ends with the actor, however the actor ends.
+    of its own: `poll`, `where`, and `sees`, which may hang in the model directory. The
+    task ends with the actor, however the actor ends.
 
     Args:
         job: The job that the task belongs to.
@@ -63,20 +66,27 @@ class TaskActor:
     # In a group of its own, because `start` blocks the default one until `poll` has
     # been called, and whoever polls calls this first.
     @ray.method(concurrency_group="place")
-    def where(self) -> tuple[str, str, str]:
-        """Return the id and the address of the node, and the task's directory."""
-        node = ray.get_runtime_context().get_node_id()
-        return node, ray.util.get_node_ip_address(), os.getcwd()
+    def where(self, takes_port: bool = False) -> tuple[str, str, str, int | None]:
+        """Return where the task is, and reserve another free port if it needs one.
 
-    def take_port(self) -> int:
-        """Reserve a free port for the task, releasing the previous one."""
-        self._ports.close()
-        return self._ports.take(1)[0]
+        Returns:
+            The id and the address of the node, the task's directory, and the port.
+        """
+        port = None
+        if takes_port:
+            self._ports.close()
+            [port] = self._ports.take(1)
+        node = ray.get_runtime_context().get_node_id()
+        return node, ray.util.get_node_ip_address(), os.getcwd(), port
 
     def start(
-        self, run: Run, environ: dict[str, str], port: int | None, node: str | None
+        self,
+        run: Run,
+        environ: dict[str, str],
+        address: tuple[str, int] | None,
+        leases: dict[str, float],
     ) -> None:
-        """Start the task, which may listen on a port of a node.
+        """Start the task, which may listen at an address.
 
         If it cannot have that address, the run ends at once, and the whole job needs
         new addresses.
@@ -84,22 +94,29 @@ class TaskActor:
         Args:
             run: The run.
             environ: Variables of the task, in addition to those of the job.
-            port: The port; None if the task has none.
-            node: The id of the node; None if any node is suitable.
+            address: The id of a node and the port there; None if the task has no
+                address and any node is suitable.
+            leases: For each node that earlier runs were started on, by its id, the
+                seconds until these have ended even if nobody can reach the node.
         """
         # Once the caller has received an answer, it knows when the lease ends at the
         # latest.
         self._is_followed.wait()
-        here, _, _ = self.where()
+        here, *_ = self.where()
         try:
-            if node not in (None, here):
+            if address is not None and address[0] != here:
                 raise OSError("its node is gone")
-            if port is not None:
-                self._ports.hold(port)
+            if address is not None:
+                self._ports.hold(address[1])
         except OSError as error:
             cause = f"cannot get its address again: {error.strerror or error}"
             self._events.put(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
+        left = max((leases[node] for node in leases if node != here), default=0.0)
+        if left > 0:
+            line = f"waiting {left:.0f} s for the last run, on a lost node, to end"
+            self._events.put(Output(run=run, line=line, is_error=True))
+            time.sleep(left)
         self._processes.start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:
@@ -139,20 +156,14 @@ class TaskActor:
         return events
 
     @ray.method(concurrency_group="files")
-    def write_token(self, path: str) -> str | None:
-        """Create an empty file and its folder; return what went wrong, or None."""
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "x"):
-                return None
-        except OSError as error:
-            return error.strerror or str(error)
-
-    @ray.method(concurrency_group="files")
-    def remove_token(self, path: str) -> None:
-        """Remove a file if it exists."""
-        with contextlib.suppress(OSError):
-            os.remove(path)
+    def sees(self, path: str) -> bool:
+        """Return whether a new file can be seen here, which may take some seconds."""
+        deadline = time.monotonic() + _SEEN_SECS
+        while not os.path.exists(path):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECS)
+        return True
 
     def close(self) -> None:
         """Kill everything that still runs, and wait for its end."""

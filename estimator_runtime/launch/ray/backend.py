@@ -87,8 +87,7 @@ class RayBackend:
             LaunchError: If there is no room in time, or a node differs from this
                 machine.
         """
-        from estimator_runtime.launch.ray import nodes as ray_nodes
-        from estimator_runtime.launch.ray.cluster import RayCluster
+        from estimator_runtime.launch.ray import cluster as ray_cluster
         from estimator_runtime.launch.ray.placement import Placement
         from estimator_runtime.launch.ray.tasks import RayTasks
 
@@ -96,7 +95,8 @@ class RayBackend:
         _check_gpus(job)
         screen = Screen(self.console, Presentation.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
-        ray_nodes.connect(self.address, self.working_dir)
+        ray_cluster.connect(self.address, self.working_dir)
+        cluster = ray_cluster.RayCluster(folder)
         placement = Placement(job, self.placement, self.console)
         try:
             never = placement.why_never()
@@ -107,19 +107,15 @@ class RayBackend:
                 )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             placement.reserve(timeout_secs)
-            nodes = placement.nodes()
-            cluster = RayCluster()
-            cluster.check_nodes(nodes, folder)
+            cluster.check_nodes(placement.nodes())
             env = {**_shared_variables(os.environ), **job.env}
             job = dataclasses.replace(job, env=env)
-            tasks = RayTasks(
-                job, placement, nodes, folder, timeout_secs, self.console, cluster
-            )
+            tasks = RayTasks(job, placement, timeout_secs, self.console, cluster)
             job_file = JobFile(job, "ray")
             return JobHandle(Supervisor(job, tasks, screen, job_file=job_file))
         except BaseException:
             placement.release()
-            ray_nodes.disconnect()
+            cluster.disconnect()
             raise
 
 

@@ -99,25 +99,12 @@ class Shutdown:
             secs = self._grace_secs
             state.kill_at, state.given_secs = now + secs, secs
 
-    def make_way(self, now: float) -> None:
-        """Stop the trainers in order, as all tasks are about to lose their addresses.
-
-        Trainers whose turn is later get SIGTERM from `clear`, each time one has ended.
-        """
-        if self.has_begun:
-            return
-        first = [state for state in self._first() if state.is_running]
-        for state in first or self._trainers:
-            self.terminate(state, now, self._grace_secs)
-
     def clear(self, state: TaskState, gang: Sequence[TaskState], now: float) -> None:
         """End the tasks that are about to get new addresses; call it at each end.
 
         With every ps still running and trainers that train on their own, the leader can
-        save the progress of all after the others have ended. The others get time only
-        if they have been sent SIGTERM. Then the leader gets its own time, and every ps
-        stays until the leader has ended. Trainers that take each step together stop
-        together, if one of them was told to stop.
+        save the progress of all after the others have ended, and every ps stays until
+        the leader has ended.
 
         Args:
             state: The task that has ended.
@@ -129,25 +116,12 @@ class Shutdown:
         leader, *others = self._trainers
         servers = [each for each in gang if each.task.type == TaskType.PS]
         has_time: Sequence[TaskState] = []
-        if self._is_gang and state.failure.is_stop:
-            has_time = self._trainers
-            for each in has_time:
-                self.expect(each, now)
-        elif (
-            leader.is_running
-            and not self._is_gang
-            and all(each.is_running for each in servers)
-        ):
-            if self._leads_steps():
-                # The leader needs the others to finish a step. If its SIGTERM comes too
-                # late for that, it can still save the last finished step.
-                told = others if leader.kill_at is not None else []
-                is_next = True
-            else:
-                told = [each for each in others if each.kill_at is not None]
-                is_next = not any(each.is_running for each in others)
-            has_time = [leader, *servers, *told]
-            if is_next:
+        are_there = all(each.is_running for each in [leader, *servers])
+        if are_there and not self._is_gang:
+            has_time = [leader, *servers]
+            # A leader that needs the others to finish a step can still save the last
+            # finished step.
+            if self._leads_steps() or not any(each.is_running for each in others):
                 self.terminate(leader, now, self._grace_secs)
         for each in gang:
             if each.is_running and each not in has_time:

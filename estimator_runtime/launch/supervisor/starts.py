@@ -101,16 +101,7 @@ class Starts:
             each.budget.advance(folder, int(step), now)
 
     def takes_along(self, state: TaskState) -> bool:
-        """Return whether a task that has ended is restarted together with others.
-
-        An evaluator that is displaced while the other tasks get new addresses is
-        restarted with them, and that counts as no restart of its own.
-        """
-        planned = [it.restart_at for it in self._states if it.restart_at is not None]
-        is_evaluator = state.task.type == TaskType.EVALUATOR
-        if planned and is_evaluator and state.is_displaced:
-            state.restart_at = max(planned)
-            self.is_anew = True
+        """Return whether a task that has ended is restarted together with others."""
         return state.restart_at is not None
 
     def due(self, now: float) -> None:

@@ -30,7 +30,6 @@ from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import (
     Ended,
     Events,
-    Leaving,
     Lost,
     Output,
     Refused,
@@ -174,9 +173,6 @@ class Supervisor:
             return
         if isinstance(event, Refused):
             self._stop_for(event.reason)
-            return
-        if isinstance(event, Leaving):
-            self._shutdown.make_way(self._clock())
             return
         state = self._states[event.run.task]
         if isinstance(event, Output):

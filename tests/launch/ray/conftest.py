@@ -92,15 +92,6 @@ class RayCluster:
         self._ask(kill=address)
         del self.nodes[address]
 
-    def drain(self, address, secs):
-        """Return notice that a node goes, as `ray drain-node` does; it is not killed."""
-        self._ask(drain=address, secs=secs)
-
-    def wait_for_end(self, address):
-        """Wait until a node has ended by itself."""
-        self._ask(wait=address)
-        del self.nodes[address]
-
     def close(self):
         try:
             self.process.stdin.close()

@@ -2,18 +2,14 @@
 
 Each node is a raylet with a loopback address of its own. A line on standard input is a
 JSON object: {"kill": ADDRESS} kills the raylet of a node, as if the machine were lost;
-{"drain": ADDRESS, "secs": N} gives notice that it goes in so many seconds, and nobody
-kills it; {"wait": ADDRESS} waits until it has ended; another one has the arguments for one
-more node. After the start, and after each line, the address of the cluster is written as
-a JSON line.
+another one has the arguments for one more node. After the start, and after each line, the
+address of the cluster is written as a JSON line.
 """
 
 import json
 import sys
-import time
 
 from ray.cluster_utils import Cluster
-from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
 _NODE = {"num_cpus": 2, "object_store_memory": 80_000_000, "include_dashboard": False}
 
@@ -29,13 +25,10 @@ def find(address):
     return node
 
 
-def raylet_of(node):
-    return node.all_processes["raylet"][0].process
-
-
 def kill(node):
-    raylet_of(node).kill()
-    raylet_of(node).wait()  # one that is left as a zombie would be taken for alive
+    raylet = node.all_processes["raylet"][0].process
+    raylet.kill()
+    raylet.wait()  # one that is left as a zombie would be taken for alive
 
 
 cluster = Cluster(
@@ -61,17 +54,6 @@ for line in sys.stdin:
     request = json.loads(line)
     if "kill" in request:
         kill(find(request["kill"]))
-    elif "drain" in request:
-        node = find(request["drain"])
-        accepted, why = node.get_gcs_client().drain_node(
-            node.node_id,
-            DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION"),
-            "a notice",
-            int((time.time() + request["secs"]) * 1000),
-        )
-        assert accepted, why
-    elif "wait" in request:
-        raylet_of(find(request["wait"])).wait(60)
     else:
         cluster.add_node(**{**_NODE, **request})
     tell(cluster)

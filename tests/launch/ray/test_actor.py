@@ -13,8 +13,8 @@ from estimator_runtime.launch.task import Output, Run
 
 
 class Actor(TaskActor):
-    def where(self):  # Ray would know
-        return "id", "127.0.0.1", "."
+    def where(self, takes_port=False):  # Ray would know
+        return "id", "127.0.0.1", ".", None
 
 
 job = Job(command=("toy.py",), replicas={"chief": 1})
@@ -24,21 +24,20 @@ assert actor.poll(0) == []  # at once
 """
 
 _LEASE = """
-starting = threading.Thread(
-    target=actor.start, args=(run, {}, actor.take_port(), "id"), daemon=True
-)
+leases = {"id": 90.0, "other": 1.2}
+starting = threading.Thread(target=actor.start, args=(run, {}, None, leases), daemon=True)
 starting.start()
 starting.join(1)
 assert starting.is_alive()  # until it is certain that somebody has heard of it
 answers, lines = 1, []
-while not lines:
+while len(lines) < 2:
     events = actor.poll(answers)
     assert actor.poll(answers) == events  # as after an answer that was lost
     answers += 1
     lines += [event.line for event in events if isinstance(event, Output)]
     if answers > 20:
         sys.exit("the task has written nothing")
-print(lines[0], flush=True)
+print(*lines, sep="\\n", flush=True)
 time.sleep(60)
 sys.exit("the actor is still there")
 """
@@ -54,7 +53,7 @@ os._exit(0)
 _NO_FILES = """
 actor.poll(1)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-actor.start(run, {}, None, None)
+actor.start(run, {}, None, {})
 [end] = actor.poll(2)
 print(end.cause, end.status, end.is_displaced, flush=True)
 os._exit(0)
@@ -90,5 +89,6 @@ def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(tmp_path):
     )
     answer = _run(_LEASE, tmp_path, lease_secs=15)
     assert answer.returncode == 1, answer.stderr
-    pid = re.fullmatch(r"pid (\d+)\n", answer.stdout)[1]
+    waits = "waiting 1 s for the last run, on a lost node, to end\n"
+    pid = re.fullmatch(rf"{waits}pid (\d+)\n", answer.stdout)[1]
     assert subprocess.run(["kill", "-0", pid], stderr=subprocess.DEVNULL).returncode

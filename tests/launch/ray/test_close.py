@@ -18,18 +18,21 @@ class _SilentCluster:
         self.answers.wait(60)
         raise LaunchError("too late")
 
+    def options(self, index):
+        return {}
+
     def release(self):
         self.is_released = True
 
 
 def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are():
-    from estimator_runtime.launch.ray.cluster import RayWaits
+    from estimator_runtime.launch.ray.cluster import RayCluster, RayWaits
     from estimator_runtime.launch.ray.tasks import RayTasks
 
-    waits = RayWaits(gone_secs=0.1)
     job = Job(command=("train.py",), replicas={"chief": 1})
     cluster = _SilentCluster()
-    tasks = RayTasks(job, cluster, (), None, 1.0, console=None, waits=waits)
+    ray = RayCluster(None, RayWaits(gone_secs=0.1))
+    tasks = RayTasks(job, cluster, 1.0, None, ray)
     assert tasks.place(job.tasks) is None
     assert cluster.is_asked.wait(30)
     closing = threading.Thread(target=tasks.close, daemon=True)

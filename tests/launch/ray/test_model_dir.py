@@ -1,11 +1,21 @@
 """Whether nodes see the same folder, as actors tell that are not of Ray."""
 
 import os
+import threading
 
 import pytest
 
+from estimator_runtime.launch.task import Refused, Reported, Run, Task
+
+_CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
+
 
 class _Cluster:
+    def __init__(self):
+        from estimator_runtime.launch.ray.cluster import RayWaits
+
+        self.waits = RayWaits()
+
     def get(self, answer, timeout):
         if isinstance(answer, Exception):
             raise answer
@@ -13,65 +23,104 @@ class _Cluster:
 
 
 class _Actor:
-    """Writes and removes files at once.
+    """Answers at once.
 
     Args:
         own: A folder that the node has in place of the shared one.
-        is_lost: Whether the actor answers nothing after it has written its file.
+        is_lost: Whether the actor answers nothing.
+
+    Attributes:
+        asked: The folders of the files that it was asked about.
     """
 
     def __init__(self, own=None, is_lost=False):
-        self.write_token, self.remove_token = _Method(self.write), _Method(self.remove)
-        self._own, self._is_lost = own, is_lost
+        self.own, self.is_lost, self.asked = own, is_lost, []
+        self.sees = self  # as a method of Ray's
 
-    def write(self, path):
+    def remote(self, path):
         from ray.exceptions import RayActorError
 
-        open(self._here(path), "x").close()
-        return RayActorError() if self._is_lost else None
-
-    def remove(self, path):
-        if not self._is_lost and os.path.exists(self._here(path)):
-            os.remove(self._here(path))
-
-    def _here(self, path):
-        return path if self._own is None else self._own / os.path.basename(path)
+        self.asked.append(os.path.dirname(path))
+        if self.is_lost:
+            return RayActorError()
+        return os.path.exists(path if self.own is None else f"{self.own}/x")
 
 
-class _Method:
-    def __init__(self, function):
-        self.remote = function
+@pytest.fixture
+def hear():
+    """Return a function that reports folders, and returns what was refused."""
+
+    def hear(actors, *reports, copies=()):
+        from estimator_runtime.launch.ray.model_dir import ModelDir
+
+        refused: list[Refused] = []
+        checks = ModelDir(_CHIEF, lambda: actors, _Cluster(), refused.append)
+        checks.copies = set(copies)
+        for task, report in reports:
+            run = Run(task=task, attempt=0)
+            checks.hear(Reported(run=run, report=report))
+            for thread in threading.enumerate():
+                if thread.name == "estimator_runtime check":
+                    thread.join(30)
+        return [each.reason for each in refused]
+
+    return hear
 
 
-def _why_not_shared(path, actors):
-    from estimator_runtime.launch.ray.cluster import RayWaits
-    from estimator_runtime.launch.ray.model_dir import why_not_shared
-
-    return why_not_shared(str(path), actors, _Cluster(), RayWaits(seen_secs=0.0))
-
-
-def test_a_folder_that_all_see_is_shared_and_left_as_it_was(tmp_path):
+def test_a_folder_that_all_see_is_shared_and_left_as_it_was(hear, tmp_path):
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor()}
-    assert _why_not_shared(tmp_path, actors) is None
+    assert hear(actors, (_CHIEF, {"model_dir": str(tmp_path)})) == []
+    assert [actor.asked for actor in actors.values()] == [[str(tmp_path)]] * 2
     assert os.listdir(tmp_path) == []
 
 
-def test_a_node_with_a_folder_of_its_own_is_named_and_all_is_left_as_it_was(tmp_path):
-    shared, own = tmp_path / "shared", tmp_path / "own"
-    shared.mkdir()
-    own.mkdir()
-    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(own=own)}
-    assert _why_not_shared(shared, actors) == (
-        "the machine of the launcher does not see what node 10.0.0.2 writes to "
-        f"model_dir {str(shared)!r}; use a folder that all of them share"
-    )
-    assert (os.listdir(shared), os.listdir(own)) == ([], [])
+def test_a_node_with_a_folder_of_its_own_is_named(hear, tmp_path):
+    path = str(tmp_path / "model")
+    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(own=tmp_path)}
+    assert hear(actors, (_CHIEF, {"model_dir": path})) == [
+        "node 10.0.0.2 does not see what the machine of the launcher writes to model_dir "
+        f"{path!r}; use a folder that all of them share"
+    ]
+    assert os.listdir(path) == []
 
 
-def test_an_actor_that_is_lost_while_it_is_asked_leaves_nothing_in_the_folder(tmp_path):
-    from ray.exceptions import RayActorError
+def test_a_machine_of_the_launcher_that_cannot_write_is_named(hear, tmp_path):
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file" / "model")
+    assert hear({"10.0.0.1": _Actor()}, (_CHIEF, {"model_dir": path})) == [
+        f"the machine of the launcher cannot write to model_dir {path!r}: Not a "
+        "directory; use a folder that it shares with all nodes"
+    ]
 
+
+def test_a_node_is_asked_once_for_each_folder_and_again_if_its_actor_was_lost(
+    hear, tmp_path
+):
+    first, second, other = (str(tmp_path / name) for name in ("1", "2", "3"))
     actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_lost=True)}
-    with pytest.raises(RayActorError):
-        _why_not_shared(tmp_path, actors)
-    assert os.listdir(tmp_path) == []
+    reports = [
+        (_WORKER, {"checkpoint_dir": other}),  # its own business
+        (_CHIEF, {"checkpoint_dir": first}),  # before one has been named
+        (_CHIEF, {"model_dir": second}),
+        (_CHIEF, {"checkpoint_dir": other}),
+        (_WORKER, {"model_dir": "gs://remote"}),
+    ]
+    assert hear(actors, *reports) == []
+    assert actors["10.0.0.1"].asked == [first, second]
+    actors = {"10.0.0.1": _Actor()}
+    assert hear(actors, *[(_CHIEF, {"model_dir": first})] * 2) == []
+    assert actors["10.0.0.1"].asked == [first]
+    actors = {"10.0.0.1": _Actor(is_lost=True)}
+    assert hear(actors, *[(_CHIEF, {"model_dir": first})] * 2) == []
+    assert actors["10.0.0.1"].asked == [first] * 2
+
+
+def test_a_folder_in_the_copy_of_the_working_directory_is_refused(hear):
+    actor = _Actor()
+    reports = [(_CHIEF, {"checkpoint_dir": path}) for path in ("model", "/copy/model")]
+    refused = hear({"10.0.0.1": actor}, *reports, copies=["/copy"])
+    assert [reason[:30] for reason in refused] == [
+        "model_dir 'model' is in the co",
+        "model_dir '/copy/model' is in ",
+    ]
+    assert actor.asked == []

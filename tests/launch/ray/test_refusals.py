@@ -205,9 +205,8 @@ def test_a_node_that_sees_another_model_dir_is_named(
     job = launch(*where, "--gpus-per-worker", "4", _PROGRAM, "--step_secs", "0.5")
     assert job.end(90) == 1, job.text
     assert (
-        "estimator-runtime: the machine of the launcher does not see what node "
-        f"{node} writes to model_dir '{tmp_path}/model'; use a folder that all of them "
-        "share\n"
+        f"estimator-runtime: node {node} does not see what the machine of the launcher "
+        f"writes to model_dir '{tmp_path}/model'; use a folder that all of them share\n"
     ) in job.text
 
 

@@ -146,46 +146,6 @@ def test_before_a_move_a_gang_that_has_lost_one_saves_nothing():
     assert sent == [("chief", _KILL)]
 
 
-def test_before_a_move_a_gang_that_was_told_to_stop_saves_together():
-    sent, shutdown, watches = _job("chief", "worker 0", is_gang=True)
-    watches["worker 0"].end(143, is_displaced=True)
-    shutdown.clear(watches["worker 0"], list(watches.values()), now=0.0)
-    shutdown.kill_overdue(now=29.0)
-    assert sent == []
-    shutdown.kill_overdue(now=30.0)
-    assert sent == [("chief", _KILL)]
-
-
-def test_before_a_move_that_was_announced_the_leader_saves_what_all_others_have_done():
-    sent, shutdown, watches = _job(
-        "chief", "worker 0", "worker 1", "ps 0", "evaluator", is_gang=False
-    )
-    gang = list(watches.values())
-    for _ in range(2):  # once for each node that goes
-        shutdown.make_way(now=0.0)
-        assert sent == [("worker 0", _TERM), ("worker 1", _TERM)]
-    watches["worker 1"].end(143, is_displaced=True)
-    shutdown.clear(watches["worker 1"], gang, now=1.0)
-    assert sent[2:] == [("evaluator", _KILL)]
-    watches["evaluator"].end(-9)
-    watches["worker 0"].end(143, is_displaced=True)
-    shutdown.clear(watches["worker 0"], gang, now=2.0)
-    assert sent[3:] == [("chief", _TERM)]
-    watches["chief"].end(143, is_displaced=True)
-    shutdown.clear(watches["chief"], gang, now=3.0)
-    assert sent[4:] == [("ps 0", _KILL)]
-
-
-def test_before_a_move_that_was_announced_who_takes_the_steps_for_all_stops_first():
-    sent, shutdown, watches = _job("chief", "worker 0", "ps 0", is_gang=False)
-    watches["chief"].hear({"synchronous": True}, now=0.0)
-    shutdown.make_way(now=0.0)
-    assert sent == [("chief", _TERM)]
-    watches["chief"].end(143, is_displaced=True)
-    shutdown.clear(watches["chief"], list(watches.values()), now=1.0)
-    assert sorted(sent[1:]) == [("ps 0", _KILL), ("worker 0", _KILL)]
-
-
 def test_before_a_move_nobody_takes_a_step_that_the_leader_would_not_save():
     sent, shutdown, watches = _job(
         "chief", "worker 0", "worker 1", "ps 0", is_gang=False
@@ -197,17 +157,6 @@ def test_before_a_move_nobody_takes_a_step_that_the_leader_would_not_save():
     watches["worker 1"].end(-9)
     shutdown.clear(watches["worker 1"], gang, now=1.0)
     assert sent[1:] == [("chief", _TERM)]
-
-
-def test_who_stops_by_himself_takes_no_time_from_a_task_that_does_not_train():
-    sent, shutdown, watches = _job("chief", "worker 0", "evaluator", is_gang=True)
-    watches["worker 0"].end(143, is_displaced=True)
-    gang = list(watches.values())
-    shutdown.clear(watches["worker 0"], gang, now=0.0)
-    assert sent == [("evaluator", _KILL)]
-    watches["evaluator"].end(-9)
-    shutdown.clear(watches["evaluator"], gang, now=0.1)
-    assert sent == [("evaluator", _KILL)]  # the chief saves yet
 
 
 def test_a_leader_does_not_save_what_the_nan_of_another_has_reached():

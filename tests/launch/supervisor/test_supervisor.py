@@ -11,7 +11,7 @@ import pytest
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
-from estimator_runtime.launch.task import Ended, Leaving, Lost, Reported
+from estimator_runtime.launch.task import Ended, Lost, Reported
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
 
@@ -71,9 +71,6 @@ class Tasks:
 
     def lose_all(self):
         self._events.put(Lost(reason="the fork server of the tasks is gone"))
-
-    def leave(self):
-        self._events.put(Leaving())
 
 
 @pytest.fixture
@@ -211,31 +208,6 @@ def test_a_last_checkpoint_that_never_shows_fails_the_job(run, saved, tmp_path):
     assert outcome.reason == "chief has saved step 20, but the newest has 10"
 
 
-def test_who_has_to_make_way_is_told_once(run):
-    """A second SIGTERM would end a trainer before it has saved."""
-
-    def script(tasks, attempt):
-        if attempt == 0:
-            tasks.stops_at_once = False
-            tasks.leave()
-            tasks.leave()  # of a second node
-        else:
-            tasks.end("chief", 0)
-            tasks.end("worker 0", 0)
-
-    outcome, tasks, said = run(
-        script,
-        at={
-            15: lambda tasks: tasks.end("worker 0", 143, is_displaced=True),
-            25: lambda tasks: tasks.end("chief", 143, is_displaced=True),
-        },
-    )
-    assert outcome.exit_status == 0, said
-    told = [task for task, number in tasks.signals if number == _TERM]
-    assert told == ["worker 0", "chief", "ps 0"]  # that at the end of the job
-    assert [len(tasks.runs[task]) for task in _TASKS] == [2, 2, 2]
-
-
 def _end_all(tasks):
     for task in ("chief", "worker 0"):
         tasks.end(task, 0)
@@ -261,36 +233,6 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
         "new addresses, now (1 of 1); the count starts again at 0 after 3600 s of new "
         "steps\n"
     ) in said
-
-
-def test_an_evaluator_that_has_to_go_when_a_gang_is_placed_again_costs_no_restart(run):
-    def script(tasks, attempt):
-        tasks.report("evaluator")
-        if attempt == 0:
-            tasks.has_room = False
-            tasks.end("worker 0", -_KILL)
-
-    def evict(tasks):
-        cause = "had to leave its node"
-        tasks.end("evaluator", -_KILL, cause=cause, is_displaced=True)
-
-    def make_room(tasks):
-        assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
-        tasks.has_room = True
-
-    def end_all(tasks):
-        _end_all(tasks)
-        tasks.end("evaluator", 0)
-
-    outcome, tasks, said = run(
-        script,
-        at={20: evict, 30: make_room, 50: end_all},
-        replicas={"chief": 1, "worker": 1, "evaluator": 1},
-        max_restarts=1,
-    )
-    assert outcome.exit_status == 0, said
-    assert [len(runs) for runs in tasks.runs.values()] == [2, 2, 2]
-    assert said.count("restarting") == outcome.restarts == 1
 
 
 def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
