@@ -42,7 +42,7 @@ from estimator_runtime.launch.task import (
 from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus, Status
 
 if TYPE_CHECKING:
-    from estimator_runtime.launch.supervisor.job_file import JobFile
+    from estimator_runtime.launch.job_file import JobFile
     from estimator_runtime.launch.terminal.views import Screen
 
 _TICK_SECS = 0.2
