@@ -253,7 +253,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
-            process_tree.FAMILY_VARIABLE: self._family,
+            **process_tree.marks_of(self._family),
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
