@@ -13,7 +13,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
@@ -192,8 +192,10 @@ class Supervisor:
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.report_stall(state.task, event.report)
-                self._warn_of_equal_input()
-                self._mention_missing_evaluator(event.report)
+                if "input" in event.report:
+                    self._warn_of_equal_input()
+                if "model_dir" in event.report:
+                    self._mention_missing_evaluator()
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -286,15 +288,13 @@ class Supervisor:
                     level="warning",
                 )
 
-    def _mention_missing_evaluator(self, report: dict[str, Any]) -> None:
+    def _mention_missing_evaluator(self) -> None:
         """Log, once in a job, that nobody does what the EvalSpec of a task asks for.
 
         Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         """
         has_evaluator = any(it.type == TaskType.EVALUATOR for it in self._job.tasks)
-        if "model_dir" in report and not (
-            has_evaluator or self._has_mentioned_evaluator
-        ):
+        if not (has_evaluator or self._has_mentioned_evaluator):
             self._has_mentioned_evaluator = True
             self._console.say("no task evaluates or exports; add --evaluator for that")
 
@@ -404,11 +404,12 @@ class Supervisor:
         self._shutdown.begin(self._clock(), politely)
 
     def _is_over(self) -> bool:
-        is_waiting = self._ending is None and (
-            self._starts.is_waiting or not self._completion.is_seen
+        # In most cases the first task answers this, which counts at every event.
+        if any(state.is_running for state in self._states.values()):
+            return False
+        return self._ending is not None or (
+            self._completion.is_seen and not self._starts.is_waiting
         )
-        are_running = any(state.is_running for state in self._states.values())
-        return not is_waiting and not are_running
 
     def _conclude(self, seen: JobStatus) -> Outcome:
         """Return the final outcome of the job, whose last progress is `seen`."""
