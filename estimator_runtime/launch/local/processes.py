@@ -237,7 +237,9 @@ class Processes:
             self._fork_server.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:
             self._fork_server.kill()
-            self._fork_server.wait()
+            # A process that hangs in the kernel is left to it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._fork_server.wait(_CLOSE_SECS)
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
         if self._fork_server.returncode:  # it was killed, and could not clean up
