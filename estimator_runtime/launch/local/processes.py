@@ -32,6 +32,7 @@ from estimator_runtime.launch.task import (
     Run,
     Task,
     Working,
+    report_of,
 )
 from estimator_runtime.reporting import JOB_VARIABLE
 
@@ -475,10 +476,7 @@ def _error(run: Run, line: bytes) -> Event:
 
 
 def _report(run: Run, line: bytes) -> Event:
-    try:
-        return Reported(run=run, report=json.loads(line))
-    except ValueError:  # cut off by the end of the task
-        return Reported(run=run, report={})
+    return Reported(run=run, report=report_of(line))
 
 
 def _text(line: bytes) -> str:
