@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from estimator_runtime.launch.supervisor.job_file import running_jobs
+from estimator_runtime.launch.job_file import running_jobs
 
 _COLUMNS = ("task", "pid", "step", "steps/s", "restarts", "state", "log")
 

@@ -24,6 +24,8 @@ CHECK_EVERY_SECS = 3.0
 _NAMED_AFTER_SECS = 5.0
 _CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
 _TRAINERS = (*_CHIEFS, TaskType.WORKER)
+# Up to so many trainers of a gang are all asked by each of them.
+_MAX_ALL_ASKED = 16
 _JOB_CHECK_EVERY_SECS = 5.0
 # An absence is logged after this time, and again whenever it is twice as long.
 _JOB_NAMED_AFTER_SECS = 10.0
@@ -72,7 +74,8 @@ def concerns(
             for no limit.
     """
     own = f"{task_type} {task_index}"
-    others = {n: a for n, a in peers.tasks(cluster, _TRAINERS).items() if n != own}
+    trainers = peers.tasks(cluster, _TRAINERS)
+    others = {n: a for n, a in trainers.items() if n != own}
     servers = peers.tasks(cluster, (TaskType.PS,))
     found = [
         Concern(
@@ -84,7 +87,7 @@ def concerns(
             is_partner=not servers,
         )
         # Without a ps all trainers take each step together.
-        for name, address in (servers or others).items()
+        for name, address in (servers or _neighbors(own, trainers)).items()
     ]
     for name, address in others.items() if servers else ():
         where = f"{name} at {address}"
@@ -106,6 +109,21 @@ def concerns(
             meanwhile = "the others train on, unless they wait for its gradients"
             found.append(Concern(name=where, address=address, meanwhile=meanwhile))
     return found
+
+
+def _neighbors(own: str, trainers: Mapping[str, str]) -> dict[str, str]:
+    """Return which trainers of a gang one of them asks, name to address.
+
+    In a large gang those are the ones at the distances 1, 2, 4, ... from it in a ring.
+    So each trainer is asked by a few, and an end reaches all of them by a few others.
+    """
+    names = list(trainers)
+    if len(names) <= _MAX_ALL_ASKED or own not in names:
+        return {name: trainers[name] for name in names if name != own}
+    at = names.index(own)
+    distances = (1 << bit for bit in range((len(names) - 1).bit_length()))
+    asked = (names[(at + distance) % len(names)] for distance in distances)
+    return {name: trainers[name] for name in asked}
 
 
 class PeerLiveness:

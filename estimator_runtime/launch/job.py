@@ -1,6 +1,7 @@
 """A job: one program, the number of tasks of each type, and their resources."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -147,7 +148,7 @@ class Job:
                 "leave it out"
             )
 
-    @property
+    @functools.cached_property
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the order in which they are started."""
         order = (TaskType.PS, TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
@@ -171,7 +172,7 @@ class Job:
         """Return the resources that a task takes."""
         return self.resources.get(task.type, Resources())
 
-    @property
+    @functools.cached_property
     def trainers(self) -> tuple[Task, ...]:
         """The tasks that train; the first one is the leader."""
         return tuple(task for task in self.tasks if task.type in _TRAINERS)

@@ -11,6 +11,7 @@ import logging
 import math
 import numbers
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,12 +33,17 @@ def create(environ: Mapping[str, str]) -> None:
     """Create the file that is wanted, unless it exists.
 
     Raises:
-        ConfigError: If it cannot be written.
+        ConfigError: If it is a pipe or cannot be written.
     """
     path = path_in(environ)
     if path is None:
         return
     try:
+        if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+            raise ConfigError(
+                f"--metrics or {VARIABLE}: {path!r} is a pipe, whose reader could stop "
+                "the training; give a file, and follow it with tail -F"
+            )
         with open(path, "a"):
             pass
     except OSError as error:

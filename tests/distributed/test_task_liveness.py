@@ -54,6 +54,19 @@ def test_without_a_ps_all_trainers_need_each_other():
     assert found == {"worker 0 at w:1": 20, "worker 2 at w:3": 20}
 
 
+def test_in_a_large_gang_each_trainer_asks_a_few_others_and_an_end_reaches_all():
+    cluster = {"worker": [f"w:{index}" for index in range(64)]}
+    asked = {
+        f"worker {index} at w:{index}": {c.name for c in _of("worker", index, cluster)}
+        for index in range(64)
+    }
+    assert {len(names) for names in asked.values()} == {6}
+    ended = {"worker 9 at w:9"}
+    for _ in range(6):  # who finds that another one has ended ends, too
+        ended |= {name for name, others in asked.items() if others & ended}
+    assert ended == set(asked)
+
+
 def test_a_task_on_its_own_needs_nobody():
     assert _of("chief", cluster={"chief": ["c:1"]}) == []
     assert _of("worker", cluster={}) == []

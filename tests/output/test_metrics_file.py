@@ -1,6 +1,7 @@
 """The file that `--metrics` names, by a clock that the test holds."""
 
 import json
+import os
 
 import pytest
 
@@ -138,3 +139,13 @@ def test_a_file_that_cannot_be_written_any_more_is_told_of_once(tmp_path, caplog
     assert [each.getMessage().rpartition(": ")[2] for each in caplog.records] == [
         "No such file or directory"
     ]
+
+
+def test_a_pipe_is_refused_as_its_reader_could_stop_the_training(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError) as error:
+        metrics_file.create({"ESTIMATOR_RUNTIME_METRICS": str(tmp_path / "pipe")})
+    assert str(error.value) == (
+        f"--metrics or ESTIMATOR_RUNTIME_METRICS: {str(tmp_path / 'pipe')!r} is a pipe, "
+        "whose reader could stop the training; give a file, and follow it with tail -F"
+    )

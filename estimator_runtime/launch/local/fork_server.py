@@ -294,6 +294,7 @@ def fork(
         process_tree.set_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+        process_tree.mark_run(int(environ[process_tree.RUN_VARIABLE]))
         _become_task(fds, environ)
         if program is not None:
             os.execv(program[0], program)

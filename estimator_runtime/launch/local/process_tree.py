@@ -7,6 +7,7 @@ inherited the environment variables of the task.
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import NamedTuple
 FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
 # The number of the run that has started a process, among the runs of a fork server.
 RUN_VARIABLE = "ESTIMATOR_RUNTIME_RUN"
+_NO_RUN = "-" * 10
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -43,17 +45,25 @@ def stat_of(pid: int) -> ProcessStat | None:
     return ProcessStat(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def start_ticks_of(pid: int) -> int | None:
-    """Return when a process has started, in clock ticks since the boot.
+def marks_of(family: str) -> dict[str, str]:
+    """Return the variables that the environment of a fork server must begin with."""
+    return {FAMILY_VARIABLE: family, RUN_VARIABLE: _NO_RUN}
 
-    Together with its pid this identifies a process. The result is None if the process
-    is gone, and on systems without /proc.
+
+def mark_run(number: int) -> None:
+    """Mark this process, which a fork server has forked, as the one of a run.
+
+    The kernel shows the variables with which a process has executed its program. It
+    shows them from the memory of the process, so they can be written there. Processes
+    that this one forks have the mark too, even if they execute no program.
     """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[19])
-    except OSError:
-        return None
+    variables = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+    begin = f"{RUN_VARIABLE}=".encode()
+    entries = itertools.takewhile(bool, (variables[i] for i in itertools.count()))
+    for entry in entries:
+        if ctypes.string_at(entry) == begin + _NO_RUN.encode():
+            text = begin + str(number).zfill(len(_NO_RUN)).encode()
+            ctypes.memmove(entry, text, len(text))
 
 
 def adopt_orphans() -> None:
@@ -78,12 +88,11 @@ def kill_orphans(tasks: Mapping[int, int]) -> None:
     This process then adopts their own children. So call this function again once the
     killed processes have ended. `tasks` has the pid of each run that goes on.
     """
-    live = set(map(str, tasks))
     for pid in set(_children()) - set(tasks.values()):
-        run = _mark_of(pid, RUN_VARIABLE)
-        # A process has no mark if a warm task has forked it and it has executed no
-        # program. Such a process is killed only when no run is left.
-        if run not in live and not (run is None and live):
+        run = _mark_of(pid, RUN_VARIABLE) or ""
+        # A process without a mark has emptied its environment. It is killed only when
+        # no run is left.
+        if int(run) not in tasks if run.isdigit() else not tasks:
             _kill(pid)
 
 

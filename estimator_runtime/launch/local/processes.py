@@ -32,6 +32,7 @@ from estimator_runtime.launch.task import (
     Run,
     Task,
     Working,
+    report_of,
 )
 from estimator_runtime.reporting import JOB_VARIABLE
 
@@ -237,7 +238,9 @@ class Processes:
             self._fork_server.wait(_CLOSE_SECS)
         except subprocess.TimeoutExpired:
             self._fork_server.kill()
-            self._fork_server.wait()
+            # A process that hangs in the kernel is left to it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._fork_server.wait(_CLOSE_SECS)
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
         if self._fork_server.returncode:  # it was killed, and could not clean up
@@ -253,7 +256,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
-            process_tree.FAMILY_VARIABLE: self._family,
+            **process_tree.marks_of(self._family),
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
@@ -473,10 +476,7 @@ def _error(run: Run, line: bytes) -> Event:
 
 
 def _report(run: Run, line: bytes) -> Event:
-    try:
-        return Reported(run=run, report=json.loads(line))
-    except ValueError:  # cut off by the end of the task
-        return Reported(run=run, report={})
+    return Reported(run=run, report=report_of(line))
 
 
 def _text(line: bytes) -> str:

@@ -12,7 +12,7 @@ from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.backend import JobHandle, check_launch
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.supervisor.job_file import JobFile
+from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen

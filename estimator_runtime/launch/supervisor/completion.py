@@ -185,6 +185,9 @@ class Completion:
         if expected is None:
             return None
         _, step, problem = self._record.scan()
+        if self._record.files.is_hung:
+            where = self._record.model_dir
+            return f"{self._leader.task} has saved step {expected}, but {where} hangs"
         if problem is not None or (step is not None and step >= expected):
             return None
         has = "there is no checkpoint" if step is None else f"the newest has {step}"

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import dataclasses
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.launch.outcome import Outcome
+from estimator_runtime.launch.supervisor.file_thread import FileThread
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Run, Task
 
+# What a line takes beside its characters.
+_PER_LINE = 100
+
 
 class Record:
     """Collects the facts that the outcome of a job is made of.
+
+    Everything that reads or writes a file does so on a thread of its own. If the disk
+    hangs, the methods return after two seconds at most, with what was known before.
 
     Args:
         logs: The log of every task.
@@ -26,6 +35,7 @@ class Record:
         leader: The task that saves checkpoints.
 
     Attributes:
+        files: The thread of the logs and of the model directory.
         model_dir: The model directory, or None until a task has reported it. If the
             program trains several models, this is the directory of the last one.
         is_remote: Whether the model directory is in a file system that only TensorFlow
@@ -45,6 +55,10 @@ class Record:
         self._training: dict[Run, int] = {}
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
         self._say = say
+        self.files = FileThread("the logs and the model directory", say)
+        # Each gives the reason why the job cannot go on, or None.
+        self._answers: collections.deque[Future[str | None]] = collections.deque()
+        self._scanning: Future[tuple[str | None, int | None, str | None]] | None = None
         self._spool: str | None = None
         for log in logs:
             log.say, log.spool = say, self._spool_folder
@@ -55,14 +69,56 @@ class Record:
         # The state of the files when `_saved_step` was read.
         self._saved_state: tuple[object, ...] | None = None
 
-    def open_logs(self, folder: str) -> str | None:
+    def write(self, log: TaskLog, line: str) -> None:
+        """Append a line to a log; it is left out if too much is waiting."""
+        if self.files.has_room:
+            self.files.do(functools.partial(log.write, line), len(line) + _PER_LINE)
+        else:
+            log.is_whole = False
+
+    def close(self) -> None:
+        """Close all logs, and end the thread."""
+        for log in self._logs:
+            self.files.do(log.close)
+        self.files.close()
+
+    def start_logs(self, folder: str) -> str | None:
         """Move all logs to files in a folder, and write to them from now on.
 
         The folder is created if it does not exist.
 
         Returns:
-            The reason why the folder cannot be used, or None if there is no problem.
+            The reason why the folder cannot be used, or None; see `problem`.
         """
+        return self._consult(functools.partial(self.open_logs, folder))
+
+    def problem(self) -> str | None:
+        """Return a reason why the job cannot go on, once; None if none is known."""
+        while self._answers and self._answers[0].done():
+            if (problem := self._answers.popleft().result()) is not None:
+                return problem
+        return None
+
+    def _consult(self, operation: Callable[[], str | None]) -> str | None:
+        """Run an operation that finds problems, and return what `problem` does."""
+        self._answers.append(self.files.do(operation))
+        self.files.wait(self._answers[-1])
+        return self.problem()
+
+    def hear(self, run: Run, report: dict[str, Any]) -> str | None:
+        """Record the folders that a report of a run names, if it names any.
+
+        Returns:
+            The reason why the job cannot go on, or None; see `problem`.
+        """
+        if "model_dir" not in report and "checkpoint_dir" not in report:
+            return None
+        return self._consult(functools.partial(self._take, run, report))
+
+    # These methods read and write files, and run on the thread for that.
+
+    def open_logs(self, folder: str) -> str | None:
+        """Do what `start_logs` does, in the calling thread."""
         for log in self._logs:
             try:
                 log.open(folder)
@@ -78,12 +134,7 @@ class Record:
                 os.rmdir(self._spool)
         return None
 
-    def hear(self, run: Run, report: dict[str, Any]) -> str | None:
-        """Record the folders that a report of a run names, if it names any.
-
-        Returns:
-            The reason why the job cannot go on, or None if it can.
-        """
+    def _take(self, run: Run, report: dict[str, Any]) -> str | None:
         problem = None
         if "model_dir" in report:
             problem = self.take_model_dir(run, report["model_dir"])
@@ -148,22 +199,22 @@ class Record:
         The checkpoint is verified again only after a file has been added or removed, or
         the state file has changed, because reading the index of a large model is slow.
         """
+        self.files.ask(self._read_saved_step, None)
+        return self._saved_step
+
+    def _read_saved_step(self) -> None:
         state = self._state_of_files()
         if state is None or state != self._saved_state:
             self._saved_state = state
-            _, self._saved_step = self.checkpoint()
-        return self._saved_step
-
-    def latest(self, outcome: Outcome, is_nan: bool = False) -> Outcome:
-        """Return an earlier outcome, updated with the checkpoint that exists now.
-
-        If a loss was NaN, all values of the checkpoint are read, and a checkpoint with
-        NaN is not reported as a good one.
-        """
-        return dataclasses.replace(outcome, **self._facts(is_nan))
+            _, self._saved_step, _ = self._scan()
 
     def outcome(
-        self, exit_status: int, reason: str, failed: TaskState | None = None
+        self,
+        exit_status: int,
+        reason: str,
+        failed: TaskState | None = None,
+        is_nan: bool = False,
+        goes_on: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Return an outcome with everything that is known now.
 
@@ -171,8 +222,16 @@ class Record:
             exit_status: The exit status of the job.
             reason: What happened, in one line.
             failed: The task that failed first, or None.
+            is_nan: Whether a loss was NaN. Then all values of the checkpoint are read,
+                and a checkpoint with NaN is not reported as a good one.
+            goes_on: Returns whether to wait on for a disk that does not answer; see
+                `FileThread.wait`.
         """
-        facts = self._facts()  # first, as it restores logs
+        unknown: dict[str, Any] = {
+            "unknown": f"as {self.model_dir or 'the disk'} does not answer"
+        }
+        # First, as it restores logs.
+        facts = self.files.ask(functools.partial(self._facts, is_nan), unknown, goes_on)
         if failed is not None:
             facts["task"], facts["excerpt"] = str(failed.task), failed.log.excerpt()
             facts["log"], facts["is_log_whole"] = failed.log.path, failed.log.is_whole
@@ -180,11 +239,11 @@ class Record:
             exit_status=exit_status, reason=reason, restarts=self.restarts, **facts
         )
 
-    def _facts(self, is_nan: bool = False) -> dict[str, Any]:
+    def _facts(self, is_nan: bool) -> dict[str, Any]:
         """Return the fields of an outcome that tell of the files of the job."""
         for log in self._logs:
             log.restore()
-        path, _, problem = self.scan()
+        path, _, problem = self._scan()
         spoilt = None
         if is_nan and path is not None and self.model_dir is not None:
             # This import loads numpy, which only such a job should have to wait for.
@@ -216,6 +275,14 @@ class Record:
 
     def scan(self) -> tuple[str | None, int | None, str | None]:
         """Return what `checkpoint()` does, and why that cannot be known here, if so."""
+        # A late answer is that of the next call.
+        self._scanning = self._scanning or self.files.do(self._scan)
+        if not self.files.wait(self._scanning):
+            return None, None, f"as {self.model_dir} does not answer"
+        found, self._scanning = self._scanning.result(), None
+        return found
+
+    def _scan(self) -> tuple[str | None, int | None, str | None]:
         if self.model_dir is None:
             return None, None, "as no task has said where it saves them"
         if self.is_remote:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
 import queue
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
 from estimator_runtime.launch.supervisor.completion import Completion
+from estimator_runtime.launch.supervisor.file_thread import FileThread
 from estimator_runtime.launch.supervisor.heartbeats import Heartbeats
 from estimator_runtime.launch.supervisor.job_record import Record
 from estimator_runtime.launch.supervisor.restart_scalars import RestartScalars
@@ -41,10 +43,12 @@ from estimator_runtime.launch.task import (
 from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus, Status
 
 if TYPE_CHECKING:
-    from estimator_runtime.launch.supervisor.job_file import JobFile
+    from estimator_runtime.launch.job_file import JobFile
     from estimator_runtime.launch.terminal.views import Screen
 
 _TICK_SECS = 0.2
+# How long the last look at the checkpoints of a job that has failed may take.
+_LAST_SECS = 15.0
 
 
 class Supervisor:
@@ -75,7 +79,6 @@ class Supervisor:
         self._tick_secs, self._job_file = tick_secs, job_file
         self._metrics = JobMetrics.of(job, os.environ)
         self._console = screen.console
-        self._events = Events(self._console.is_behind)
         self._states: dict[Task, TaskState] = {
             task: TaskState(
                 task,
@@ -91,6 +94,10 @@ class Supervisor:
         self._starts = Starts(job, tasks, everyone)
         logs = [state.log for state in everyone]
         self._record = Record(logs, job.log_dir, self._console.say, job.trainers[0])
+        self._metrics_thread = FileThread("the file of --metrics", self._console.say)
+        self._events = Events(
+            lambda: self._console.is_behind() or self._record.files.is_behind()
+        )
         self._shutdown = Shutdown(
             tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
         )
@@ -105,7 +112,10 @@ class Supervisor:
         screen.open(everyone)
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
-        self._ending: Outcome | None = None  # set once the job has to stop
+        # Set once the job has to stop: the exit status, the reason, and the task that
+        # has failed, if one has.
+        self._ending: tuple[int, str, TaskState | None] | None = None
+        self._is_hurried = False
         # The evaluator that is given up, and the reason.
         self._unevaluated: tuple[TaskState, str] | None = None
         self._last_tick = clock()
@@ -133,12 +143,13 @@ class Supervisor:
         try:
             self._tasks.open(self._events, lambda: bool(self._requests))
             if self._job.log_dir is not None:
-                self._stop_for(self._record.open_logs(self._job.log_dir))
+                self._stop_for(self._record.start_logs(self._job.log_dir))
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._is_over():
                 self._step()
-            self._restart_scalars.update(is_end=True)
+            update = functools.partial(self._restart_scalars.update, is_end=True)
+            self._record.files.ask(update, None)
             now = self._clock()
             seen = self._status.now(now)
             self._publish(seen, now)
@@ -154,8 +165,8 @@ class Supervisor:
                 if self._job_file is not None:
                     closing.callback(self._job_file.remove)
                 closing.callback(self._console.flush)
-                for state in self._states.values():
-                    closing.callback(state.log.close)
+                closing.callback(self._metrics_thread.close)
+                closing.callback(self._record.close)
                 closing.callback(self._screen.close)
                 closing.callback(self._tasks.close)
 
@@ -176,7 +187,7 @@ class Supervisor:
             return
         state = self._states[event.run.task]
         if isinstance(event, Output):
-            state.log.write(event.line)
+            self._record.write(state.log, event.line)
             self._screen.write(state.task, event.line, event.is_error)
         elif event.run != state.run or not state.is_running:
             return  # the run has been replaced or given up
@@ -188,8 +199,10 @@ class Supervisor:
             self._starts.credit(state, event.report, now)
             if self._ending is None:
                 self._heartbeats.report_stall(state.task, event.report)
-                self._warn_of_equal_input()
-                self._mention_missing_evaluator(event.report)
+                if "input" in event.report:
+                    self._warn_of_equal_input()
+                if "model_dir" in event.report:
+                    self._mention_missing_evaluator()
                 self._stop_for(self._record.hear(state.run, event.report))
         elif isinstance(event, Working):
             state.work(self._clock())
@@ -209,7 +222,10 @@ class Supervisor:
                 state.wait_longer(late)
         self._handle_cancels(now)
         self._shutdown.kill_overdue(now)
-        self._restart_scalars.update()
+        self._record.files.ask(self._restart_scalars.update, None)
+        for files in (self._record.files, self._metrics_thread):
+            files.check(now)
+        self._stop_for(self._record.problem())
         for end in self._shutdown.immortal(now):
             self._handle_end(self._states[end.run.task], end)
         self._show(now)
@@ -232,13 +248,15 @@ class Supervisor:
         if self._job_file is not None:
             self._job_file.write(seen)
         if self._metrics is not None:
-            self._metrics.write(seen)
+            write = functools.partial(self._metrics.write, seen)
+            self._metrics_thread.ask(write, None)
 
     def _log_start(self, state: TaskState, pid: int) -> None:
         """Log, on the screen and in the task's log, the process of a new run."""
         attempt = state.run.attempt if state.run is not None else 0
         again = f" (restart {attempt})" if attempt else ""
-        state.log.write(f"{START_MARK}{state.task} started{again}, pid {pid}")
+        line = f"{START_MARK}{state.task} started{again}, pid {pid}"
+        self._record.write(state.log, line)
         self._console.say(f"{state.task} started{again}, pid {pid}")
 
     def _handle_cancels(self, now: float) -> None:
@@ -249,8 +267,9 @@ class Supervisor:
                     f"{reason}: its tasks end one after the other, each within "
                     f"{self._job.grace_secs:g} s; a second request kills all at once"
                 )
-                self._stop(self._record.outcome(exit_status, reason), politely=True)
+                self._stop((exit_status, reason, None), politely=True)
             else:
+                self._is_hurried = True
                 self._shutdown.hurry(now)
 
     def _start_those_due(self, now: float) -> None:
@@ -282,15 +301,13 @@ class Supervisor:
                     level="warning",
                 )
 
-    def _mention_missing_evaluator(self, report: dict[str, Any]) -> None:
+    def _mention_missing_evaluator(self) -> None:
         """Log, once in a job, that nobody does what the EvalSpec of a task asks for.
 
         Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         """
         has_evaluator = any(it.type == TaskType.EVALUATOR for it in self._job.tasks)
-        if "model_dir" in report and not (
-            has_evaluator or self._has_mentioned_evaluator
-        ):
+        if not (has_evaluator or self._has_mentioned_evaluator):
             self._has_mentioned_evaluator = True
             self._console.say("no task evaluates or exports; add --evaluator for that")
 
@@ -308,6 +325,8 @@ class Supervisor:
     def _handle_end(self, state: TaskState, event: Ended) -> None:
         """Decide what follows the end of a run: a restart, a shutdown, or nothing."""
         state.end(event.status, event.cause, event.is_displaced)
+        # Its last lines are in its log before a next run begins.
+        self._record.files.ask(lambda: None, None)
         # One signal may have been sent to this process and to its tasks, and the tasks
         # may have handled it first.
         self._handle_cancels(self._clock())
@@ -387,24 +406,25 @@ class Supervisor:
         is_apart = len(gang) == 1 and state.task.type != TaskType.PS
         can_save = is_after_last_step or (is_apart and not state.failure.is_nan)
         politely = self._leader.is_running and can_save
-        self._stop(self._record.outcome(1, reason, state), politely)
+        self._stop((1, reason, state), politely)
 
     def _stop_for(self, problem: str | None, exit_status: int = 1) -> None:
         """Stop the job at once if there is a problem and it is not stopping already."""
         if problem is not None and self._ending is None:
-            self._stop(self._record.outcome(exit_status, problem), politely=False)
+            self._stop((exit_status, problem, None), politely=False)
 
-    def _stop(self, outcome: Outcome, politely: bool) -> None:
-        self.state, self._ending = "stopping", outcome
+    def _stop(self, ending: tuple[int, str, TaskState | None], politely: bool) -> None:
+        self.state, self._ending = "stopping", ending
         self._events.is_hurried = True
         self._shutdown.begin(self._clock(), politely)
 
     def _is_over(self) -> bool:
-        is_waiting = self._ending is None and (
-            self._starts.is_waiting or not self._completion.is_seen
+        # In most cases the first task answers this, which counts at every event.
+        if any(state.is_running for state in self._states.values()):
+            return False
+        return self._ending is not None or (
+            self._completion.is_seen and not self._starts.is_waiting
         )
-        are_running = any(state.is_running for state in self._states.values())
-        return not is_waiting and not are_running
 
     def _conclude(self, seen: JobStatus) -> Outcome:
         """Return the final outcome of the job, whose last progress is `seen`."""
@@ -422,7 +442,20 @@ class Supervisor:
                 for task in seen.tasks
                 if task.metrics
             ]
-            return self._record.outcome(0, f"the job is done{where}{''.join(metrics)}")
-        # Include checkpoints that were saved while the job was stopping.
+            reason = f"the job is done{where}{''.join(metrics)}"
+            if not any(state.has_trained for state in self._states.values()):
+                reason += (
+                    "; but no task has reported a training: does the program call "
+                    "tf.estimator.train_and_evaluate?"
+                )
+            return self._record.outcome(0, reason)
         is_nan = any(state.failure.is_nan for state in self._states.values())
-        return self._record.latest(self._ending, is_nan)
+        until = self._clock() + _LAST_SECS
+
+        def goes_on() -> bool:
+            # To look for NaN in a large checkpoint takes minutes.
+            return not self._requests and (is_nan or self._clock() < until)
+
+        return self._record.outcome(
+            *self._ending, is_nan, None if self._is_hurried else goes_on
+        )

@@ -10,6 +10,10 @@ from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Run, Task
 
+_SIGNS_OF_TRAINING = frozenset(
+    ("checkpoint_dir", "model_dir", "step", "trained", "unfinished")
+)
+
 
 class TaskState:
     """One task, its current run, and what is known of both.
@@ -35,6 +39,7 @@ class TaskState:
         heard_at: When the task last sent a report, or was started.
         worked_at: When the task was last seen to use the CPU without sending a report;
             no earlier than `heard_at`.
+        has_trained: Whether a run has reported a training, or where one saves.
         has_lived: Whether the current run has given a sign of life.
         is_named_silent: Whether the launcher has named the task as silent.
         named_working_secs: The length of the silence that the launcher has reported of
@@ -64,7 +69,7 @@ class TaskState:
         self.killed_at: float | None = None
         self.report: dict[str, Any] = {}
         self.heard_at = self.worked_at = 0.0
-        self.has_lived = False
+        self.has_lived = self.has_trained = False
         self.is_named_silent = False
         self.named_working_secs = 0.0
         self.killed_for: str | None = None
@@ -87,6 +92,8 @@ class TaskState:
         """Record a report of the current run; an empty one is a mere sign of life."""
         self.report.update(report)
         self.hidden_warnings += report.get("hidden", 0)
+        if not report.keys().isdisjoint(_SIGNS_OF_TRAINING):
+            self.has_trained = True
         self.heard_at = self.worked_at = now
         self.has_lived, self.is_named_silent = True, False
         self.named_working_secs = 0.0

@@ -181,13 +181,9 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
 
 
 def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
-    (tmp_path / "run").mkdir()
-    mine = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
-
     def ps(*options):
         done = subprocess.run(
             [sys.executable, "-m", "estimator_runtime", "ps", *options],
-            env={**os.environ, **mine},
             capture_output=True,
             text=True,
             timeout=60,
@@ -196,7 +192,7 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
         return done.stdout
 
     options = (*_PS, "--metrics", "m.jsonl")
-    job = launch(*options, _PROGRAM, "--gate", "40:go", "--model_dir", "model", **mine)
+    job = launch(*options, _PROGRAM, "--gate", "40:go", "--model_dir", "model")
     started = {name: job.wait_for(rf"\| {name} started, pid (\d+)(?:,|$)")[1]
                for name in ("chief", "worker 0", "ps 0")}  # fmt: skip
     # Both trainers wait at the gate then, which each reaches at about its 40th step.
@@ -204,7 +200,9 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
     step, last_step = 0, None
     while step < 30 or last_step is None:  # the chief may say later where it ends
         assert time.monotonic() < deadline, job.text
-        (listed,) = json.loads(ps("--json"))
+        # There may be jobs of other tests.
+        found = {job["pid"]: job for job in json.loads(ps("--json"))}
+        listed = found[job.process.pid]
         step, last_step = listed["step"], listed["last_step"]
     tasks = {task["name"]: task for task in listed["tasks"]}
     assert (listed["pid"], listed["last_step"]) == (job.process.pid, 100)
@@ -212,13 +210,14 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
     assert {name: str(task["pid"]) for name, task in tasks.items()} == started
     logs = tmp_path / "model" / "logs"
     assert tasks["worker 0"]["log"] == str(logs / "worker-0.log")
-    first, _, head, *rows = ps().splitlines()
+    listed = {text.split()[1]: text for text in ps().strip().split("\n\n")}
+    first, _, head, *rows = listed[str(job.process.pid)].splitlines()
     assert first.startswith(f"job {job.process.pid} (local): {_PROGRAM}")
     assert head.split() == ["task", "pid", "step", "steps/s", "restarts", "state", "log"]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["ps", "chief", "worker"]
     (tmp_path / "go").touch()
     assert job.end() == 0, job.text
-    assert ps() == "no job of this user runs on this machine\n"
+    assert f"job {job.process.pid} (local)" not in ps()
     lines = list(map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines()))
     last = {line["event"]: line["step"] for line in lines}
     # A worker may take a step more than asked for.

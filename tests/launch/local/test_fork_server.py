@@ -10,7 +10,9 @@ import sys
 
 import pytest
 
-# A task of it forks, and both say who they are; the second is in a session of its own.
+from estimator_runtime.launch.local import process_tree
+
+# A task of it forks a daemon, in a session of its own, and both say who they are.
 _SERVE = r"""
 import contextlib, os, resource, signal, socket, sys
 from estimator_runtime.launch.local import process_tree as descendants
@@ -19,7 +21,7 @@ from estimator_runtime.launch.local.fork_server import ForkServer
 connection = socket.socket(fileno=int(sys.argv[1]))
 connection.set_inheritable(False)
 descendants.adopt_orphans()
-if os.getuid() == 0:
+if sys.argv[2] == "as another user" and os.getuid() == 0:
     with contextlib.suppress(OSError):  # where there is no other user
         os.setuid(65534)  # a limit of processes is none for root
 _, most = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -36,6 +38,8 @@ if ForkServer(connection, None).serve():
     name = "task"
     if os.fork() == 0:
         os.setsid()
+        if os.fork():
+            os._exit(0)
         name = "other"
     os.write(1, f"{name} {os.getpid()}\n".encode())
     signal.pause()
@@ -60,16 +64,17 @@ _needs_limits = pytest.mark.skipif(
 class _Launcher:
     """The other end of a parent's connection."""
 
-    def __init__(self):
+    def __init__(self, user):
         self.connection, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
         )
         self.connection.settimeout(_WITHIN_SECS)
         with theirs:
             self.parent = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(theirs.fileno())],
+                [sys.executable, "-c", _SERVE, str(theirs.fileno()), user],
                 pass_fds=[theirs.fileno()],
                 stderr=subprocess.PIPE,
+                env={**os.environ, **process_tree.marks_of("test")},
             )
 
     def start(self, number, is_read=True):
@@ -99,8 +104,8 @@ def launcher():
     """Return a function that gives a launcher; at the end none of its parents is left."""
     started = []
 
-    def start():
-        started.append(_Launcher())
+    def start(user="as this user"):
+        started.append(_Launcher(user))
         return started[-1]
 
     yield start
@@ -140,7 +145,7 @@ def _is_there(pid):
 
 @_needs_limits
 def test_a_task_for_which_there_is_no_process_fails_and_the_others_go_on(launcher):
-    launched = launcher()
+    launched = launcher("as another user")
     with launched.start(0) as first:
         pids = _pids(first)
         launched.parent.send_signal(signal.SIGUSR1)  # no more processes
@@ -166,6 +171,17 @@ def test_a_task_for_which_there_is_no_process_fails_and_the_others_go_on(launche
             assert launched.end() == (0, "")
             for each in (first, second):
                 _wait_until_gone(each)
+
+
+def test_a_daemon_of_a_task_that_is_killed_ends_with_it_and_others_go_on(launcher):
+    launched = launcher()
+    with launched.start(0) as first, launched.start(1) as second:
+        task, _ = _pids(first)
+        others = _pids(second)
+        os.kill(task, signal.SIGKILL)
+        assert launched.hear() == {"ended": 0, "status": -signal.SIGKILL}
+        _wait_until_gone(first)
+        assert all(map(_is_there, others))
 
 
 def test_a_launcher_that_is_gone_before_it_is_answered_leaves_nobody(launcher):

@@ -157,17 +157,17 @@ def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_
     record.model_dir = path = str(tmp_path / "model")
     for is_nan in (False, True):
         assert said == []
-        outcome = record.latest(record.outcome(1, "stopped"), is_nan)
+        outcome = record.outcome(1, "stopped", is_nan=is_nan)
         assert str(outcome) == f"stopped\nnewest good checkpoint: {path}/model.ckpt-20"
     assert said == [f"a loss was NaN: searching the checkpoints in {path} for NaN"]
     spoil(30)
-    assert str(record.latest(outcome, is_nan=True)) == (
+    assert str(record.outcome(1, "stopped", is_nan=True)) == (
         f"stopped\nnewest good checkpoint: {path}/model.ckpt-20\n"
         f"newer, but with NaN in 'weight': {path}/model.ckpt-30; move "
         f"{path}/model.ckpt-30.* away, or training goes on from it"
     )
     spoil(40)
-    assert str(record.latest(outcome, is_nan=True)).endswith(
+    assert str(record.outcome(1, "stopped", is_nan=True)).endswith(
         f"newer, but with NaN in 'weight': {path}/model.ckpt-40, and 1 before it; move "
         f"{path}/model.ckpt-40.* {path}/model.ckpt-30.* away, or training goes on from "
         "them"
@@ -181,7 +181,7 @@ def test_where_all_checkpoints_have_nan_none_is_named_as_good(spoil, tmp_path):
     record.model_dir = path = str(tmp_path / "model")
     for step in (10, 20):
         spoil(step)
-    outcome = record.latest(record.outcome(1, "stopped"), is_nan=True)
+    outcome = record.outcome(1, "stopped", is_nan=True)
     assert (outcome.checkpoint, str(outcome)) == (
         None,
         "stopped\nnewest good checkpoint: not known here, as each has NaN: "

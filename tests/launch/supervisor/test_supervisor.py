@@ -2,12 +2,17 @@
 
 import collections
 import io
+import itertools
+import os
 import re
 import shutil
 import signal
+import sys
+import threading
 
 import pytest
 
+from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
@@ -100,6 +105,120 @@ def run(tmp_path):
         return outcome, tasks, said.getvalue()
 
     return run
+
+
+@pytest.fixture
+def hang(monkeypatch):
+    """Return a function that makes each look at the checkpoints hang until the end."""
+    hung = threading.Event()
+    yield lambda: monkeypatch.setattr(recovery, "plan", lambda folder: hung.wait())
+    hung.set()
+
+
+def test_a_disk_that_hangs_is_named_and_stops_neither_restarts_nor_a_stop(
+    run, saved, hang
+):
+    def script(tasks, attempt):
+        if attempt == 0:
+            hang()
+            tasks.report("chief", model_dir=str(saved))
+            tasks.stops_at_once = False
+            tasks.end("worker 0", -_KILL)
+
+    def cancel(tasks):
+        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
+
+    outcome, tasks, said = run(script, at={60: cancel, 80: cancel})
+    assert str(outcome) == (
+        "the job was stopped by SIGTERM\n"
+        f"newest good checkpoint: not known here, as {saved} does not answer"
+    )
+    assert outcome.exit_status == 143
+    assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
+    assert tasks.signals == [
+        ("worker 0", _TERM),
+        *((task, _KILL) for task in ("ps 0", "chief", "worker 0")),
+    ]
+    assert said.count("the logs and the model directory: no answer for 1") == 1
+
+
+def test_a_disk_that_hangs_at_the_end_is_waited_for_and_then_fails_the_job(
+    run, saved, hang
+):
+    def script(tasks, attempt):
+        tasks.report("chief", model_dir=str(saved))
+        hang()
+        _train_to_20(saved)(tasks, attempt)
+
+    outcome, _, said = run(script)
+    assert (outcome.exit_status, outcome.reason) == (
+        1,
+        f"chief has saved step 20, but {saved} hangs",
+    ), said
+
+
+def test_a_file_of_metrics_that_hangs_stops_nobody(run, tmp_path):
+    pipe = tmp_path / "metrics"  # that nobody reads
+    os.mkfifo(pipe)
+
+    def script(tasks, attempt):
+        tasks.report("chief", step=1)
+
+    outcome, _, said = run(
+        script,
+        at={
+            30: lambda tasks: tasks.report("chief", step=2),
+            60: lambda tasks: tasks.report("chief", step=3),
+            90: _end_all,
+        },
+        env={"ESTIMATOR_RUNTIME_METRICS": str(pipe)},
+    )
+    os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # ends the wait for a reader
+    assert outcome.exit_status == 0, said
+    assert said.count("the file of --metrics: no answer for 1") == 1
+
+
+def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
+    def script(tasks, attempt):
+        for task in tasks.runs:
+            tasks.end(task, 0)
+
+    outcome, _, _ = run(script, replicas={"chief": 1, "worker": 1})
+    assert (outcome.exit_status, outcome.reason) == (
+        0,
+        "the job is done; but no task has reported a training: does the program call "
+        "tf.estimator.train_and_evaluate?",
+    )
+
+
+def _calls_per_report(workers):
+    """Return how many functions the supervisor calls for one report of a task."""
+
+    def calls(reports):
+        def script(tasks, attempt):
+            for step in range(reports):
+                tasks.report("worker 0", step=step)
+            for task in job.tasks:
+                tasks.end(str(task), 0)
+
+        job = Job(command=("x",), replicas={"chief": 1, "worker": workers})
+        tasks = Tasks(script, job.tasks)
+        screen = Screen(Console(io.StringIO(), io.StringIO()), Presentation())
+        supervisor = Supervisor(job, tasks, screen, clock=lambda: 0.0, tick_secs=0)
+        count = itertools.count()
+        sys.setprofile(lambda *_: next(count))
+        try:
+            supervisor.run()
+        finally:
+            sys.setprofile(None)
+        return next(count)
+
+    return (calls(500) - calls(0)) / 500
+
+
+def test_a_report_costs_the_same_however_many_tasks_there_are():
+    few, many = _calls_per_report(5), _calls_per_report(100)
+    assert many < 2 * few
 
 
 @pytest.mark.parametrize("status", [0, _KILL])
