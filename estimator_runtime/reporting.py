@@ -1,9 +1,11 @@
 """Reports of a running task to the launcher, through a pipe.
 
-Under a launcher, ESTIMATOR_RUNTIME_REPORT_FD is the file descriptor of the pipe.
-Without a launcher nothing is sent. A report is a JSON object on a line of its own. One
-is sent every second, with the progress made, so that the launcher notices a task that
-is stopped or cut off from the network. Some reports have a meaning of their own:
+Under a launcher, ESTIMATOR_RUNTIME_REPORTS is "PID:PATH": the process that reports, and
+the path of the pipe in /proc. So a program that replaces itself by `os.execv` reports
+on, and its children do not. Without a launcher nothing is sent. A report is a JSON
+object on a line of its own. One is sent every second, with the progress made, so that
+the launcher notices a task that is stopped or cut off from the network. Some reports
+have a meaning of their own:
 
 * "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
@@ -22,22 +24,25 @@ from __future__ import annotations
 
 import atexit
 import collections
-import contextlib
 import gc
 import json
+import logging
 import math
 import os
 import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
+from estimator_runtime.output.relay import duplicate_high
 
-FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
+_logger = logging.getLogger(__name__)
+
+VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
 JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
 # Counts how often a scheduler has restarted all tasks of the job together.
@@ -46,7 +51,7 @@ _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
-_FRAMEWORKS = frozenset(
+FRAMEWORKS = frozenset(
     ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
 )
 _OURS = os.path.join(os.path.dirname(__file__), "")
@@ -59,12 +64,14 @@ class Reporter:
     """Sends reports on a thread of its own, in the order in which they were given.
 
     Args:
-        fd: The file descriptor of the pipe to the launcher.
+        path: The path of the pipe to the launcher.
         steps: The `StepWatch` of the training in this process.
     """
 
-    def __init__(self, fd: int, steps: StepWatch) -> None:
-        self._pipe, self.steps = fd, steps
+    def __init__(self, path: str, steps: StepWatch) -> None:
+        self._path, self.steps = path, steps
+        self._pipe = _open(path)
+        self._stat = os.fstat(self._pipe)
         self._pid = os.getpid()
         # Reports, and events to set once everything before them has been sent.
         self._waiting: collections.deque[dict[str, Any] | threading.Event] = (
@@ -109,34 +116,67 @@ class Reporter:
             self._thread.join(_FLUSH_SECS)
 
     def _serve(self) -> None:
+        try:
+            self._report()
+        except BrokenPipeError:
+            pass  # the launcher is gone; this task ends soon
+        except OSError as error:
+            _logger.error(
+                "the pipe to the launcher was closed, and cannot be opened again (%s): "
+                "the launcher will take this task for silent",
+                error,
+            )
+
+    def _report(self) -> None:
         has_imported = False
-        with contextlib.suppress(OSError):  # the launcher is gone; this task ends soon
-            while True:
-                # Read and cleared before the queue is sent, so that what arrives
-                # meanwhile starts another round.
-                closing = self._closing
-                self._wake.clear()
-                progress, self._progress = self._progress, {}
-                if not has_imported and _has_tensorflow():
-                    has_imported, progress = True, {**progress, "imported": True}
-                self._write(progress)
-                if (stall := self.steps.check()) is not None:
-                    self._write({"stalled": stall})
-                while self._waiting:
-                    report = self._waiting.popleft()
-                    if isinstance(report, threading.Event):
-                        report.set()
-                    else:
-                        self._write(report)
-                if closing:
-                    self._write({"ending": True})
-                    return
-                self._wake.wait(_BEAT_SECS)
+        while True:
+            # Read and cleared before the queue is sent, so that what arrives
+            # meanwhile starts another round.
+            closing = self._closing
+            self._wake.clear()
+            progress, self._progress = self._progress, {}
+            if not has_imported and _has_tensorflow():
+                has_imported, progress = True, {**progress, "imported": True}
+            self._write(progress)
+            if (stall := self.steps.check()) is not None:
+                self._write({"stalled": stall})
+            while self._waiting:
+                report = self._waiting.popleft()
+                if isinstance(report, threading.Event):
+                    report.set()
+                else:
+                    self._write(report)
+            if closing:
+                self._write({"ending": True})
+                os.close(self._pipe)
+                return
+            self._wake.wait(_BEAT_SECS)
 
     def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
+            if not self._is_open():
+                self._pipe = _open(self._path)
             data = data[os.write(self._pipe, data) :]
+
+    def _is_open(self) -> bool:
+        """Return whether the descriptor is still that of the pipe.
+
+        The program may have closed all descriptors, as daemons do, and have opened a
+        file of its own under this number.
+        """
+        try:
+            return os.path.samestat(os.fstat(self._pipe), self._stat)
+        except OSError:
+            return False
+
+
+def _open(path: str) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        return duplicate_high(fd)
+    finally:
+        os.close(fd)
 
 
 def _has_tensorflow() -> bool:
@@ -147,20 +187,17 @@ def _has_tensorflow() -> bool:
     return module is not None and not getattr(spec, "_initializing", False)
 
 
-def start(environ: MutableMapping[str, str]) -> None:
-    """Start to send reports, if the environment names a launcher's pipe.
-
-    The variable is removed, because the pipe is not for the children of this process.
+def start(environ: Mapping[str, str]) -> None:
+    """Start to send reports, if the environment names a pipe for this process.
 
     Args:
-        environ: The environment, such as `os.environ`; it is changed.
+        environ: The environment, such as `os.environ`.
     """
     global _reporter
-    text = environ.pop(FD_VARIABLE, None)
-    if text is None or _reporter is not None:
+    pid, _, path = environ.get(VARIABLE, "").partition(":")
+    if pid != str(os.getpid()) or _reporter is not None:
         return
-    os.set_inheritable(int(text), False)
-    _reporter = Reporter(int(text), StepWatch(waits.stall_secs(environ)))
+    _reporter = Reporter(path, StepWatch(waits.stall_secs(environ)))
     _reporter.send({"pid": os.getpid()})
     atexit.register(_reporter.close)
 
@@ -286,7 +323,7 @@ def is_of_program(frame: FrameType) -> bool:
     is_installed = "site-packages" in path or "dist-packages" in path
     is_library = path.startswith((_LIBRARY, "<frozen ")) and not is_installed
     # A module of this package may be the `__main__` of its process.
-    is_ours = package in _FRAMEWORKS or path.startswith(_OURS)
+    is_ours = package in FRAMEWORKS or path.startswith(_OURS)
     return not (is_ours or is_library)
 
 
