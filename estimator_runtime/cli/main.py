@@ -26,7 +26,6 @@ from estimator_runtime.cli.parser import (
     check_first,
     misplaced_option,
     unknown_argument,
-    unread_option,
     write_out,
 )
 from estimator_runtime.compat.inject import garbage_collector
@@ -69,12 +68,24 @@ def main(argv: list[str] | None = None) -> int:
         KeyboardInterrupt: If the script under `run` raises it; already reported.
     """
     try:
+        _check_current_folder()
         options = _parse(argv)
         return options.command(options)
     except EstimatorRuntimeError as error:
         reporting.send_error(type(error))
         print(f"{_NAME}: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _check_current_folder() -> None:
+    """Raise `EstimatorRuntimeError` if the current folder has been deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise EstimatorRuntimeError(
+            "the current folder has been deleted; change to one that exists, such as: "
+            "cd ~"
+        ) from error
 
 
 def parsers() -> tuple[Parser, dict[str, Parser]]:
@@ -152,6 +163,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     if options.tensorboard is not None:
         tensorboard.check(options.tensorboard)
     if is_cluster:
+        if not options.is_module:
+            script.check_rereadable(program)
         return cli_run.launch(options)
     tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
@@ -169,8 +182,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         garbage_collector.spare_import()
     if not log_filter.is_verbose(os.environ) and not reporting.is_on():
         native_log.quieten(os.environ)  # a launcher filters the lines of its tasks
-    if not options.is_module and (problem := unread_option(program, arguments, parser)):
-        print(f"{_NAME}: {problem}", file=sys.stderr)
     try:
         status = run(program, arguments)
         is_held_up = script.waits_at_exit(None)

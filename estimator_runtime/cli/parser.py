@@ -5,7 +5,6 @@ import difflib
 import itertools
 import math
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -189,61 +188,6 @@ def misplaced_option(
         f"the script was given {ours!r}, which stands after it; if it is for "
         f"'{parser.prog}', put it before the script"
     )
-
-
-def unread_option(script: str, arguments: Sequence[str], parser: Parser) -> str | None:
-    """Explain that a script will ignore an option which may be meant for this package.
-
-    Some scripts read no arguments. Some parsers of scripts pass over what they do not
-    know: `parse_known_args` of argparse, and that of `tf.compat.v1.app.run`. Scripts
-    are recognized by their text.
-
-    Returns:
-        One line, with the remedy. None if the script may refuse or know the option, or
-        if it cannot be read.
-    """
-    options = (each for each in arguments if each.startswith("--"))
-    ours = next(filter(parser.has_option, options), None)
-    if ours is None:
-        return None
-    text = _text_of(script)
-    name = ours.partition("=")[0].lstrip("-")
-    is_known = re.search(rf"\b{name.replace('-', '[-_]')}\b", text)
-    may_read = _READS.search(text) or _imports_a_neighbor(script, text)
-    if not text or is_known or (may_read and not _IGNORES.search(text)):
-        return None
-    return (
-        f"the script was given {ours!r}, which stands after it, and seems to ignore "
-        f"it; if it is for '{parser.prog}', put it before the script"
-    )
-
-
-# Of scripts that ignore unknown options; the last two are names of TensorFlow's own.
-_IGNORES = re.compile(
-    r"\bparse_known_args\b|\bknown_only\b|\b(?:tf|tensorflow|v1)\.app\.run\b"
-)
-# Of scripts that read arguments, or run a file that may.
-_READS = re.compile(
-    r"args?\b|argv|arg_?parse|getopt|opt_?parse|options?\b|flags?\b|\babsl\b|\bclick\b"
-    r"|\bfire\b|\btyper\b|\bhydra\b|\brunpy\b|\bexec\b",
-    re.IGNORECASE,
-)
-_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
-
-
-def _imports_a_neighbor(script: str, text: str) -> bool:
-    """Return whether a script imports a module beside it, which may read arguments."""
-    folder = os.path.dirname(os.path.realpath(script))
-    found = (os.path.join(folder, name) for name in _IMPORTED.findall(text))
-    return any(os.path.exists(f"{path}.py") or os.path.isdir(path) for path in found)
-
-
-def _text_of(script: str) -> str:
-    try:
-        with open(script, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:  # said where it is run
-        return ""
 
 
 def _is_refusal(frames: Sequence[FrameType]) -> bool:

@@ -55,15 +55,38 @@ def check_script(path: str) -> None:
     """Check that a script can be run, without parsing it.
 
     Raises:
-        UsageError: If `path` does not exist, or is a folder or an archive.
+        UsageError: If `path` does not exist, or is a folder, an archive or a notebook.
     """
     is_folder = os.path.isdir(path)
     if is_folder or not os.path.exists(path):
         problem = "is a folder" if is_folder else "does not exist"
         raise UsageError(f"script {path!r} {problem}; {_script_remedy(path)}")
-    if zipfile.is_zipfile(path):  # plain Python would run its __main__.py
+    # A notebook is JSON, which Python may run as an expression that does nothing.
+    if path.endswith(".ipynb"):
+        raise UsageError(
+            f"script {path!r} is a notebook; make a script of it, and run that: "
+            f"jupyter nbconvert --to script {path}"
+        )
+    # Python would run the __main__.py of an archive. A pipe can be read only once.
+    if os.path.isfile(path) and zipfile.is_zipfile(path):
         raise UsageError(
             f"script {path!r} is an archive; unpack it, and run its __main__.py"
+        )
+
+
+def check_rereadable(path: str) -> None:
+    """Check that any process can read a script, as each task of a cluster does.
+
+    Call `check_script` first.
+
+    Raises:
+        UsageError: If `path` is a pipe, or what this process alone has open.
+    """
+    is_open_here = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    if is_open_here or not os.path.isfile(path):
+        raise UsageError(
+            f"script {path!r} is standard input or a pipe, which only one process can "
+            "read, once; write it to a file, and name that"
         )
 
 

@@ -23,7 +23,7 @@ TF_CONFIG_OF_WORKER = json.dumps(
 OURS = [sys.executable, "-m", "estimator_runtime"]
 
 
-def run(arguments, folder, **variables):
+def run(arguments, folder, *, within=(), stdin=None, pass_fds=(), **variables):
     root = pathlib.Path(estimator_runtime.__file__).parents[1]
     environment = {
         name: value
@@ -31,9 +31,11 @@ def run(arguments, folder, **variables):
         if name != "TF_CONFIG" and not name.startswith("PYTHON")
     }
     done = subprocess.run(
-        [*OURS, *arguments],
+        [*within, *OURS, *arguments],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(root), **variables},
+        stdin=stdin,
+        pass_fds=pass_fds,
         capture_output=True,
         text=True,
         timeout=60,
@@ -325,6 +327,57 @@ def test_an_archive_is_refused_as_a_folder_is(command, folder):
     )
 
 
+def test_a_notebook_is_refused_with_how_to_make_a_script_of_it(folder):
+    (folder / "train.ipynb").write_text('{"cells": []}')  # Python, too
+    assert run(["run", "train.ipynb"], folder) == refusal(
+        2,
+        "script 'train.ipynb' is a notebook; make a script of it, and run that: "
+        "jupyter nbconvert --to script train.ipynb",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "is_pipe"),
+    [(["run", "--workers", "1"], True), (["run", "--ps", "1"], False), (["doctor"], True)],
+)
+def test_a_script_that_only_one_process_can_read_once_is_refused_by_others(
+    folder, command, is_pipe
+):
+    stdin = os.open(folder / "train.py", os.O_RDONLY)
+    if is_pipe:
+        os.close(stdin)
+        stdin, writer = os.pipe()
+        os.close(writer)
+    told = run([*command, "/dev/stdin"], folder, stdin=stdin)
+    os.close(stdin)
+    assert told == refusal(
+        2,
+        "script '/dev/stdin' is standard input or a pipe, which only one process can "
+        "read, once; write it to a file, and name that",
+    )
+
+
+def test_one_process_runs_a_script_from_a_pipe_whatever_its_options(folder):
+    reader, writer = os.pipe()
+    os.write(writer, b"import sys; print(sys.argv[1:])")
+    os.close(writer)
+    command = ["run", f"/dev/fd/{reader}", "--verbose"]
+    status, out, error = run(command, folder, pass_fds=[reader])
+    os.close(reader)
+    assert (status, out) == (0, "['--verbose']\n"), error
+
+
+@pytest.mark.parametrize("command", [["run", "/train.py"], ["checkpoints", "model"]])
+def test_a_current_folder_that_was_deleted_is_named(tmp_path, command):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    within = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh"]
+    assert run(command, gone, within=within) == refusal(
+        1,
+        "the current folder has been deleted; change to one that exists, such as: cd ~",
+    )
+
+
 def test_a_compiled_script_of_another_python_is_one_line_and_status_1(tmp_path):
     (tmp_path / "train.pyc").write_bytes(b"\0" * 64)
     status, output, error = run(["run", "train.pyc"], tmp_path)
@@ -588,38 +641,6 @@ def test_an_option_of_ours_that_the_script_refuses_is_said_to_stand_after_it(
     assert got == status
     assert errors.endswith(_HINT) == is_told
     assert ("stands after it" in errors) == is_told
-
-
-_TOLERANT = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--{known}", default=1)
-print(parser.parse_known_args()[1])
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "is_told"),
-    [
-        (_TOLERANT.format(known="steps"), True),
-        (_TOLERANT.format(known="workers"), False),
-        ("import sys; print(sys.argv[1:])", False),
-        ("import json\nprint('reads nothing')", True),
-        ("import helpers\nprint('may read arguments there')", False),
-    ],
-)
-def test_an_option_of_ours_that_the_script_passes_over_is_said_to_stand_after_it(
-    tmp_path, text, is_told
-):
-    (tmp_path / "train.py").write_text(text)
-    (tmp_path / "helpers.py").touch()
-    status, _, errors = run(["run", "train.py", "--workers", "2"], tmp_path)
-    told = (
-        "estimator-runtime: the script was given '--workers', which stands after it, "
-        "and seems to ignore it; if it is for 'estimator-runtime run', put it before "
-        "the script\n"
-    )
-    assert (status, errors) == (0, told if is_told else "")
 
 
 def test_a_script_without_run_before_it_is_told_what_to_type(folder):

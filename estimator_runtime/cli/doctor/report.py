@@ -23,7 +23,7 @@ from estimator_runtime.cli.doctor.finding import (
     as_json,
     as_text,
 )
-from estimator_runtime.cli.script import check_script
+from estimator_runtime.cli.script import check_rereadable, check_script
 from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
 
@@ -62,7 +62,7 @@ def describe(
         (text, exit status: 1 if there is a problem, else 0).
 
     Raises:
-        UsageError: If the script does not exist, or is a folder or an archive.
+        UsageError: If the script cannot be run, or is a pipe.
         EstimatorRuntimeError: With `--patches`, if TensorFlow cannot be imported.
     """
     if options.patches:
@@ -70,6 +70,7 @@ def describe(
         return json.dumps(patches, indent=2) if options.json else as_list(patches), 0
     if options.script is not None:
         check_script(options.script)
+        check_rereadable(options.script)
     found = list(_examine(options, environ))
     text = json.dumps(as_json(found), indent=2) if options.json else as_text(found)
     return text, int(any(each.state == PROBLEM for each in found))
