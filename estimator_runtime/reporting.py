@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import gc
 import json
-import logging
 import math
 import os
 import sys
@@ -39,8 +39,6 @@ from typing import Any
 
 from estimator_runtime.config import waits
 from estimator_runtime.output.relay import duplicate_high
-
-_logger = logging.getLogger(__name__)
 
 VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
@@ -70,8 +68,8 @@ class Reporter:
 
     def __init__(self, path: str, steps: StepWatch) -> None:
         self._path, self.steps = path, steps
-        self._pipe = _open(path)
-        self._stat = os.fstat(self._pipe)
+        self._fd = _open(path)
+        self._stat = os.fstat(self._fd)
         self._pid = os.getpid()
         # Reports, and events to set once everything before them has been sent.
         self._waiting: collections.deque[dict[str, Any] | threading.Event] = (
@@ -116,59 +114,48 @@ class Reporter:
             self._thread.join(_FLUSH_SECS)
 
     def _serve(self) -> None:
-        try:
-            self._report()
-        except BrokenPipeError:
-            pass  # the launcher is gone; this task ends soon
-        except OSError as error:
-            _logger.error(
-                "the pipe to the launcher was closed, and cannot be opened again (%s): "
-                "the launcher will take this task for silent",
-                error,
-            )
-
-    def _report(self) -> None:
         has_imported = False
-        while True:
-            # Read and cleared before the queue is sent, so that what arrives
-            # meanwhile starts another round.
-            closing = self._closing
-            self._wake.clear()
-            progress, self._progress = self._progress, {}
-            if not has_imported and _has_tensorflow():
-                has_imported, progress = True, {**progress, "imported": True}
-            self._write(progress)
-            if (stall := self.steps.check()) is not None:
-                self._write({"stalled": stall})
-            while self._waiting:
-                report = self._waiting.popleft()
-                if isinstance(report, threading.Event):
-                    report.set()
-                else:
-                    self._write(report)
-            if closing:
-                self._write({"ending": True})
-                os.close(self._pipe)
-                return
-            self._wake.wait(_BEAT_SECS)
+        # The launcher is gone; this task ends soon.
+        with contextlib.suppress(BrokenPipeError):
+            while True:
+                # Read and cleared before the queue is sent, so that what arrives
+                # meanwhile starts another round.
+                closing = self._closing
+                self._wake.clear()
+                progress, self._progress = self._progress, {}
+                if not has_imported and _has_tensorflow():
+                    has_imported, progress = True, {**progress, "imported": True}
+                self._write(progress)
+                if (stall := self.steps.check()) is not None:
+                    self._write({"stalled": stall})
+                while self._waiting:
+                    report = self._waiting.popleft()
+                    if isinstance(report, threading.Event):
+                        report.set()
+                    else:
+                        self._write(report)
+                if closing:
+                    self._write({"ending": True})
+                    os.close(self._fd)
+                    return
+                self._wake.wait(_BEAT_SECS)
 
     def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
-            if not self._is_open():
-                self._pipe = _open(self._path)
-            data = data[os.write(self._pipe, data) :]
+            data = data[os.write(self._pipe(), data) :]
 
-    def _is_open(self) -> bool:
-        """Return whether the descriptor is still that of the pipe.
+    def _pipe(self) -> int:
+        """Return the descriptor of the pipe, which is opened again if need be.
 
         The program may have closed all descriptors, as daemons do, and have opened a
         file of its own under this number.
         """
-        try:
-            return os.path.samestat(os.fstat(self._pipe), self._stat)
-        except OSError:
-            return False
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._fd), self._stat):
+                return self._fd
+        self._fd = _open(self._path)
+        return self._fd
 
 
 def _open(path: str) -> int:

@@ -52,18 +52,3 @@ def test_only_the_process_that_the_launcher_has_started_reports(pipe, monkeypatc
     for pid in (os.getppid(), ""):
         reporting.start({"ESTIMATOR_RUNTIME_REPORTS": f"{pid}:{path}"})
         assert not reporting.is_on()
-
-
-def test_a_pipe_that_cannot_be_opened_again_is_named(pipe, caplog):
-    _, path = pipe
-    before = _descriptors()
-    reporter = Reporter(path, StepWatch(0))
-    [own] = _descriptors() - before
-    os.close(own)
-    reporter._path = "/proc/self/fd/none"
-    reporter.close()
-    assert caplog.messages == [
-        "the pipe to the launcher was closed, and cannot be opened again ([Errno 2] No "
-        "such file or directory: '/proc/self/fd/none'): the launcher will take this task "
-        "for silent"
-    ]

@@ -1,34 +1,17 @@
-"""The proxy of the environment, and the tasks of a cluster.
+"""The proxy of the environment, which TensorFlow's gRPC asks for every address.
 
-TensorFlow's gRPC asks the proxy for every address, 127.0.0.1 too, and waits for ever if
-the proxy does not know it. It reads `grpc_proxy`, `https_proxy` and `http_proxy`, in
-lower case only. It exempts the hosts in `no_grpc_proxy` or, if that is not set, those
-in `no_proxy` (`HttpProxyMapper` in gRPC's C++ code).
+It asks for 127.0.0.1 too, and waits for ever if the proxy does not know it. It reads
+`grpc_proxy`, `https_proxy` and `http_proxy`, in lower case only. It exempts the hosts
+in `no_grpc_proxy` or, if that is not set, those in `no_proxy` (`HttpProxyMapper` in
+gRPC's C++ code).
 
 Standard library only, because the launching half imports it.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _EXEMPT = "no_grpc_proxy"
-
-
-def variable(environ: Mapping[str, str]) -> str | None:
-    """Return the name of the variable that gives gRPC a proxy, or None."""
-    return next(filter(environ.get, _PROXIES), None)
-
-
-def exemption(addresses: Iterable[str], environ: Mapping[str, str]) -> str:
-    """Return the value of `no_grpc_proxy` with which no address goes to the proxy.
-
-    Args:
-        addresses: Each "host:port".
-        environ: The environment, whose exempt hosts stay exempt.
-    """
-    already = environ.get(_EXEMPT, environ.get("no_proxy", ""))
-    hosts = [each.rpartition(":")[0].strip("[]") for each in addresses]
-    return ",".join(dict.fromkeys([*filter(None, already.split(",")), *hosts]))
 
 
 def exempt(addresses: Iterable[str], environ: MutableMapping[str, str]) -> None:
@@ -42,5 +25,9 @@ def exempt(addresses: Iterable[str], environ: MutableMapping[str, str]) -> None:
         addresses: Each "host:port".
         environ: The environment, such as `os.environ`; it is changed if it has a proxy.
     """
-    if variable(environ):
-        environ[_EXEMPT] = exemption(addresses, environ)
+    if not any(map(environ.get, _PROXIES)):
+        return
+    already = environ.get(_EXEMPT, environ.get("no_proxy", ""))
+    hosts = [each.rpartition(":")[0].strip("[]") for each in addresses]
+    exempt_hosts = dict.fromkeys([*filter(None, already.split(",")), *hosts])
+    environ[_EXEMPT] = ",".join(exempt_hosts)

@@ -12,7 +12,6 @@ here may import the package.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import io
 import json
@@ -353,17 +352,11 @@ class _KeptStderr(io.FileIO):
 
     def write(self, data: Any) -> int:
         """Write to the descriptor that `sys.stderr` would use without the process."""
-        is_relayed = True
-        with contextlib.suppress(OSError):  # 2 is closed
-            is_relayed = os.path.samestat(os.fstat(2), self._relayed)
-        if not is_relayed:
-            return os.write(2, data)
-        try:
-            return super().write(data)
-        except OSError as error:
-            if error.errno != errno.EBADF:  # not closed by the program
-                raise
-            return os.write(2, data)
+        is_ours = False
+        with contextlib.suppress(OSError):  # the program has closed one of them
+            os.fstat(self.fileno())
+            is_ours = os.path.samestat(os.fstat(2), self._relayed)
+        return super().write(data) if is_ours else os.write(2, data)
 
 
 class _RelayedStream:

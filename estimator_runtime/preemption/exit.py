@@ -13,15 +13,15 @@ import os
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.output import relay
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
+_MARK = "__estimator_runtime__"
 
 
 def flush() -> None:
@@ -37,51 +37,33 @@ def finalize() -> None:
     That may take its time: a file may be on a slow disk. What installed packages hold,
     such as TensorFlow's sessions, is not finalized.
     """
-    references = []
-    for key, module in list(sys.modules.items()):
-        if _is_of_program(module):
-            references.append(weakref.ref(_ModuleNames(vars(module))))
-            del sys.modules[key]
-    del module
+    mark = object()
+    for name, module in list(sys.modules.items()):
+        names = vars(module) if isinstance(module, types.ModuleType) else {}
+        file = names.get("__file__") or "<built in>"
+        if names.get("__name__") == "__main__" or _is_of_program(name, file):
+            names[_MARK] = mark
+            del sys.modules[name]
+    del module, names
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
     gc.collect()
-    for reference in references:
-        if (left := reference()) is not None:  # another module or thread refers to it
-            left.clear()
-    del left
+    for each in gc.get_objects():
+        # Another module or thread refers to the module. Finalizers may need what stays.
+        if type(each) is dict and each.get(_MARK) is mark:
+            for name, value in list(each.items()):
+                is_data = not (callable(value) or isinstance(value, types.ModuleType))
+                if is_data and not name.startswith("__"):
+                    each[name] = value = None
     gc.collect()
     _flush_files()
     flush()
     relay.sync()
 
 
-class _ModuleNames:
-    """The names of a module, alive for as long as they are."""
-
-    def __init__(self, names: dict[str, Any]) -> None:
-        self._names = names
-        names["__estimator_runtime__"] = self
-
-    def clear(self) -> None:
-        """Remove all objects but modules, functions and classes.
-
-        Finalizers may use those, and so may threads that still run.
-        """
-        for name, value in list(self._names.items()):
-            is_needed = isinstance(value, types.ModuleType) or callable(value)
-            if not is_needed and not name.startswith("__"):
-                self._names[name] = None
-
-
-def _is_of_program(module: Any) -> bool:
-    names = vars(module) if isinstance(module, types.ModuleType) else {}
-    name, file = names.get("__name__"), names.get("__file__")
-    return name == "__main__" or (
-        isinstance(file, str)
-        and reporting.is_file_of_program(file)
-        and str(name).partition(".")[0] not in reporting.FRAMEWORKS
-    )
+def _is_of_program(name: str, file: str) -> bool:
+    is_framework = name.partition(".")[0] in reporting.FRAMEWORKS
+    return reporting.is_file_of_program(file) and not is_framework
 
 
 def call_and_flush(function: Callable[[], object]) -> None:

@@ -259,7 +259,7 @@ class _Request:
             leave()
 
     def _announce(self, number: int) -> None:
-        if not self.is_attended.wait(_CREATION_SECS):
+        if not self._has_session() and not self.is_attended.wait(_CREATION_SECS):
             text = "%s: ending before there is a session; nothing had to be saved"
             name = signal.Signals(number).name
             exit.call_and_flush(lambda: _logger.warning(text, name))

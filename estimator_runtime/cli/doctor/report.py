@@ -126,7 +126,6 @@ def _examine(
     yield finding
     if config is not None and config.cluster:
         yield from task.examine_ports(config)
-        yield from task.examine_proxy(config, environ)
     yield from folder.examine(options.model_dir, config)
     yield packages.examine_ray()
     yield packages.examine_activation(environ)

@@ -3,12 +3,10 @@
 import concurrent.futures
 import dataclasses
 import errno
-import itertools
 import socket
 from collections.abc import Mapping
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
-from estimator_runtime.config import proxies
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import TFConfig, check_form
 from estimator_runtime.distributed import peers
@@ -66,27 +64,6 @@ def examine_ports(config: TFConfig) -> list[Finding]:
     if others:
         found.append(_examine_others(others))
     return found
-
-
-def examine_proxy(config: TFConfig, environ: Mapping[str, str]) -> list[Finding]:
-    """Return a finding if TensorFlow alone would ask a proxy for the cluster's tasks.
-
-    Args:
-        config: The TFConfig, which has a cluster.
-        environ: The environment.
-    """
-    variable = proxies.variable(environ)
-    addresses = itertools.chain(*config.cluster.values())
-    needed = proxies.exemption(addresses, environ)
-    if variable is None or needed == proxies.exemption((), environ):
-        return []
-    # The value of the variable may contain a password.
-    text = (
-        f"{variable} is set: TensorFlow would ask that proxy for the other tasks. With "
-        "this runtime it does not; a task that runs without it needs: export "
-        f"no_grpc_proxy={needed}"
-    )
-    return [Finding(NOTE, "proxy", text, {"variable": variable})]
 
 
 def _examine_own(address: str) -> Finding:

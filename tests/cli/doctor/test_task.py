@@ -106,36 +106,6 @@ def test_tasks_that_are_not_started_and_names_that_lead_nowhere_differ(free_addr
     assert text.endswith("; check the name or address, and the firewalls between")
 
 
-@pytest.mark.parametrize(
-    "variables, exempt",
-    [
-        ({}, "10.0.0.1,ps0.example"),
-        ({"no_proxy": "a.example,ps0.example"}, "a.example,ps0.example,10.0.0.1"),
-    ],
-)
-def test_a_proxy_is_named_without_its_password(variables, exempt):
-    cluster = {
-        "chief": ["10.0.0.1:1"],
-        "worker": ["10.0.0.1:2"],
-        "ps": ["ps0.example:1"],
-    }
-    config = TFConfig.from_environ(environ("chief 0", **cluster))
-    variables = {"https_proxy": "http://me:secret@proxy.example:3128", **variables}
-    [found] = task.examine_proxy(config, variables)
-    assert (found.about, found.state, found.facts) == (
-        "proxy",
-        "note",
-        {"variable": "https_proxy"},
-    )
-    assert found.text == (
-        "https_proxy is set: TensorFlow would ask that proxy for the other tasks. With "
-        "this runtime it does not; a task that runs without it needs: export "
-        f"no_grpc_proxy={exempt}"
-    )
-    assert task.examine_proxy(config, {**variables, "no_grpc_proxy": exempt}) == []
-    assert task.examine_proxy(config, {}) == []
-
-
 def test_an_evaluator_has_no_port_of_its_own(listening):
     assert ports("evaluator 0", chief=[listening]) == [
         ("other tasks", "ok", "all listening: chief 0")
