@@ -24,6 +24,7 @@ from tensorflow.python.framework import graph_io
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import training_util
 
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
 from estimator_runtime.compat import patch
 
 _MAX_FILES = 8
@@ -134,7 +135,7 @@ def _read(path: str) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
         file = _files.get(path)
     if file is not None:
         try:
-            with open(path, "rb") as opened:
+            with open(path, "rb", opener=opener) as opened:
                 content = opened.read()
         except OSError:
             return b"", {}
