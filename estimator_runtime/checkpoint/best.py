@@ -25,11 +25,15 @@ from estimator_runtime.checkpoint.store.state_file import (
     read_state,
     write_state,
 )
+from estimator_runtime.checkpoint.tensor_bundle import reading
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import make_folder
 from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.output.training_log import TRAINING_LOG
 
 FOLDER = "best"
 _METRICS = "metrics.json"
+# What the content of that file may raise, which others may have written.
+_MALFORMED = (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError)
 _logger = logging.getLogger(__name__)
 
 
@@ -119,7 +123,7 @@ class BestCheckpoints:
                 f"{', '.join(map(repr, sorted(metrics)))}; give one of these"
             )
         try:
-            os.makedirs(self._folder, exist_ok=True)
+            make_folder(self._folder)
             clean_up(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
@@ -131,9 +135,12 @@ class BestCheckpoints:
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
+        # The notes are not trusted: what they name elsewhere is not ours to delete.
+        there = {os.path.basename(c.prefix): c for c in files.find(self._folder)}
         written = self._metrics()
-        noted = {**written, **self._adopted(written, name)}
-        found = {n: v for n, v in noted.items() if self._at(n).has_index}
+        noted = {n: v for n, v in written.items() if n in there}
+        noted |= self._adopted(noted, there, name)
+        found = {n: v for n, v in noted.items() if there[n].has_index}
         # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
         known = {**found, name: finite}
@@ -169,9 +176,6 @@ class BestCheckpoints:
             self._write_metrics(left)
         return is_kept
 
-    def _at(self, name: str) -> files.Checkpoint:
-        return files.at(os.path.join(self._folder, name))
-
     def _delete(self, name: str) -> bool:
         """Delete a checkpoint unless a reader holds it; return whether it is gone."""
         prefix = os.path.join(self._folder, name)
@@ -181,18 +185,18 @@ class BestCheckpoints:
         return is_free
 
     def _adopted(
-        self, noted: Mapping[str, Mapping[str, float]], new: str
+        self,
+        noted: Mapping[str, Mapping[str, float]],
+        there: Mapping[str, files.Checkpoint],
+        new: str,
     ) -> dict[str, dict[str, float]]:
         """Return the metrics of checkpoints in the folder whose metrics were not noted.
 
         The file of metrics was lost, or a user has put the checkpoints there.
         Checkpoints without a known value of the metric are ignored.
         """
-        there = files.find(self._folder)
         # `find` returns numbered checkpoints only, so no step is None.
-        steps: dict[str, Any] = {
-            os.path.basename(each.prefix): each.step for each in there if each.has_index
-        }
+        steps: dict[str, Any] = {n: c.step for n, c in there.items() if c.has_index}
         lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
         if not lacking:
             return {}
@@ -219,18 +223,16 @@ class BestCheckpoints:
         """Return the noted metrics, by name of the checkpoint."""
         path = os.path.join(self._folder, _METRICS)
         try:
-            with open(path) as file:
-                noted = json.load(file)
-            if not isinstance(noted, dict) or not all(
-                isinstance(each, dict) for each in noted.values()
-            ):
-                raise ValueError("it has no metrics by name")
+            noted = json.loads(reading.content(path))
+            return {
+                name: {m: float(v) for m, v in each.items() if math.isfinite(v)}
+                for name, each in noted.items()
+            }
         except FileNotFoundError:
             return {}
-        except ValueError as error:
+        except _MALFORMED as error:
             _logger.warning("%s cannot be read (%s); it is made again", path, error)
             return {}
-        return noted
 
     def _write_metrics(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
         content = json.dumps(metrics, indent=2, sort_keys=True).encode()

@@ -15,10 +15,12 @@ from typing import Any
 
 from crc32c import crc32c
 
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import make_folder, opener
 from estimator_runtime.checkpoint.tensor_bundle.table import masked
 
 _HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
 _VERSION = "brain.Event:2"
+_MOST_BYTES = 2 << 30  # of a protocol buffer
 
 
 def scalars(path: str, prefix: str = "") -> Iterator[tuple[int, str, float]]:
@@ -66,11 +68,12 @@ def by_step(folder: str, prefix: str = "") -> dict[int, dict[str, float]]:
 
 
 def _records(path: str) -> Iterator[bytes]:
-    most = os.path.getsize(path)
-    with open(path, "rb") as file:
+    most = min(os.path.getsize(path), _MOST_BYTES)
+    with open(path, "rb", opener=opener) as file:
         while True:
             header = file.read(_HEADER.size)
-            if len(header) < _HEADER.size:
+            # The checksum ends, for example, a file of zeros.
+            if len(header) < _HEADER.size or _checksum(header[:8]) != header[8:]:
                 return
             size, _ = _HEADER.unpack(header)
             record = file.read(min(size, most))
@@ -94,7 +97,7 @@ class EventFile:
     """
 
     def __init__(self, folder: str, now: float) -> None:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         # The name follows TensorFlow's scheme, so that TensorBoard reads the files of
         # later runs after this one.
         name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}"
@@ -118,7 +121,7 @@ class EventFile:
         size = struct.pack("<Q", len(event))
         # The file is opened for each record: no descriptor stays open, and no record
         # is lost when this process ends.
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab", opener=opener) as file:
             file.write(size + _checksum(size) + event + _checksum(event))
 
 

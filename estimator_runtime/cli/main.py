@@ -35,6 +35,7 @@ from estimator_runtime.config import proxies
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, relay, tensorboard
+from estimator_runtime.output.terminal import printable
 
 _NAME = "estimator-runtime"
 
@@ -73,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         return options.command(options)
     except EstimatorRuntimeError as error:
         reporting.send_error(type(error))
-        print(f"{_NAME}: error: {error}", file=sys.stderr)
+        print(f"{_NAME}: error: {printable(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 
@@ -322,5 +323,5 @@ def _print(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"{_NAME}: stopped by SIGINT", file=sys.stderr)
         return 128 + signal.SIGINT
-    write_out(f"{text}\n")
+    write_out(f"{printable(text)}\n")
     return status

@@ -103,7 +103,11 @@ class FinishNote:
 
     def _read(self) -> dict[str, Any]:
         try:
+            # At a named pipe, TensorFlow would wait for a writer.
+            if os.path.exists(self._path) and not os.path.isfile(self._path):
+                return {}
             with tf.io.gfile.GFile(self._path) as file:
-                return json.loads(file.read())
+                content = json.loads(file.read())
         except (tf.errors.OpError, ValueError):  # no note, or it is being replaced
             return {}
+        return content if isinstance(content, dict) else {}

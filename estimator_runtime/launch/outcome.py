@@ -4,6 +4,7 @@ import dataclasses
 
 from estimator_runtime.checkpoint.restore.recovery import newest_as_text
 from estimator_runtime.launch.supervisor.restart_policy import STOPPED
+from estimator_runtime.output.terminal import printable
 
 # The exit status of a job whose training is complete, but whose evaluation has failed.
 EVALUATION_FAILED = 3
@@ -56,7 +57,7 @@ class Outcome:
         return "\n".join(lines)
 
     def _checkpoint_line(self) -> str:
-        text = newest_as_text(self.checkpoint, self.unknown, self.spoilt)
+        text = printable(newest_as_text(self.checkpoint, self.unknown, self.spoilt))
         if self.checkpoint and not self.spoilt and self.exit_status in STOPPED:
             return f"{text}; the same command goes on from there"
         return text

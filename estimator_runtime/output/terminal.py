@@ -29,6 +29,17 @@ def has_colours(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
     return can_redraw(stream, environ) and not environ.get("NO_COLOR")
 
 
+def printable(text: str) -> str:
+    """Return a text with its control characters escaped, but for tabs and line breaks.
+
+    A terminal obeys them, and names of files may have them.
+    """
+    return "".join(
+        char if char.isprintable() or char in "\t\n" else ascii(char)[1:-1]
+        for char in text
+    )
+
+
 def time_left(step: int, last_step: int | None, rate: float | None) -> str | None:
     """Return the time left as "H:MM:SS"; None if it is unknown.
 

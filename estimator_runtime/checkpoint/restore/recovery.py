@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store import cleanup, durable, files, locks
 from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
@@ -22,6 +22,7 @@ from estimator_runtime.checkpoint.store.state_file import (
 )
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.errors import CheckpointError
+from estimator_runtime.output.terminal import printable
 
 _logger = logging.getLogger(__name__)
 _LONG_AGO = 1.0  # in seconds since 1970; 0 would mean that no time is known
@@ -157,6 +158,9 @@ def _recover(
 ) -> files.Checkpoint | None:
     best, bad = seen.plan(known)
     if best is None and not bad:
+        if seen.lost and seen.state is None:
+            # TensorFlow would ignore it, or wait for ever if it is a named pipe.
+            durable.remove_if_there(os.path.join(folder, STATE_FILE))
         return None
     shown = "; ".join(f"{path}: {reason}" for path, reason in bad.items())
     if best is None:
@@ -176,7 +180,7 @@ def _recover(
     _logger.warning(
         "Training goes on from %s, because %s.%s",
         best.prefix,
-        "; ".join(filter(None, (seen.lost, shown))),
+        printable("; ".join(filter(None, (seen.lost, shown)))),
         " Damaged files are kept in 'damaged' beside it." if bad else "",
     )
     return best

@@ -24,7 +24,7 @@ from estimator_runtime.checkpoint.store.state_file import (
     readable_state,
     write_state,
 )
-from estimator_runtime.checkpoint.tensor_bundle import index
+from estimator_runtime.checkpoint.tensor_bundle import index, reading
 from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
@@ -264,11 +264,10 @@ def _noted(note: str, hidden: str, state: State) -> list[str]:
         )
 
     try:
-        with open(note, encoding="utf-8") as file:
-            noted = json.load(file)
+        noted = json.loads(reading.content(note))
         names = map(os.path.basename, noted if isinstance(noted, list) else ())
         return sorted(filter(may_go, names))
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return []
     except (RecursionError, TypeError, ValueError):  # truncated, or no list of paths
         return []
@@ -299,18 +298,20 @@ def _warned(path: str) -> Iterator[None]:
 
 
 def _is_hidden_folder(path: str) -> bool:
-    return durable.owner(os.path.basename(path)) is not None and os.path.isdir(path)
+    is_hidden = durable.owner(os.path.basename(path)) is not None
+    return is_hidden and os.path.isdir(path) and not os.path.islink(path)
 
 
 def _is_temporary(path: str) -> bool:
     """Return whether a path is an unfinished save, ours or that of a Saver.
 
     A folder belongs to a Saver only if everything in it does: programs may also use
-    names such as NAME-1_temp.
+    names such as NAME-1_temp. A symbolic link is never one: what it leads to belongs to
+    somebody else.
     """
     name = os.path.basename(path)
     if durable.owner(name):
-        return True
+        return not (files.CONTROL.search(name) or os.path.islink(path))
     # The name is checked first, because there may be thousands of other files.
     if _STOCK_FOLDER.fullmatch(name):
         try:

@@ -187,7 +187,10 @@ def _move_aside(old: files.Checkpoint, folder: str) -> None:
 
 def _replaced(folder: str) -> files.Checkpoint:
     name = os.path.basename(durable.final_path(folder))
-    return files.at(os.path.join(folder, _REPLACED, name))
+    aside = os.path.join(folder, _REPLACED)
+    if os.path.islink(folder) or os.path.islink(aside):  # it is in another folder
+        return files.Checkpoint(prefix=os.path.join(aside, name), files=())
+    return files.at(os.path.join(aside, name))
 
 
 def leave_note(folder: str, prefixes: Sequence[str]) -> None:

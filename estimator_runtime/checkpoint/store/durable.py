@@ -11,6 +11,8 @@ import socket
 import uuid
 from typing import NamedTuple
 
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
+
 _MARK = ".saving-"
 # Errors of an fsync of a folder on some network and user-space file systems.
 _NOT_FOR_FOLDERS = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
@@ -19,7 +21,8 @@ _identities: dict[int, "Identity"] = {}  # by process id: a forked child has its
 
 def sync_file(path: str) -> None:
     """Wait until the content of a file would survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
+    # Without O_NONBLOCK, a named pipe would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:
@@ -51,7 +54,7 @@ def replace_file(path: str, content: bytes, mtime_ns: int | None = None) -> None
     """
     temporary = temporary_name(path)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=opener) as file:
             file.write(content)
             file.flush()
             if mtime_ns is not None:

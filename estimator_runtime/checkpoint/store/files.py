@@ -10,8 +10,12 @@ from estimator_runtime.checkpoint.store import durable
 from estimator_runtime.checkpoint.tensor_bundle import index, reading
 from estimator_runtime.errors import ConfigError
 
+_CONTROLS = r"\x00-\x1f\x7f-\x9f"
+# Files with these in their names are not ours: a terminal would obey what it is shown.
+CONTROL = re.compile(f"[{_CONTROLS}]")
 _FILE = re.compile(
-    r"(?P<name>.+-(?P<step>\d+))\.(?P<kind>index|meta|data-\d{5}-of-\d{5})"
+    rf"(?P<name>[^{_CONTROLS}]+-(?P<step>\d+))"
+    r"\.(?P<kind>index|meta|data-\d{5}-of-\d{5})"
 )
 _SUFFIX = re.compile(r"\.(index|meta|data-)")
 _DAMAGED = "damaged"
@@ -170,7 +174,9 @@ def set_aside(checkpoint: Checkpoint) -> str:
     """
     folder = os.path.dirname(checkpoint.prefix)
     target, number = os.path.join(folder, _DAMAGED), 1
-    while at(os.path.join(target, os.path.basename(checkpoint.prefix))).files:
+    name = os.path.basename(checkpoint.prefix)
+    # A symbolic link would lead somewhere else.
+    while os.path.islink(target) or at(os.path.join(target, name)).files:
         number += 1
         target = os.path.join(folder, f"{_DAMAGED}-{number}")
     os.makedirs(target, exist_ok=True)
@@ -182,18 +188,21 @@ def set_aside(checkpoint: Checkpoint) -> str:
 def delete(checkpoint: Checkpoint) -> None:
     """Delete a checkpoint's files, the index first.
 
-    If this is interrupted, the files that are left are not taken for a checkpoint.
+    If this is interrupted, the files that are left are not taken for a checkpoint. In
+    the V1 format, nothing distinguishes the files from others, so they stay.
     """
-    for path in index_first(checkpoint.files):
+    for path in () if checkpoint.is_v1 else index_first(checkpoint.files):
         durable.remove_if_there(path)
 
 
 def index_first(paths: Iterable[str]) -> list[str]:
     """Return a checkpoint's files in the order in which to delete or move them.
 
-    Once the index is gone, the files that are left are not taken for a checkpoint.
+    Once the index is gone, the files that are left are not taken for a checkpoint. The
+    data is last, because `find` does not find a .meta file alone.
     """
-    return sorted(paths, key=lambda path: not path.endswith(".index"))
+    first = {".index": 0, ".meta": 1}
+    return sorted(paths, key=lambda path: first.get(os.path.splitext(path)[1], 2))
 
 
 def _without_shards(prefix: str) -> str:

@@ -188,7 +188,8 @@ def _opened(path: str, *modes: int) -> Iterator[int | None]:
     descriptor, opened_by = None, os.getpid()
     for flags in modes:
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, flags)
+            # Without O_NONBLOCK, a named pipe would wait for a writer.
+            descriptor = os.open(path, flags | os.O_NONBLOCK)
             break
     try:
         yield descriptor

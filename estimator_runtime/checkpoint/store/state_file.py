@@ -5,7 +5,9 @@ import os
 from typing import Any
 
 from estimator_runtime.checkpoint.store import durable
-from estimator_runtime.checkpoint.tensor_bundle import proto
+from estimator_runtime.checkpoint.tensor_bundle import proto, reading
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError
+from estimator_runtime.errors import CheckpointError
 
 STATE_FILE = "checkpoint"
 
@@ -46,10 +48,12 @@ def read_state(folder: str) -> State | None:
         OSError: If the file cannot be read.
     """
     try:
-        with open(os.path.join(folder, STATE_FILE), "rb") as file:
-            text = file.read().decode()
+        path = os.path.join(folder, STATE_FILE)
+        text = reading.content(path).decode()
     except FileNotFoundError:
         return None
+    except TableError as error:
+        raise StateError(str(error)) from error
     except UnicodeDecodeError as error:
         raise StateError("is not text") from error
     message = _parsed(text)
@@ -74,6 +78,23 @@ def readable_state(folder: str) -> State | None:
         return read_state(folder)
     except StateError:
         return None
+
+
+def check(path: str) -> None:
+    """Check that TensorFlow can read a state file, which need not exist, in a moment.
+
+    Raises:
+        CheckpointError: If the path is a named pipe, at which TensorFlow would wait for
+            a writer, or a device or huge file, of which it would fill the memory.
+    """
+    try:
+        reading.content(path)
+    except TableError as error:
+        raise CheckpointError(
+            f"{path!r} {error}; remove it, or give another folder"
+        ) from error
+    except OSError:  # TensorFlow gets the same, and says so
+        return
 
 
 def _parsed(text: str) -> Any:

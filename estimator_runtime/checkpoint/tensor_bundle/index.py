@@ -13,6 +13,7 @@ from estimator_runtime.checkpoint.tensor_bundle.table import TableError, read_ta
 V1_SHARDS = "-?????-of-"
 _MOST_SHARDS = 100_000  # file names have five digits for the number
 _CHUNK_BYTES = 16 << 20
+_MOST_BYTES = 256 << 20  # more than the index of a million values has
 
 
 def shard_bytes(prefix: str) -> list[int]:
@@ -23,7 +24,7 @@ def shard_bytes(prefix: str) -> list[int]:
         FileNotFoundError: If it is missing.
         OSError: If it cannot be read.
     """
-    entries = read_table(reading.content(f"{prefix}.index"))
+    entries = read_table(reading.content(f"{prefix}.index", _MOST_BYTES))
     if not entries or entries[0][0] != b"":
         raise TableError("has no header")
     count = proto.parse("BundleHeaderProto", entries[0][1]).num_shards
@@ -55,7 +56,7 @@ def values(prefix: str) -> Iterator[tuple[bytes, Any, str]]:
     """
     if not os.path.exists(f"{prefix}.index") and v1_files(prefix):
         return
-    header, *entries = read_table(reading.content(f"{prefix}.index"))
+    header, *entries = read_table(reading.content(f"{prefix}.index", _MOST_BYTES))
     count = proto.parse("BundleHeaderProto", header[1]).num_shards
     for key, value in entries:
         entry = proto.parse("BundleEntryProto", value)

@@ -7,16 +7,20 @@ listing of its folder does not have it.
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import (
+    NotRegularError,
+    opener,
+)
 from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 from estimator_runtime.errors import CheckpointError
 
 _T = TypeVar("_T")
 _ABSENT = (FileNotFoundError, NotADirectoryError)
+_MOST_BYTES = 16 << 20  # more than a state file of ten thousand checkpoints has
 # Before the second, third and fourth attempt. It takes about this long until a lost
 # mount is back, or other threads have closed some of their files.
 _PAUSES_SECS = (0.05, 0.2, 0.5)
@@ -54,15 +58,23 @@ class UnreadableError(CheckpointError, OSError):
         )
 
 
-def content(path: str) -> bytes:
+def content(path: str, most_bytes: int = _MOST_BYTES) -> bytes:
     """Return the content of a file.
 
     Raises:
         FileNotFoundError: If it is missing.
-        TableError: If the path is not a regular file, but, for example, a folder.
+        TableError: If the path is not a regular file, but, for example, a folder, or if
+            the file has more than `most_bytes`.
         OSError: If it cannot be read, after several attempts.
     """
-    return _read(path, lambda file: file.read())
+
+    def read(file: BinaryIO) -> bytes:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise TableError(f"has {size} bytes, which is too many")
+        return file.read()
+
+    return _read(path, read)
 
 
 def part(path: str, offset: int, size: int) -> bytes:
@@ -107,11 +119,11 @@ def names(folder: str) -> list[str]:
 
 def _read(path: str, read: Callable[[BinaryIO], _T]) -> _T:
     def attempt() -> _T:
-        # Without O_NONBLOCK, a named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise TableError("is not a regular file")
+            descriptor = opener(path, os.O_RDONLY)
+        except NotRegularError as error:
+            raise TableError("is not a regular file") from error
+        try:
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return read(file)
         finally:

@@ -40,14 +40,13 @@ from tensorflow.python.training import (
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store import files, locks, state_file
 from estimator_runtime.compat import patch
 from estimator_runtime.compat.removed import api
 
 # Their callers are latest_checkpoint; checkpoint_exists, and so a Saver that restores;
 # load_checkpoint, load_variable and list_variables.
 _READERS = (
-    (checkpoint_management, "get_checkpoint_state"),
     (checkpoint_management, "_prefix_to_checkpoint_path"),
     (checkpoint_utils, "_get_checkpoint_filename"),
 )
@@ -62,6 +61,8 @@ _postponed: collections.deque[
 
 def patch_readers_and_savers(_module: ModuleType) -> None:
     """Make TensorFlow's readers and Savers wait for checkpoints of their thread."""
+    original = checkpoint_management.get_checkpoint_state
+    checkpoint_management.get_checkpoint_state = _refusing_pipes(_waiting(original))
     for module, name in _READERS:
         setattr(module, name, _waiting(getattr(module, name)))
     saver.Saver.save = _waiting_on_conflict(saver.Saver.save)
@@ -80,6 +81,25 @@ def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(*args, **kwargs)
 
     return read
+
+
+def _refusing_pipes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `get_checkpoint_state` so that it reads nothing but a file.
+
+    At a named pipe it would wait for a writer, and a device or a huge file may take all
+    memory.
+    """
+    bind = patch.binder(original)
+
+    @functools.wraps(original)
+    def get_checkpoint_state(*args: Any, **kwargs: Any) -> Any:
+        given = bind(*args, **kwargs).arguments
+        folder, name = given["checkpoint_dir"], given.get("latest_filename")
+        path = os.path.join(os.fsdecode(folder), os.fsdecode(name or "checkpoint"))
+        state_file.check(path)
+        return original(*args, **kwargs)
+
+    return get_checkpoint_state
 
 
 def _waiting_on_conflict(original: Callable[..., Any]) -> Callable[..., Any]:

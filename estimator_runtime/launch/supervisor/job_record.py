@@ -303,7 +303,13 @@ class Record:
         """Move the logs to the model directory, unless they belong elsewhere."""
         if self._log_dir is not None or self.model_dir is None or self.is_remote:
             return None
-        return self.open_logs(os.path.join(self.model_dir, "logs"))
+        folder = os.path.join(self.model_dir, "logs")
+        if os.path.islink(folder):
+            return (
+                f"log folder {folder!r} is a symbolic link, which somebody else may "
+                f"have made; give --log-dir {os.path.realpath(folder)!r} to write there"
+            )
+        return self.open_logs(folder)
 
     def _spool_folder(self) -> str:
         """Return the temporary folder; the first call creates it."""

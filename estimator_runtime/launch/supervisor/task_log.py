@@ -10,13 +10,20 @@ import errno
 import io
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
 from estimator_runtime.launch.task import Task
 
 _CHUNK = 1 << 20
-_TAIL_LINES = 300
+# The tail of all lines, and the part of each, that is kept in memory.
+_TAIL_LINES, _TAIL_CHARS = 300, 4096
+# A file with this many bytes is renamed, and a new one begun: this part of what is free
+# on its disk, on which checkpoints may need room too, between two limits.
+_PART_OF_FREE, _LEAST_BYTES, _MOST_BYTES = 50, 64 << 10, 64 << 20
+_EARLIER = ".1"  # ends the name of the renamed file
 _EXCERPT_LINES = 20
 # Seconds between two checks that the file still exists.
 _CHECK_SECS = 1.0
@@ -39,7 +46,8 @@ class TaskLog:
     If the file cannot be written any more, for example on a full disk, the user is told
     once. The last lines are still kept in memory, and the job goes on. If the file is
     removed, for example by a script that clears its model directory, it is created
-    again with those last lines.
+    again with those last lines. If it gets too long, it is renamed, in place of the one
+    that was renamed before.
 
     Attributes:
         task: The task.
@@ -57,8 +65,10 @@ class TaskLog:
         say: Callable[[str], None] = lambda line: None,
         spool: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        free_bytes: Callable[[str], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
         self.task, self.say, self.spool = task, say, spool
+        self._free_bytes, self._most_bytes = free_bytes, _MOST_BYTES
         self._clock, self._checked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
         self.path: str | None = None
@@ -71,13 +81,12 @@ class TaskLog:
         """Append a line."""
         if self._clock() - self._checked_at >= _CHECK_SECS:
             self._restore_if_removed(is_hurried=False)
-        self._tail.append(line)
+        self._tail.append(line[:_TAIL_CHARS])
         try:
             if self._file is None and self.problem is None and self.spool is not None:
                 self._file, self.path = self._open_file(self.spool())
                 self._is_spooled = True
-            if self._file is not None:
-                _write_line(self._file, line)
+            self._write_line(line)
         except OSError as error:
             self._is_stale = self._file is not None and error.errno == errno.ESTALE
             if not self._is_stale:
@@ -126,7 +135,7 @@ class TaskLog:
             self._is_gone = self._is_stale = False
             self._file, self.path = self._open_file(os.path.dirname(path))
             for line in self._tail:
-                _write_line(self._file, line)
+                self._write_line(line)
         except OSError as error:
             self._stop(error)
 
@@ -149,6 +158,7 @@ class TaskLog:
                 # have written to the new file, and the temporary folder is usually on
                 # another file system.
                 with open(self.path, "rb") as spooled:
+                    spooled.seek(max(0, os.path.getsize(self.path) - self._most_bytes))
                     while data := spooled.read(_CHUNK):
                         _write(opened, data)
             except OSError as error:
@@ -185,9 +195,30 @@ class TaskLog:
         """Open the file in a folder for appending, and return it with its path."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.task.file_name)
+        part = self._free_bytes(folder) // _PART_OF_FREE
+        self._most_bytes = min(max(part, _LEAST_BYTES), _MOST_BYTES)
         # Unbuffered: users read the log while it is written, and bytes in a buffer
         # would fail a second time when the file is closed.
-        return open(path, "ab", buffering=0), path
+        return open(path, "ab", buffering=0, opener=opener), path
+
+    def _write_line(self, line: str) -> None:
+        """Append a line to the file, if there is one, or to a new one after it."""
+        if self._file is None or self.path is None:
+            return
+        if self._file.tell() >= self._most_bytes:
+            earlier = f"{self.path}{_EARLIER}"
+            if self.is_whole:
+                self.is_whole = False
+                self.say(
+                    f"the log of {self.task}, {self.path}, has reached "
+                    f"{self._most_bytes >> 10} KiB: its lines are in {earlier} now, "
+                    "until the next ones replace them there"
+                )
+            with contextlib.suppress(FileNotFoundError):  # it has been removed
+                os.replace(self.path, earlier)
+            self._file.close()
+            self._file, self.path = self._open_file(os.path.dirname(self.path))
+        _write(self._file, line.encode(errors="replace") + b"\n")
 
     def _stop(self, error: OSError) -> None:
         """Stop writing to the file, and tell the user once."""
@@ -200,10 +231,6 @@ class TaskLog:
                 "goes on"
             )
         self.close()
-
-
-def _write_line(file: io.FileIO, line: str) -> None:
-    _write(file, line.encode(errors="replace") + b"\n")
 
 
 def _write(file: io.FileIO, data: bytes) -> None:

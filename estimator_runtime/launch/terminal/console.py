@@ -109,7 +109,9 @@ class Console:
 
     def say(self, line: str, level: str = "info") -> None:
         """Write one line of the launcher itself."""
-        self.write(_OURS, line, level=level)
+        # JSON has its own escapes.
+        text = line if self.as_json else terminal.printable(line)
+        self.write(_OURS, text, level=level)
 
     def pin(self, line: str) -> None:
         """Write one line of the launcher, and keep it in view with the status rows."""

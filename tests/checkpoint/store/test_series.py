@@ -306,8 +306,8 @@ def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
         ("replace", ".checkpoint.saving"),
         ("fsync", "."),
         ("unlink", "model.ckpt-1.index"),
-        ("unlink", f"model.ckpt-1.{data}"),
         ("unlink", "model.ckpt-1.meta"),
+        ("unlink", f"model.ckpt-1.{data}"),
     ]
     assert [each for each in calls if each[1] == f"{hidden}.meta"] == [
         ("rename", f"{hidden}.meta")

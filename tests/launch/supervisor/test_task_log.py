@@ -1,10 +1,13 @@
 """What of a log says why a task failed, and where the log is."""
 
+import contextlib
 import errno
 import io
 import os
 import re
+import resource
 import shutil
+import tracemalloc
 
 import pytest
 
@@ -12,7 +15,7 @@ from estimator_runtime.launch.supervisor import task_log
 from estimator_runtime.launch.supervisor.job_record import Record
 from estimator_runtime.launch.supervisor.task_log import TaskLog, excerpt
 from estimator_runtime.launch.supervisor.task_state import TaskState
-from estimator_runtime.launch.task import Task
+from estimator_runtime.launch.task import Run, Task
 
 
 def test_the_excerpt_is_the_last_traceback_without_what_tensorflow_says_after_it():
@@ -94,37 +97,157 @@ def test_lines_written_before_the_folder_is_known_are_in_the_file_too(tmp_path):
     assert (tmp_path / "logs" / "worker-1.log").read_text() == "early\nlate\n"
 
 
+@contextlib.contextmanager
+def _room(size):
+    """Let no file grow beyond this size in bytes, as on a full disk."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
 def test_a_log_on_a_full_disk_stops_once_and_keeps_the_last_lines(tmp_path):
-    (tmp_path / "worker-1.log").symlink_to("/dev/full")
     said = []
     log = TaskLog(Task(type="worker", index=1), said.append)
     log.write("early")
     log.open(str(tmp_path))
-    log.write("late")
+    with _room(0):
+        log.write("late")
     log.close()
     assert said == [
-        f"the log of worker 1, {tmp_path}/worker-1.log, stops here: No space left on "
-        "device; the job goes on"
+        f"the log of worker 1, {tmp_path}/worker-1.log, stops here: File too large; "
+        "the job goes on"
     ]
     assert log.excerpt() == ("early", "late")
 
 
 def test_what_there_is_no_room_for_in_the_folder_stays_where_it_is(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "worker-1.log").symlink_to("/dev/full")
     said = []
     task = Task(type="worker", index=1)
     log = TaskLog(task, said.append, spool=lambda: str(tmp_path))
     log.write("early")
-    log.open(str(tmp_path / "logs"))
+    with _room(3):
+        log.open(str(tmp_path / "logs"))
     log.write("late")
     log.close()
     assert (log.path, log.problem) == (f"{tmp_path}/worker-1.log", None)
     assert (tmp_path / "worker-1.log").read_text() == "early\nlate\n"
     assert said == [
         f"the log of worker 1 stays at {tmp_path}/worker-1.log: "
-        f"it cannot be copied to {tmp_path}/logs/worker-1.log: No space left on device"
+        f"it cannot be copied to {tmp_path}/logs/worker-1.log: File too large"
     ]
+
+
+KIB = 1 << 10
+
+
+def _on_a_disk(free_bytes, folder):
+    """Return (a log on a disk with so much space left, lines said)."""
+    said = []
+    log = TaskLog(
+        Task(type="chief", index=0), said.append, free_bytes=lambda _: free_bytes
+    )
+    log.open(str(folder))
+    return log, said
+
+
+@pytest.mark.parametrize(
+    "free_bytes, most_bytes",
+    [(0, 64 * KIB), (40_000 * KIB, 800 * KIB), (10**13, 64 << 20)],
+    ids=["full", "small", "large"],
+)
+def test_a_log_that_is_long_for_its_disk_is_renamed(tmp_path, free_bytes, most_bytes):
+    path = tmp_path / "chief-0.log"
+    path.touch()
+    os.truncate(path, most_bytes - 1)  # of an earlier job
+    log, said = _on_a_disk(free_bytes, tmp_path)
+    log.write("the last line of the first file")
+    assert [each.name for each in tmp_path.iterdir()] == ["chief-0.log"]
+    log.write("the first line of the second")
+    log.close()
+    assert path.read_text() == "the first line of the second\n"
+    assert (tmp_path / "chief-0.log.1").stat().st_size == most_bytes + 31
+    assert said == [
+        f"the log of chief, {path}, has reached {most_bytes >> 10} KiB: its lines are "
+        f"in {path}.1 now, until the next ones replace them there"
+    ]
+    assert (log.is_whole, log.problem) == (False, None)
+
+
+def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
+    log, said = _on_a_disk(40_000 * KIB, tmp_path)
+    for number in range(3000):
+        log.write(f"{number:1023}")
+    log.close()
+    files = [tmp_path / "chief-0.log.1", tmp_path / "chief-0.log"]
+    assert sum(path.stat().st_size for path in files) <= 1600 * KIB
+    lines = "".join(path.read_text() for path in files).split()
+    assert lines == [str(number) for number in range(1600, 3000)]
+    assert len(said) == 1
+
+
+def test_no_more_is_copied_to_the_folder_than_a_log_may_have(tmp_path):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    log = TaskLog(
+        Task(type="chief", index=0),
+        spool=lambda: str(spool),
+        free_bytes=lambda folder: 10**13 if folder == str(spool) else 0,
+    )
+    for number in range(100):
+        log.write(f"{number:1023}")
+    log.open(str(tmp_path / "logs"))
+    log.write("late")
+    log.close()
+    assert (tmp_path / "logs" / "chief-0.log").read_text() == "late\n"
+    lines = (tmp_path / "logs" / "chief-0.log.1").read_text().split()
+    assert lines == [str(number) for number in range(36, 100)]
+
+
+@pytest.mark.parametrize("target", ["thesis.tex", "dangling"])
+def test_a_log_is_not_written_through_a_link(tmp_path, target):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "chief-0.log").symlink_to(tmp_path / target)
+    log = TaskLog(Task(type="chief", index=0))
+    problem = Record([log], log_dir=None).open_logs(str(tmp_path / "logs"))
+    assert problem == (
+        f"log folder '{tmp_path}/logs' cannot be written: it is a symbolic link; give "
+        "another one with --log-dir"
+    )
+    log.write("a line")
+    log.close()
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert not (tmp_path / "dangling").exists()
+
+
+def test_logs_are_not_written_to_a_folder_that_is_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "logs").symlink_to(tmp_path / "elsewhere")
+    task = Task(type="chief", index=0)
+    record = Record([TaskLog(task)], log_dir=None)
+    problem = record.take_model_dir(Run(task=task, attempt=0), str(tmp_path / "model"))
+    assert problem == (
+        f"log folder '{tmp_path}/model/logs' is a symbolic link, which somebody else "
+        f"may have made; give --log-dir '{tmp_path}/elsewhere' to write there"
+    )
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_long_lines_do_not_stay_in_memory():
+    log = TaskLog(Task(type="chief", index=0))
+    tracemalloc.start()
+    try:
+        for number in range(400):
+            log.write(f"{number} {'x' * (1 << 20)}")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 << 20
+    assert [line[:5] for line in log.excerpt()] == [f"{n} x" for n in range(395, 400)]
 
 
 @pytest.fixture
