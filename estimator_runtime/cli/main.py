@@ -48,8 +48,9 @@ exit status:
      status, enable) there is a problem
   2  the command line is wrong, or the script or module it names cannot be found
   3  the training of a cluster is done, and only its evaluation has failed
-  129, 130, 143  a training was stopped by SIGHUP, Ctrl-C or SIGTERM (a cluster: 143 for
-     SIGHUP, too). Normally its last step is saved, and its last lines say where
+  129, 130, 138, 140, 143, 152  a training was stopped by SIGHUP, Ctrl-C, SIGUSR1,
+     SIGUSR2, SIGTERM or SIGXCPU (a cluster: 143 for all but Ctrl-C). Normally its last
+     step is saved, and its last lines say where
 Otherwise it is the status of the script: that of sys.exit(), 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output.tensorboard import Dashboard
+from estimator_runtime.preemption.signals import NOTICES, StopRequests
 
 if TYPE_CHECKING:
     from estimator_runtime.launch import Job, JobHandle, Outcome
     from estimator_runtime.launch.terminal.console import Console
 
 _POLL_SECS = 0.5
-# The same signal twice within this time is one request: nobody presses Ctrl-C that
-# fast. But `timeout` of GNU coreutils signals a program and then its process group, and
-# wrappers forward what the terminal has sent to all.
-_SAME_SECS = 0.1
 
 
 def launch(options: argparse.Namespace) -> int:
@@ -197,7 +194,7 @@ def _wait(handle: JobHandle, poll: Callable[[], None]) -> Outcome:
 def _cancelling_signals(handle: JobHandle) -> Iterator[None]:
     """Make signals stop the job in this context.
 
-    The first Ctrl-C, SIGTERM or SIGHUP stops the job gracefully; another one stops it
+    The first Ctrl-C, SIGTERM or notice stops the job gracefully; another one stops it
     at once.
     """
     requests = StopRequests()
@@ -207,8 +204,8 @@ def _cancelling_signals(handle: JobHandle) -> Iterator[None]:
             _cancel(handle, number)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # it is ignored under nohup
-        numbers.append(signal.SIGHUP)
+    # nohup makes a program ignore SIGHUP.
+    numbers += [n for n in NOTICES if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
@@ -222,31 +219,6 @@ def _cancel(handle: JobHandle, number: int) -> None:
     handle.cancel(exit_status_of(number), reason)
 
 
-class StopRequests:
-    """A filter that separates stop requests from signals that merely accompany one.
-
-    The first request asks for a graceful stop. Each later one asks for a stop at once.
-    """
-
-    def __init__(self) -> None:
-        self._taken: dict[int, float] = {}  # each signal to the time it last came
-
-    def take(self, number: int, now: float) -> bool:
-        """Return whether a signal is a request of its own.
-
-        SIGHUP comes from a terminal or a session that closes, often together with
-        SIGTERM. Neither is then a second request, as nobody is asking for a stop at
-        once. `now` is the time in seconds.
-        """
-        before = self._taken
-        if number == signal.SIGHUP and before:
-            return False
-        if number in before and now - before[number] < _SAME_SECS:
-            return False
-        self._taken = {**before, number: now}
-        return number != signal.SIGTERM or set(before) != {signal.SIGHUP}
-
-
 def exit_status_of(number: int) -> int:
-    """Return the exit status of a job that a signal ended; SIGHUP counts as SIGTERM."""
-    return 128 + (signal.SIGTERM if number == signal.SIGHUP else number)
+    """Return the exit status of a job that a signal ended; notices count as SIGTERM."""
+    return 128 + (signal.SIGTERM if number in NOTICES else number)

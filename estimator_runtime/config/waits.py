@@ -21,6 +21,7 @@ STOP_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_STOP_GRACE_SECS"
 PS_GRACE_VARIABLE = "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
 PEER_TIMEOUT_VARIABLE = "ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS"
 STALL_VARIABLE = "ESTIMATOR_RUNTIME_STALL_SECS"
+LAST_STEPS_VARIABLE = "ESTIMATOR_RUNTIME_LAST_STEPS_SECS"
 VARIABLES = (
     START_DELAY_VARIABLE,
     RECOVERY_WAIT_VARIABLE,
@@ -28,6 +29,7 @@ VARIABLES = (
     PS_GRACE_VARIABLE,
     PEER_TIMEOUT_VARIABLE,
     STALL_VARIABLE,
+    LAST_STEPS_VARIABLE,
 )
 # For tasks that a launcher starts together, which need none of TensorFlow's delays.
 LOCAL_WAITS = {START_DELAY_VARIABLE: "0", RECOVERY_WAIT_VARIABLE: "0.5"}
@@ -84,6 +86,11 @@ def stall_secs(environ: Mapping[str, str] = os.environ) -> float:
     0 means never. The report has the stacks of the task.
     """
     return _read(environ, STALL_VARIABLE, 300.0)
+
+
+def last_steps_secs(environ: Mapping[str, str] = os.environ) -> float:
+    """Return the seconds that a chief waits for other trainers at its end (300)."""
+    return _read(environ, LAST_STEPS_VARIABLE, 300.0)
 
 
 def _read(environ: Mapping[str, str], name: str, default: float) -> float:

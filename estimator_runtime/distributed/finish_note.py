@@ -26,6 +26,11 @@ def begin() -> None:
     _trainings += 1
 
 
+def begun() -> int:
+    """Return how many trainings this process has begun."""
+    return _trainings
+
+
 def note(model_dir: str | bytes | os.PathLike[str], step: int) -> None:
     """Write the note that the training has ended.
 

@@ -140,6 +140,7 @@ def wait_for(
     timeout_secs: float,
     answering: Callable[[str], bool] = is_answering,
     clock: Callable[[], float] = time.monotonic,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
     """Wait until all `peers` answer.
 
@@ -148,6 +149,7 @@ def wait_for(
         timeout_secs: Seconds to wait at most.
         answering: Returns whether an address answers.
         clock: Returns the time in seconds.
+        meanwhile: Called between two checks; an exception that it raises ends the wait.
 
     Raises:
         PeerTimeoutError: If some do not answer within `timeout_secs`; its message names
@@ -172,4 +174,5 @@ def wait_for(
         if waited >= named_at:
             named_at = waited + _NAMED_EVERY_SECS
             _logger.warning("still waiting for %s after %.0f s", names, waited)
+        meanwhile()
         time.sleep(min(_POLL_SECS, timeout_secs))

@@ -10,7 +10,6 @@ variable sets how long the ps may stay.
 import contextlib
 import math
 import os
-import select
 import signal
 import threading
 import time
@@ -18,11 +17,16 @@ from types import FrameType
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
-from estimator_runtime.preemption.signals import DEFAULTS, STATUS_OF_SIGNALS
+from estimator_runtime.preemption.signals import (
+    DEFAULTS,
+    STATUS_OF_SIGNALS,
+    SignalPipe,
+    is_caught_in_c,
+)
 
 
 class PsShutdown:
-    """Handlers of SIGTERM, SIGHUP and SIGINT for a ps that may stay after the signal.
+    """Handlers of the stop signals for a ps that may stay after one of them.
 
     They are installed where the program has no handlers of its own. Without a launcher
     and a grace period, or outside of the main thread, none are installed.
@@ -43,7 +47,7 @@ class PsShutdown:
         self._is_launched = reporting.is_on()
         self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
         self._taken: list[int] = []
-        self._reader = self._writer = -1
+        self._pipe: SignalPipe | None = None
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and self._grace_secs > 0:
             self._take()
@@ -65,10 +69,10 @@ class PsShutdown:
 
     def wait(self, secs: float) -> None:
         """Wait for some seconds, or until a signal comes; in any thread."""
-        if self._reader == -1:
+        if self._pipe is None:
             time.sleep(secs)
-        elif select.select([self._reader], [], [], secs)[0]:
-            for number in os.read(self._reader, 64):
+        elif self._pipe.wait(secs):
+            for number in self._pipe.read():
                 if number in self._taken:
                     self._handle(number, None)
 
@@ -79,26 +83,18 @@ class PsShutdown:
                 if signal.getsignal(number) == self._handle:
                     signal.signal(number, DEFAULTS[number])
         self._taken = []
-        if self._reader != -1:
+        if self._pipe is not None:
             with contextlib.suppress(ValueError):
-                signal.set_wakeup_fd(-1)
-            os.close(self._reader)
-            os.close(self._writer)
-            self._reader = self._writer = -1
+                self._pipe.restore()
+            self._pipe.close()
+            self._pipe = None
 
     def _take(self) -> None:
         # TensorFlow's own ps waits in a call during which Python runs no handler. But
         # even then Python writes the signal to this descriptor.
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        if before != -1:  # the program has a wakeup descriptor, which stays
-            signal.set_wakeup_fd(before)
-            os.close(self._reader)
-            os.close(self._writer)
-            self._reader = self._writer = -1
+        self._pipe = SignalPipe()
         for number, default in DEFAULTS.items():
-            if signal.getsignal(number) == default:
+            if signal.getsignal(number) == default and not is_caught_in_c(number):
                 signal.signal(number, self._handle)
                 self._taken.append(number)
         os.register_at_fork(after_in_child=self.restore)

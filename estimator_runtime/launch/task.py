@@ -16,7 +16,14 @@ from typing import Any, Protocol
 from estimator_runtime.config.cluster_spec import Cluster
 
 # The signals that stop a job: the launcher handles them and stops its tasks in order.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
 # Limit for the lines in the queue, in characters, and what an event adds to its line.
 _MAX_WAITING = 1 << 20
 _PER_EVENT = 100

@@ -42,7 +42,9 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     The session creator may have a method `disown_values()`. It is called when the
     training has ended because its loss is NaN. The creator may also have an attribute
     `checkpoint_dir`: the traceback then names the newest checkpoint in that folder that
-    has no NaN.
+    has no NaN. If it has an attribute `may_adopt` that is true, the session may go on
+    with values that no checkpoint has: a stop then waits for the session, whose end
+    saves them. Where there are none, the creator calls `request.leave`.
 
     Args:
         *args: Positional arguments of MonitoredSession.
@@ -50,10 +52,10 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     """
 
     class _CoordinatedSessionCreator(internals.CoordinatedSessionCreator):
-        watch: request.Watch | None = None
-
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
+            saves = any(isinstance(hook, _Saver) for hook in self._hooks)
+            self.watch = request.Watch(has_session=False, saves=saves)
             # Read the options once. When a lost session is created again, other options
             # may be in force, and the run length may already be single steps.
             chosen = options.current()
@@ -73,16 +75,19 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             self.hooked = None  # frees the memory of a lost session
             # The new session may be restored from what they write.
             _finish_background_work(self._hooks)
-            if self.watch is not None:
+            may_adopt = getattr(self._session_creator, "may_adopt", False)
+            self.watch.has_session = may_adopt
+            if self.watch.is_requested and not may_adopt:
+                request.leave()
+            try:
+                # A lost session may be created again outside its graph's `with` block,
+                # or in another thread.
+                with request.creating_session(), self._graph.as_default():
+                    session = super().create_session()
+            except BaseException:
                 self.watch.has_session = False
-                if self.watch.is_requested:
-                    request.leave()
-            # A lost session may be created again outside its graph's `with` block, or
-            # in another thread.
-            with request.creating_session(), self._graph.as_default():
-                session = super().create_session()
-            if self.watch is not None:
-                self.watch.has_session = True
+                raise
+            self.watch.has_session = True
             packing_log = self._packing_log if self._packs(self.tf_sess) else None
             # Replace TensorFlow's hooked session, below the one that coordinates
             # threads.
@@ -112,9 +117,13 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     _hooks: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._watch = request.Watch()
-        self._coordinated_creator.watch = self._watch
+        try:
+            super().__init__(*args, **kwargs)
+        except BaseException:
+            if hasattr(self, "_coordinated_creator"):
+                self._coordinated_creator.watch.end()
+            raise
+        self._watch = self._coordinated_creator.watch
         self._has_left = False
         # A session that is never closed must not keep the signal handlers forever.
         weakref.finalize(self, self._watch.end).atexit = False

@@ -152,6 +152,17 @@ class NoiseFilter:
         return is_about_gpu or _NOISE.match(line) is not None
 
 
+def _ready(wanted: dict[int, int], secs: float | None) -> list[int]:
+    """Wait for file descriptors, by the events of `poll`; return those that are ready.
+
+    Unlike `select`, it takes descriptors above 1,023.
+    """
+    poll = select.poll()
+    for number, events in wanted.items():
+        poll.register(number, events)
+    return [number for number, _ in poll.poll(None if secs is None else 1000 * secs)]
+
+
 class _Relay:
     """The program's end of the pipes to the process, and of the one for its answers."""
 
@@ -173,7 +184,7 @@ class _Relay:
         count, text = 0, b""
         for pipe in self._pipes:
             left = max(0.0, deadline - time.monotonic())
-            if not select.select([], [pipe], [], left)[1]:
+            if not _ready({pipe: select.POLLOUT}, left):
                 return 0
             try:
                 os.write(pipe, _MARK)
@@ -182,7 +193,7 @@ class _Relay:
             text = b""
             while not text.endswith(b"\n"):
                 left = max(0.0, deadline - time.monotonic())
-                if not select.select([self._answers], [], [], left)[0]:
+                if not _ready({self._answers: select.POLLIN}, left):
                     return 0
                 part = os.read(self._answers, 64)
                 if not part:
@@ -463,19 +474,20 @@ def _serve(config: dict[str, Any]) -> None:
 
     while streams:
         partial = [source for source, each in streams.items() if each.waits]
-        ready, _, _ = select.select(
-            list(streams), [], [], _PARTIAL_SECS if partial else None
-        )
+        wanted = dict.fromkeys(streams, select.POLLIN)
+        ready = _ready(wanted, _PARTIAL_SECS if partial else None)
         for source in ready or partial:
             handle(source, is_ready=bool(ready))
 
 
 def _main(config: dict[str, Any]) -> None:
+    # What tells all processes to end must not end it before the program's last lines:
+    # it ends with its input.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # Detach from the program, so that it does not wait for this process as its child.
     if os.fork():
         os._exit(0)
-    os.setsid()  # Ctrl-C must not end it before the program's last lines
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.setsid()
     os.chdir("/")
     _serve(config)
     os._exit(0)

@@ -126,7 +126,9 @@ class Dashboard:
 
     def _announce(self) -> None:
         pipe: Any = self._process.stdout
-        ready, _, _ = select.select([pipe], [], [], _ANSWER_SECS)
+        poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
+        poll.register(pipe, select.POLLIN)
+        ready = poll.poll(1000 * _ANSWER_SECS)
         line = pipe.readline() if ready else b""
         if line:
             answer = json.loads(line)

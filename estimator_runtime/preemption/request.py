@@ -2,11 +2,11 @@
 
 Without this, SIGTERM ends a process in the middle of a step, and everything since the
 last checkpoint is lost. While a training runs in the main thread, SIGTERM, SIGHUP (a
-lost connection) and a first Ctrl-C only request a stop, unless the program has a
-handler of its own. The session then ends as it does after its last step. After that,
-SystemExit(143), SystemExit(129) for SIGHUP, or KeyboardInterrupt for Ctrl-C is raised,
-so that no caller mistakes the training for a finished one. If no session is open, there
-is nothing to save, and the exception is raised at once.
+lost connection), SIGUSR1, SIGUSR2, SIGXCPU (a time limit) and a first Ctrl-C only
+request a stop, unless the program has a handler of its own. The session then ends as it
+does after its last step. After that, SystemExit(128 + the number), or KeyboardInterrupt
+for Ctrl-C, is raised, so that no caller mistakes the training for a finished one. If no
+session is open, there is nothing to save, and the exception is raised at once.
 """
 
 import contextlib
@@ -35,16 +35,19 @@ class Watch:
     A watch does nothing outside the main thread. Several watches may overlap.
 
     Args:
-        has_session: Whether a session is open, which has something to save.
+        has_session: Whether a session is open, or a stop has something to save for
+            another reason. If not, a signal ends the program at once.
+        saves: Whether this process saves a checkpoint when it stops.
 
     Attributes:
         has_session: As given; may be changed later.
+        saves: As given.
         is_on: Whether the watch has not ended, and this is the thread that handles
             signals.
     """
 
-    def __init__(self, has_session: bool = True) -> None:
-        self.has_session = has_session
+    def __init__(self, has_session: bool = True, saves: bool = False) -> None:
+        self.has_session, self.saves = has_session, saves
         self.is_on = threading.current_thread() is threading.main_thread()
         if self.is_on:
             _request.begin(self)
@@ -99,7 +102,7 @@ def leave(saved: str | None = None) -> None:
             stopped training saves no checkpoints; None if no step was running.
 
     Raises:
-        SystemExit: With status 143 for SIGTERM, or 129 for SIGHUP.
+        SystemExit: With 128 + the number of the signal, such as 143 for SIGTERM.
         KeyboardInterrupt: For SIGINT. Python then ends a program with status 130, and
             a notebook remains usable.
     """
@@ -121,10 +124,10 @@ def give_up() -> NoReturn:
     """End the program as the signal does by default, and save nothing.
 
     Raises:
-        KeyboardInterrupt: For SIGINT; SIGTERM and SIGHUP end the process.
+        KeyboardInterrupt: For SIGINT; other signals end the process.
     """
     number, _request.number = _request.number, None
-    if number in (signal.SIGTERM, signal.SIGHUP):
+    if number is not None and number != signal.SIGINT:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     raise KeyboardInterrupt
@@ -147,7 +150,7 @@ def _stop_summary(name: str, saved: str | None) -> tuple[str, str]:
     """Return how a signal stopped a training, and how to resume it."""
     again = "run the same command again to go on"
     if saved is None:
-        return f"stopped by {name}; no step was under way that had to be saved", again
+        return f"stopped by {name}; no step was under way here", again
     if not saved:
         return (
             f"stopped by {name} after a step; no checkpoint of it was saved here",
@@ -267,9 +270,12 @@ class _Request:
         if self._has_session():
             # Under a launcher, a second signal goes to the launcher, not to this task.
             again = "" if reporting.is_on() else _AGAIN
+            # Beside a chief, a worker can't know what will be saved.
+            saves = any(watch.saves for watch in list(self._watches))
             _logger.warning(
-                "%s: stopping after this step, with a checkpoint of it%s",
+                "%s: stopping after this step%s%s",
                 signal.Signals(number).name,
+                ", with a checkpoint of it" if saves else "",
                 again,
             )
 

@@ -11,7 +11,8 @@ SIGKILL when the time is up.
 
 SIGHUP arrives when a terminal or an ssh connection is closed. It is handled like
 SIGTERM, but never counts as a second request: both the shell and the kernel send it,
-and SIGTERM follows if the login session ends too.
+and SIGTERM follows if the login session ends too. The same holds for the signals with
+which a batch system announces a time limit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -32,20 +33,107 @@ from estimator_runtime import reporting
 
 _logger = logging.getLogger(__name__)
 
-# Maps each signal to its handler in a program that has set none.
+# Signals of which SIGTERM may be the sequel, so that it is no second request. The user
+# signals are what `sbatch --signal` names, and SIGXCPU follows from `ulimit -t`.
+NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+# Maps each signal to its handler in a program that has set none. In the tasks of our
+# launcher, some are ignored: see `launch/local/fork_server`.
 DEFAULTS: dict[int, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGHUP: signal.SIG_DFL,  # ignored in the tasks of our launcher
+    **dict.fromkeys(NOTICES, signal.SIG_DFL),
     signal.SIGINT: signal.default_int_handler,
 }
 STATUS_OF_SIGNALS = 128
+# The same signal twice within this time is one request: nobody presses Ctrl-C that
+# fast. But `timeout` of GNU coreutils signals a program and then its process group,
+# wrappers forward what the terminal has sent to all, and batch scripts what the
+# scheduler has.
+_SAME_SECS = 0.1
 _JOIN_SECS = 5.0
 # While the grace period is held, its end is unknown, so it is polled this often.
 _CHECK_SECS = 0.5
 
 
+class StopRequests:
+    """A filter that separates stop requests from signals that merely accompany one.
+
+    The first request asks for a graceful stop. Each later one asks for a stop at once.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[int, float] = {}  # each signal to the time it last came
+
+    def take(self, number: int, now: float) -> bool:
+        """Return whether a signal is a request of its own.
+
+        SIGHUP comes from a terminal or a session that closes, often together with
+        SIGTERM. Neither is then a second request, as nobody is asking for a stop at
+        once. `now` is the time in seconds.
+        """
+        before = self._taken
+        if number in NOTICES and before:
+            return False
+        if number in before and now - before[number] < _SAME_SECS:
+            return False
+        self._taken = {**before, number: now}
+        is_sequel = bool(before) and before.keys() <= {*NOTICES}
+        return number != signal.SIGTERM or not is_sequel
+
+
+class SignalPipe:
+    """Receives the number of each signal, even while Python runs no handler.
+
+    What the program has set by `signal.set_wakeup_fd` receives them too. Make it, and
+    call `restore`, in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        # Unlike `select`, it takes descriptors above 1,023.
+        self._poll = select.poll()
+        self._poll.register(self._reader, select.POLLIN)
+        self._of_program = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def wait(self, secs: float | None) -> bool:
+        """Wait for a signal, or for `write`; None for no limit."""
+        limit = None if secs is None else min(1000 * secs, 1 << 30)
+        return bool(self._poll.poll(limit))
+
+    def read(self) -> bytes:
+        """Return what has come since the last call; never blocks."""
+        try:
+            data = os.read(self._reader, 4096)
+        except BlockingIOError:
+            return b""
+        if self._of_program != -1:
+            with contextlib.suppress(OSError):  # the program no longer reads them
+                os.write(self._of_program, data.translate(None, b"\0\xff"))
+        return data
+
+    def write(self, mark: bytes) -> None:
+        """Write a mark that is no number of a signal: 0 or 255."""
+        with contextlib.suppress(OSError):  # full, so that there is enough to read
+            os.write(self._writer, mark)
+
+    def restore(self) -> None:
+        """Give the signals back to the program, unless it has taken them already."""
+        try:
+            current = signal.set_wakeup_fd(self._of_program)
+        except (OSError, ValueError):  # it has closed its own
+            current = signal.set_wakeup_fd(-1)
+        if current != self._writer:
+            signal.set_wakeup_fd(current)
+
+    def close(self) -> None:
+        """Close the pipe."""
+        os.close(self._reader)
+        os.close(self._writer)
+
+
 class StopSignals:
-    """Handlers for SIGTERM, SIGHUP and SIGINT that can be installed and restored.
+    """Handlers for the signals of `DEFAULTS` that can be installed and restored.
 
     A handler that the program has set is left alone, and an ignored signal stays
     ignored. A forked child gets the default handlers back.
@@ -73,7 +161,7 @@ class StopSignals:
         self._take, self._grace_secs = take, grace_secs
         self.grace = Grace()
         self._installed: list[int] = []
-        self._came: list[int] = []
+        self._has_taken = False
         self._watchdog: _Watchdog | None = None
         os.register_at_fork(after_in_child=self._forget)
 
@@ -85,13 +173,13 @@ class StopSignals:
         """
         grace_secs = self._grace_secs()
         for number, default in DEFAULTS.items():
-            if signal.getsignal(number) == default:
+            if signal.getsignal(number) == default and not is_caught_in_c(number):
                 signal.signal(number, self._handle)
                 self._installed.append(number)
-        self._came = []
+        self._has_taken = False
         self.grace.release_all()
         if self._installed:
-            self._watchdog = _Watchdog.started(self, grace_secs)
+            self._watchdog = _Watchdog(self, grace_secs)
 
     def restore(self) -> None:
         """Restore the default handlers, except where the program has set its own.
@@ -109,26 +197,30 @@ class StopSignals:
 
     def forget_first(self) -> None:
         """Treat the next signal as a first one: the last request has been fulfilled."""
-        self._came = []
-        if self._watchdog is not None:
+        self._has_taken = False
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
             # Its thread must end first, so that it has read all earlier signals.
-            self._watchdog.stop()
+            watchdog.stop()
             self.grace.forget()
-            self._watchdog = _Watchdog.started(self, self._grace_secs())
+            self._watchdog = _Watchdog(self, self._grace_secs())
 
     def has(self, number: int) -> bool:
         """Return whether this object handles a signal now; any thread may call it."""
         return number in self._installed and signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        before = tuple(self._came)
-        self._came.append(number)
-        if not before:
+        watchdog = self._watchdog
+        if watchdog is not None:
+            watchdog.look(wake=True)
+        if not self._has_taken:
+            self._has_taken = True
             self._take(number, True)
-        elif number == signal.SIGINT:
-            self._take(number, False)
-        elif _is_again(number, before):
-            end_unless_launched(number)
+        elif watchdog is not None and number in watchdog.again:
+            if number == signal.SIGINT:
+                self._take(number, False)
+            else:
+                end_unless_launched(number)
 
     def _forget(self) -> None:
         """Remove the handlers and the watchdog in a forked child."""
@@ -143,12 +235,17 @@ class StopSignals:
             self._watchdog = None
 
 
-def _is_again(number: int, before: Iterable[int]) -> bool:
-    """Return whether a signal is a SIGTERM that repeats an earlier request.
+def is_caught_in_c(number: int) -> bool:
+    """Return whether code in C handles a notice, which Python does not know of.
 
-    An earlier SIGHUP does not count, because one event may cause both signals.
+    `faulthandler.register` does. Without /proc the result is False.
     """
-    return number == signal.SIGTERM and any(each != signal.SIGHUP for each in before)
+    if number not in NOTICES:
+        return False
+    with contextlib.suppress(OSError), open("/proc/self/status") as status:
+        caught = [line.split()[1] for line in status if line.startswith("SigCgt:")]
+        return any(int(mask, 16) >> (number - 1) & 1 for mask in caught)
+    return False
 
 
 def end_unless_launched(number: int) -> None:
@@ -163,81 +260,89 @@ def end_at_once(number: int) -> NoReturn:
 
 
 class _Watchdog:
-    """A thread that reads signals while the main thread is busy."""
+    """A thread that reads signals while the main thread is busy.
+
+    Attributes:
+        again: The signals that came as another request after the first one.
+    """
 
     def __init__(self, signals: StopSignals, grace_secs: float) -> None:
+        """Start the thread; call it in the main thread."""
         self._signals, self._grace_secs = signals, grace_secs
-        self._came: list[int] = []
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
+        self.again: set[int] = set()
+        self._requests = StopRequests()
+        self._first: int | None = None
+        self._is_first_handled = self._is_over = False
+        # Reentrant: a handler may run in the thread that holds the lock.
+        self._lock = threading.RLock()
+        self._pipe = SignalPipe()
         self._thread = threading.Thread(
             target=self._run, name="estimator_runtime signals", daemon=True
         )
+        self._thread.start()
 
-    @classmethod
-    def started(cls, signals: StopSignals, grace_secs: float) -> _Watchdog | None:
-        """Return a running watchdog, or None if the program has a wakeup descriptor."""
-        watchdog = cls(signals, grace_secs)
-        before = signal.set_wakeup_fd(watchdog._writer, warn_on_full_buffer=False)
-        if before != -1:
-            signal.set_wakeup_fd(before)
-            watchdog._close()
-            return None
-        watchdog._thread.start()
-        return watchdog
+    def look(self, wake: bool = False) -> None:
+        """Take note of the signals that have come since the last look.
+
+        The time that counts is that at which a signal arrives: the main thread handles
+        it only when the step in which it came has ended.
+
+        Args:
+            wake: Whether the thread has to be woken, which acts on them.
+        """
+        with self._lock:
+            for number in self._pipe.read():
+                if number == 0:
+                    self._is_over = True
+                elif self._signals.has(number):  # skips SIGCHLD and the program's
+                    if not self._requests.take(number, time.monotonic()):
+                        continue
+                    if self._first is None:
+                        self._first = number
+                    else:
+                        self.again.add(number)
+        if wake:
+            self._pipe.write(b"\xff")
 
     def stop(self) -> None:
         """End the thread."""
-        current = signal.set_wakeup_fd(-1)
-        if current not in (-1, self._writer):
-            signal.set_wakeup_fd(current)
-        with contextlib.suppress(OSError):
-            os.write(self._writer, b"\0")
+        self._pipe.restore()
+        self._pipe.write(b"\0")
         self._thread.join(_JOIN_SECS)
 
     def abandon(self) -> None:
         """Close the descriptors in a forked child, which does not have the thread."""
         with contextlib.suppress(ValueError):
-            signal.set_wakeup_fd(-1)
-        self._close()
-
-    def _close(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
+            self._pipe.restore()
+        self._pipe.close()
 
     def _run(self) -> None:
-        while True:
-            timeout_secs = self._signals.grace.next_look_secs()
-            if not select.select([self._reader], [], [], timeout_secs)[0]:
-                if self._signals.grace.is_over:
-                    self._end_overdue()
-                continue
-            for number in os.read(self._reader, 64):
-                if number == 0:
-                    self._close()
-                    return
-                if self._signals.has(number):  # skips SIGCHLD and the program's
-                    self._see(number)
+        while not self._is_over:
+            if self._pipe.wait(self._signals.grace.next_look_secs()):
+                self.look()
+                self._act()
+            elif self._signals.grace.is_over:
+                self._end_overdue()
+        self._pipe.close()
 
-    def _see(self, number: int) -> None:
-        before = tuple(self._came)
-        self._came.append(number)
-        if _is_again(number, before):
-            end_unless_launched(number)
-        if not before:
+    def _act(self) -> None:
+        if signal.SIGTERM in self.again:
+            end_unless_launched(signal.SIGTERM)
+        if self._first is not None and not self._is_first_handled:
+            self._is_first_handled = True
             # No grace period after Ctrl-C: the user can press it again.
-            if number != signal.SIGINT:
+            if self._first != signal.SIGINT:
                 self._signals.grace.begin(self._grace_secs)
-            self._signals.announce(number)
+            self._signals.announce(self._first)
 
     def _end_overdue(self) -> None:
         _logger.error(
             "the training did not end within %g s after %s, not counting the time of "
             "saves; exiting without its last step",
             self._grace_secs,
-            signal.Signals(self._came[0]).name,
+            signal.Signals(self._first or 0).name,
         )
-        end_at_once(self._came[0])
+        end_at_once(self._first or 0)
 
 
 class Grace:

@@ -22,15 +22,15 @@ from estimator_runtime.checkpoint.restore.session_creator import VerifiedSession
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.compat import internals
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import peers
+from estimator_runtime.distributed import peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.preemption import request
 from estimator_runtime.session.hooks.peer_hooks import servers_watched
 from estimator_runtime.session.settings import SessionSettings
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
 _OWNER = "estimator_runtime_owner"
-_FIRST_TASK = "/job:ps/task:0"
 # A ps that is alive answers in milliseconds.
 _DISOWN_TIMEOUT_SECS = 30
 _FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
@@ -63,7 +63,9 @@ class ChiefCreator(VerifiedSessionCreator):
         PeerTimeoutError: If a ps does not answer within `max_wait_secs`.
         ConfigError: If the ps is in use by another training that is alive.
 
-    If a ps that was ready stops answering, the process exits; see `servers_watched`.
+    If a ps that was ready stops answering, the process exits; see `servers_watched`. A
+    stop that was requested ends the program unless the variables are adopted: then the
+    end of the session saves them.
 
     Args:
         scaffold: The Scaffold of the session.
@@ -89,6 +91,11 @@ class ChiefCreator(VerifiedSessionCreator):
         self._cluster = peers.this_task().cluster
         self._owner: AdoptionNote | None = None
 
+    @property
+    def may_adopt(self) -> bool:
+        """Whether parameter servers may hold steps that no checkpoint has."""
+        return bool(self._checkpoint_dir and self._cluster.get(TaskType.PS))
+
     def create_session(self) -> tf.compat.v1.Session:
         """Return a session whose variables are adopted, restored or initialized.
 
@@ -99,7 +106,7 @@ class ChiefCreator(VerifiedSessionCreator):
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers:
             return super().create_session()
-        peers.wait_for(servers, self._max_wait_secs)
+        peers.wait_for(servers, self._max_wait_secs, meanwhile=request.leave)
         with servers_watched():
             return self._adopt_or_create()
 
@@ -112,6 +119,7 @@ class ChiefCreator(VerifiedSessionCreator):
         self._scaffold.finalize()
         session = self._adopt(self._owner)
         if session is None:
+            request.leave()
             # A chief that finds the result of an interrupted restore must not adopt it.
             self._revoke()
             session = super().create_session()
@@ -188,7 +196,7 @@ class ChiefCreator(VerifiedSessionCreator):
 
     def _live_step(self) -> int | None:
         """Return the global step on the ps, or None if a variable is missing there."""
-        config = brief(self._config, self._max_wait_secs)
+        config = ps_notes.brief(self._config, self._max_wait_secs)
         with tf.compat.v1.Session(self._master, config=config) as session:
             step = _train.get_global_step()
             if step is None or not internals.is_ready_for_local_init(
@@ -203,7 +211,7 @@ class ChiefCreator(VerifiedSessionCreator):
         The note may still be there, because not every error that is caused by a NaN is
         recognizable as such.
         """
-        config = brief(self._config, self._max_wait_secs)
+        config = ps_notes.brief(self._config, self._max_wait_secs)
         search = NanSearch(tf.compat.v1.trainable_variables())
         with (
             self._in_time(),
@@ -288,17 +296,16 @@ class AdoptionNote:
         chief = peers.tasks(cluster, (TaskType.CHIEF, TaskType.MASTER))
         address = next(iter(chief.values()), "")
         self._name = f"{address} {os.path.realpath(checkpoint_dir)}"
-        servers = list(peers.tasks(cluster, (TaskType.PS,)).values())
-        self._server = servers[0]
+        self._cluster = cluster
         self._sign: list[tf.Operation] = []
         self._are_there: list[tf.Tensor] = []
-        for index in range(len(servers)):
+        for index in range(len(cluster[TaskType.PS])):
             with (
                 tf.compat.v1.get_default_graph().control_dependencies(None),
                 tf.compat.v1.name_scope(None),
                 tf.device(f"/job:ps/task:{index}/device:CPU:0"),
             ):
-                note = _note()
+                note = ps_notes.handle(_OWNER)
                 self._sign.append(
                     tf.raw_ops.AssignVariableOp(resource=note, value=self._name)
                 )
@@ -317,11 +324,10 @@ class AdoptionNote:
             ConfigError: If it has the note of another training, whose chief is alive.
             tf.errors.DeadlineExceededError: If the ps does not answer in time.
         """
-        with _at_first_ps(self._server, config, timeout_secs) as (session, note):
-            if not session.run(tf.raw_ops.VarIsInitializedOp(resource=note)):
-                return False
-            read = tf.raw_ops.ReadVariableOp(resource=note, dtype=tf.string)
-            found = session.run(read).decode()
+        with ps_notes.at_first_ps(self._cluster, config, timeout_secs) as notes:
+            found = notes.read(_OWNER).get(_OWNER)
+        if found is None:
+            return False
         if found == self._name:
             return True
         address, _, model_dir = found.partition(" ")
@@ -364,11 +370,8 @@ def revoke(
         tf.errors.OpError: If the ps does not confirm the removal, such as a
             DeadlineExceededError. The note may still be there.
     """
-    address = next(iter(peers.tasks(cluster, (TaskType.PS,)).values()))
-    with _at_first_ps(address, config, timeout_secs) as (session, note):
-        session.run(
-            tf.raw_ops.DestroyResourceOp(resource=note, ignore_lookup_error=True)
-        )
+    with ps_notes.at_first_ps(cluster, config, timeout_secs) as notes:
+        notes.remove(_OWNER)
 
 
 def disown(
@@ -400,50 +403,6 @@ def disown(
             timeout_secs,
             type(error).__name__,
         )
-
-
-@contextlib.contextmanager
-def _at_first_ps(
-    address: str, config: tf.compat.v1.ConfigProto | None, timeout_secs: float
-) -> Iterator[tuple[tf.compat.v1.Session, tf.Tensor]]:
-    """Open a session whose target is the first ps itself.
-
-    The target is not this task's own server, because a ps ends the sessions of a task
-    that restarts (see SessionMgr in TensorFlow's distributed_runtime). The ps
-    identifies a task by its name, and the chief of another training has the same name:
-    a step of that training would fail or hang.
-
-    Yields:
-        The session, and the handle of the note.
-    """
-    own_config = brief(config, timeout_secs)
-    # A session starts only when every task that its filters admit has answered.
-    own_config.device_filters[:] = [_FIRST_TASK]
-    with tf.Graph().as_default(), tf.device(f"{_FIRST_TASK}/device:CPU:0"):
-        note = _note()
-        with tf.compat.v1.Session(f"grpc://{address}", config=own_config) as session:
-            yield session, note
-
-
-def _note() -> tf.Tensor:
-    return tf.raw_ops.VarHandleOp(dtype=tf.string, shape=[], shared_name=_OWNER)
-
-
-def brief(
-    config: tf.compat.v1.ConfigProto | None, timeout_secs: float
-) -> tf.compat.v1.ConfigProto:
-    """Return a copy of `config` with a time limit for each call of the session.
-
-    Args:
-        config: The ConfigProto of the training's session, or None.
-        timeout_secs: The limit of a call; infinity for no limit.
-    """
-    limited = tf.compat.v1.ConfigProto()
-    if config is not None:
-        limited.CopyFrom(config)
-    if timeout_secs < math.inf:
-        limited.operation_timeout_in_ms = int(timeout_secs * 1000)
-    return limited
 
 
 class NanSearch:

@@ -130,12 +130,18 @@ def MonitoredTrainingSession(
     guards = peer_hooks.watchdogs(
         master, max_wait_secs, settings.checkpoint_dir, in_step=bool(strategy)
     )
+    last_steps: _HookList = []
+    # The chief of a SyncReplicasOptimizer takes the steps for all.
+    if batches_per_step is None and (master or strategy):
+        leads = strategy.is_chief if strategy else is_chief
+        last_steps = peer_hooks.last_steps(leads, settings.checkpoint_dir, config)
     if strategy:
         return _session_of_strategy(
             strategy,
             settings,
             guards=guards,
             hooks=hooks,
+            last_steps=last_steps,
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
@@ -148,7 +154,7 @@ def MonitoredTrainingSession(
     all_hooks = default_hooks(
         settings,
         creator,
-        first=guards,
+        first=[*last_steps, *guards],
         chief_only=chief_only_hooks,
         program=hooks,
         batches_per_step=batches_per_step or 1,
@@ -187,6 +193,7 @@ def _session_of_strategy(
     *,
     guards: Sequence[Any],
     hooks: list[Any],
+    last_steps: list[Any],
     chief_only_hooks: list[Any],
     config: tf.compat.v1.ConfigProto | None,
     stop_grace_period_secs: float,
@@ -205,7 +212,12 @@ def _session_of_strategy(
     try:
         session = internals.session_with_worker_context(
             strategy,
-            hooks=[*guards, *hooks, peer_hooks.CoordinatedStopHook(strategy)],
+            hooks=[
+                *last_steps,
+                *guards,
+                *hooks,
+                peer_hooks.CoordinatedStopHook(strategy),
+            ],
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,

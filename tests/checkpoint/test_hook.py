@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -624,8 +625,9 @@ def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
                 checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
             ) as session:
                 assert may_write.begun.wait(LONG_SECS)
-                for _ in range(2):
-                    signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(0.12)  # sooner it would be the same request
+                signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, usual)
     assert saved_steps(tmp_path) == []

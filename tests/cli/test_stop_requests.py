@@ -1,10 +1,11 @@
 """Which signals end a job in order, and which at once."""
 
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU
 
 import pytest
 
-from estimator_runtime.cli.run import StopRequests, exit_status_of
+from estimator_runtime.cli.run import exit_status_of
+from estimator_runtime.preemption.signals import StopRequests
 
 
 def _requests(*signals):
@@ -19,6 +20,13 @@ def test_a_session_that_closes_and_then_ends_hurries_nobody(between_secs):
     assert _requests((SIGHUP, 1.0), (SIGTERM, 1.0 + between_secs)) == [0]
     assert _requests((SIGTERM, 1.0), (SIGHUP, 1.0 + between_secs)) == [0]
     assert _requests((SIGHUP, 1.0), (SIGHUP, 1.0 + between_secs)) == [0]
+
+
+@pytest.mark.parametrize("notice", [SIGUSR1, SIGXCPU])
+def test_the_signals_of_a_time_limit_hurry_nobody(notice):
+    limit = (notice, 1.0), (notice, 2.0), (SIGTERM, 3.0)
+    assert _requests(*limit) == [0]
+    assert _requests(*limit, (SIGTERM, 4.0)) == [0, 3]
 
 
 def test_after_both_the_next_signal_is_a_second_request():
@@ -38,5 +46,6 @@ def test_two_signals_of_a_kind_each_are_two_requests_however_fast():
     assert _requests((SIGINT, 1.0), (SIGTERM, 1.001)) == [0, 1]
 
 
-def test_the_exit_status_is_that_of_a_shell_and_a_closed_terminal_is_as_sigterm():
-    assert [exit_status_of(n) for n in (SIGINT, SIGTERM, SIGHUP)] == [130, 143, 143]
+def test_the_exit_status_is_that_of_a_shell_and_a_notice_is_as_sigterm():
+    numbers = (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU)
+    assert [exit_status_of(n) for n in numbers] == [130, 143, 143, 143, 143]

@@ -3,10 +3,13 @@
 import contextlib
 import json
 import os
+import pathlib
 import pty
+import signal
 import subprocess
 import sys
 import threading
+import uuid
 
 import pytest
 
@@ -259,6 +262,40 @@ def test_all_lines_may_be_objects_of_json():
         },
         {"task": "worker 1", "level": "info", "message": "no line break"},
     ]
+
+
+def relays_of(marker):
+    """Return the pids of the processes that have a text in their environment."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if marker.encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
+                yield int(pid)
+
+
+def test_what_tells_all_processes_to_end_takes_no_line_along():
+    program = (
+        "import os, sys\n"
+        "from estimator_runtime.output import relay\n"
+        "assert relay.start(task='main', hides_noise=True, expects_gpu=False)\n"
+        "print('begun')\n"
+        "sys.stdin.readline()\n"
+        "print('saved')\n"
+        "relay.finish()\n"
+        "os._exit(143)\n"
+    )
+    marker = f"test-{uuid.uuid4().hex}"
+    environ = {**os.environ, "MARKER": marker}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with running(program, env=environ, **pipes) as process:
+        shown = process.stdout.readline()
+        (relay_pid,) = set(relays_of(marker)) - {process.pid}
+        for name in ("HUP", "INT", "TERM", "USR1", "USR2", "XCPU"):
+            os.kill(relay_pid, signal.Signals[f"SIG{name}"])
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        shown += process.stdout.read()
+    lines = [json.loads(line)["message"] for line in shown.splitlines()]
+    assert (process.returncode, lines) == (143, ["begun", "saved"])
 
 
 def test_a_reader_that_has_gone_takes_only_its_own_stream_along():

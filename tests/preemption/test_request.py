@@ -15,6 +15,8 @@ from estimator_runtime.preemption import request
 
 train = tf.compat.v1.train
 EACH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+# Longer than the time within which a signal that comes twice is one request.
+LATER_SECS = 0.12
 
 
 @pytest.fixture(autouse=True)
@@ -193,12 +195,51 @@ def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
     )
 
 
+@EACH
+def test_a_signal_that_comes_twice_at_once_is_one_request(tmp_path, add, number):
+    with Told() as told, open_session(tmp_path) as session:
+        session.run(add)
+        for _ in range(2):
+            signal.raise_signal(number)
+    assert (told.status, saved_step(tmp_path)) == (128 + number, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+def test_the_notice_of_a_batch_system_saves_the_step(tmp_path, add, number):
+    with pytest.raises(SystemExit) as told, open_session(tmp_path) as session:
+        session.run(add)
+        signal.raise_signal(number)
+    assert (told.value.code, saved_step(tmp_path)) == (128 + number, 1)
+    assert request.summary(told.value) == (
+        f"stopped by {signal.Signals(number).name} at step 1; it is saved in "
+        f"{tmp_path}/model.ckpt-1",
+        "run the same command again to go on from there",
+    )
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_only_what_saves_a_checkpoint_promises_one(tmp_path, add, caplog, saves):
+    folder = str(tmp_path) if saves else None
+    with Told(), er.MonitoredTrainingSession(checkpoint_dir=folder) as session:
+        session.run(add)
+        signal.raise_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while not caplog.messages[-1:] and time.monotonic() < deadline:
+            time.sleep(0.01)
+    promise = ", with a checkpoint of it" if saves else ""
+    assert [m for m in caplog.messages if m.startswith("SIGTERM")] == [
+        f"SIGTERM: stopping after this step{promise}; the same again ends the program "
+        "at once"
+    ]
+
+
 def test_a_second_ctrl_c_interrupts_at_once(tmp_path, add):
     with open_session(tmp_path) as session:
         session.run(add)
     with Told() as told, open_session(tmp_path) as session:
         session.run(add)
         signal.raise_signal(signal.SIGINT)
+        time.sleep(LATER_SECS)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("went on")
     assert (told.status, saved_step(tmp_path)) == (130, 1)
@@ -212,6 +253,7 @@ def test_a_training_after_a_second_ctrl_c_waits_for_its_checkpoints_again(
         session.run(add)
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
+            time.sleep(LATER_SECS)
     assert request.is_hurried()
     with open_session(tmp_path / "two") as session:
         session.run(add)

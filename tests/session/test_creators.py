@@ -1,12 +1,17 @@
 """What a chief does with the values of its parameter server, and in which time."""
 
+import contextlib
 import math
+import os
+import signal
 import socket
+import threading
 
 import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.preemption import request
 from estimator_runtime.session import creators
 
 er.install()
@@ -154,6 +159,53 @@ def test_a_chief_that_restores_nothing_beside_a_good_checkpoint_is_refused(
     (tmp_path / "checkpoint").write_text("model_checkpoint_path: model.ckpt-1")
     unrecovered()
     assert train(error=r"although .*/model\.ckpt-0 is good") == ()
+
+
+class Stop(tf1.train.SessionRunHook):
+    """Stops the program before the hook that saves has seen the session."""
+
+    def after_create_session(self, session, coord):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def stopped():
+    """Expect that SIGTERM ends the program, as an Estimator lets it."""
+    with pytest.raises(SystemExit) as told, request.watched():
+        yield
+    assert told.value.code == 143
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_that_is_stopped_as_it_comes_back_saves_the_live_values(
+    chief_target, train, tmp_path
+):
+    assert train(2.0, 3.0) == (0, 1.0)
+    on_ps = tf1.train.replica_device_setter(1, worker_device="/job:chief/task:0")
+    with stopped(), tf.Graph().as_default(), tf1.device(on_ps):
+        tf1.get_variable("weight", initializer=1.0)
+        tf1.train.create_global_step()
+        with er.MonitoredTrainingSession(
+            chief_target, checkpoint_dir=str(tmp_path), chief_only_hooks=[Stop()]
+        ) as session:
+            assert session.should_stop()
+    saved = tf.train.load_checkpoint(str(tmp_path))
+    assert (saved.get_tensor("global_step"), saved.get_tensor("weight")) == (2, 6.0)
+
+
+@pytest.mark.timeout(60)
+def test_a_chief_that_is_stopped_while_it_waits_for_a_ps_ends_at_once(
+    silent_address, free_addresses, set_tf_config, tmp_path
+):
+    (chief,) = free_addresses(1)
+    cluster = {"chief": [chief], "ps": [silent_address]}
+    set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+    server = tf.distribute.Server(cluster, "chief", 0)
+    with stopped(), tf.Graph().as_default():
+        tf1.train.create_global_step()
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        er.MonitoredTrainingSession(server.target, checkpoint_dir=str(tmp_path))
+    assert list(tmp_path.glob("*.index")) == []
 
 
 class FirstStep(tf1.train.SessionRunHook):

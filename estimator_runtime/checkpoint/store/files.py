@@ -96,6 +96,20 @@ def step_of(prefix: str) -> int | None:
     return int(digits.group(1)) if digits else None
 
 
+def step_in(prefix: str) -> int | None:
+    """Return the global step that a checkpoint holds; that of its name if it has none.
+
+    With parameter servers, workers train on between the two.
+
+    Raises:
+        OSError, TableError: If the checkpoint cannot be read.
+    """
+    for key, entry, path in index.values(prefix):
+        if key == b"global_step":
+            return int.from_bytes(b"".join(index.chunks(path, entry)), "little")
+    return step_of(prefix)
+
+
 def series_of(prefix: str) -> str:
     """Return a checkpoint's name without its folder and the number at its end."""
     return re.sub(r"-\d+\Z", "", os.path.basename(_without_shards(prefix)))

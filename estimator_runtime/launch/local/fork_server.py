@@ -324,10 +324,13 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"
     os.environ.update(environ, **{reporting.VARIABLE: pipe})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # A task inherits which signals are ignored. SIGHUP stays ignored: when the terminal
-    # closes, the launcher receives it too, and lets the task save a checkpoint.
+    # A task inherits which signals are ignored. SIGHUP and the user signals stay
+    # ignored: the launcher receives them too when a terminal closes, or when a batch
+    # system announces its time limit, and stops the tasks in order. The limit of CPU
+    # time is that of one process.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGXCPU):
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 

@@ -12,6 +12,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from estimator_runtime.checkpoint.restore import recovery
+from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.file_thread import FileThread
 from estimator_runtime.launch.supervisor.task_log import TaskLog
@@ -207,6 +209,23 @@ class Record:
         if state is None or state != self._saved_state:
             self._saved_state = state
             _, self._saved_step, _ = self._scan()
+
+    def with_lost_steps(self, outcome: Outcome, reached: int) -> Outcome:
+        """Return an outcome that names the steps up to `reached` that are not saved.
+
+        It is returned unchanged for a job that has failed, or without a checkpoint.
+        """
+        path = None if outcome.exit_status == 1 else outcome.checkpoint
+        saved = None if path is None else files.step_of(path)
+        if path is None or saved is None or saved >= reached:
+            return outcome
+        with contextlib.suppress(OSError, TableError):
+            saved = files.step_in(path) or saved
+        if saved >= reached:
+            return outcome
+        steps = f"after step {saved}, up to step {reached} or more"
+        lost = f"lost: what was trained {steps}, is in no checkpoint"
+        return dataclasses.replace(outcome, lost=lost)
 
     def outcome(
         self,

@@ -36,7 +36,7 @@ _FINAL_EXACT_ERRORS = frozenset(
     )
 )
 # Exit statuses of a training that a signal has stopped, with a checkpoint.
-STOPPED = {143: "SIGTERM", 130: "SIGINT"}
+STOPPED = {143: "SIGTERM", 130: "SIGINT", 152: "SIGXCPU"}
 _FIRST_BACK_OFF_SECS = 1.0
 _MAX_BACK_OFF_SECS = 30.0
 

@@ -153,7 +153,7 @@ class Supervisor:
             now = self._clock()
             seen = self._status.now(now)
             self._publish(seen, now)
-            outcome = self._conclude(seen)
+            outcome = self._record.with_lost_steps(self._conclude(seen), seen.step)
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
         except BaseException:

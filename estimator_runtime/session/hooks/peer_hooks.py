@@ -1,18 +1,19 @@
 """Hooks through which the tasks of a training act together.
 
-They stop after a step that all tasks agree on when one is told to end, and end this
-task when one that it needs does not answer.
+They stop after a step that all tasks agree on when one is told to end, end this task
+when one that it needs does not answer, and let the chief save what all have trained.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +21,7 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import coordination, peers
+from estimator_runtime.distributed import coordination, finish_note, peers, ps_notes
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.distributed.liveness import (
     CHECK_EVERY_SECS,
@@ -28,11 +29,16 @@ from estimator_runtime.distributed.liveness import (
     PeerLiveness,
 )
 from estimator_runtime.distributed.liveness import concerns as concerns_of
+from estimator_runtime.distributed.peers import Answer
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.preemption import exit, request
 
 _logger = logging.getLogger(__name__)
+# A ps that is alive answers in milliseconds.
+_PS_SECS = 30.0
+_POLL_SECS = 0.2
+_WAIT_NAMED_AFTER_SECS = 5.0
 _numbers = itertools.count()  # session numbers, which are the same in each task
 
 
@@ -131,6 +137,116 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
             TRAINING_LOG.info("stops can no longer be coordinated: %s", error)
         finally:
             self._all_know.set()
+
+
+def last_steps(
+    is_chief: bool, checkpoint_dir: Any, config: tf.compat.v1.ConfigProto | None
+) -> list[tf.compat.v1.train.SessionRunHook]:
+    """Return the hook through which a chief saves the last steps of all trainers.
+
+    Args:
+        is_chief: Whether this task saves the checkpoints.
+        checkpoint_dir: Folder in which it saves them, or None.
+        config: The ConfigProto of the session, or None.
+    """
+    task = peers.this_task()
+    workers = peers.tasks(task.cluster, (TaskType.WORKER,))
+    if not (workers and task.cluster.get(TaskType.PS)):
+        return []
+    own = f"{task.task_type} {task.task_index}"
+    workers.pop(own, None)
+    awaited = workers if is_chief and checkpoint_dir else {}
+    return [LastStepsHook(own, awaited, task.cluster, config)]
+
+
+def _note_of(trainer: str) -> str:
+    return f"estimator_runtime_ended_{trainer.replace(' ', '_')}"
+
+
+class LastStepsHook(tf.compat.v1.train.SessionRunHook):
+    """Makes the last checkpoint of a chief include the last steps of all trainers.
+
+    TensorFlow's chief saves for the last time when its own data ends. What the others
+    train after that is in no checkpoint. So each trainer leaves a note on the first ps
+    when its training ends, and the chief waits for the notes before its last save. It
+    does not wait for a worker whose process is not there, nor once it is told to stop.
+
+    The `end` of this hook has to run before that of the hooks that save.
+
+    Args:
+        own: The name of this task, such as "worker 0".
+        awaited: The trainers to wait for, name to address; empty unless in a chief.
+        cluster: Job name to addresses, with at least one ps.
+        config: The ConfigProto of the training's session, or None.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        awaited: Mapping[str, str],
+        cluster: Mapping[str, Sequence[str]],
+        config: tf.compat.v1.ConfigProto | None,
+    ) -> None:
+        self._own, self._awaited = _note_of(own), awaited
+        self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
+
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Remove the note of an earlier training."""
+        with self._on_ps() as notes:
+            notes.remove(self._own)
+
+    def steps_until_due(self, global_step: int) -> None:
+        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Leave the note of this task, and wait for those of the others.
+
+        Raises:
+            tf.errors.OpError: If the first ps does not answer.
+        """
+        if request.is_requested():  # every ps may be about to end
+            return
+        # The number tells the trainings of a program apart.
+        with self._on_ps() as notes:
+            notes.write(self._own, str(finish_note.begun()))
+        reporting.expect_no_steps()
+        limit_secs, start = waits.last_steps_secs(), time.monotonic()
+        is_named = False
+        while (left := self._training()) and not request.is_requested():
+            waited, names = time.monotonic() - start, ", ".join(left)
+            if waited >= limit_secs:
+                _logger.warning(
+                    "still training after %g s (%s): %s. The last checkpoint is saved "
+                    "now, and has none of the steps that follow",
+                    limit_secs,
+                    waits.LAST_STEPS_VARIABLE,
+                    names,
+                )
+                return
+            if waited >= _WAIT_NAMED_AFTER_SECS and not is_named:
+                is_named = True
+                _logger.warning(
+                    "the training of the chief has ended; before its last checkpoint, "
+                    "it waits for %s, %g s at most (%s)",
+                    names,
+                    limit_secs,
+                    waits.LAST_STEPS_VARIABLE,
+                )
+            time.sleep(_POLL_SECS)
+
+    def _training(self) -> list[str]:
+        """Return the awaited trainers that are there and have not left their note."""
+        answers = peers.ask_all(list(self._awaited.values()), peers.ask)
+        pairs = zip(self._awaited, answers, strict=True)
+        there = [name for name, answer in pairs if answer is not Answer.REFUSED]
+        if not there:
+            return []
+        with self._on_ps() as notes:
+            found = notes.read(*map(_note_of, there))
+        count = finish_note.begun()
+        return [name for name in there if int(found.get(_note_of(name), -1)) < count]
 
 
 def watchdogs(

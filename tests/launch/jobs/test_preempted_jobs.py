@@ -88,15 +88,19 @@ def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
     assert _saved_step(tmp_path) >= last, job.text
 
 
-def test_a_terminal_that_closes_stops_a_job_as_sigterm_does(launch, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1], ids=_NAME)
+def test_a_notice_to_all_processes_stops_a_job_as_sigterm_does(
+    launch, tmp_path, number
+):
+    """As from a terminal that closes, and from a batch system before its time limit."""
     job = launch(*_PS, _PROGRAM)
     for task in ("chief", "worker 0"):
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     # To all of its processes, and one of them twice.
     pids = (job.process.pid, *job.children(), job.process.pid)
-    _signal_all(pids, signal.SIGHUP)
+    _signal_all(pids, number)
     assert job.end() == 143, job.text
-    assert "the job was stopped by SIGHUP\n" in job.text
+    assert f"the job was stopped by {number.name}\n" in job.text
     assert _saved_step(tmp_path) == max(_steps(job)), job.text
 
 

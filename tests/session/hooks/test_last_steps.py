@@ -1,0 +1,107 @@
+"""The last checkpoint of a chief has the last steps of all trainers."""
+
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.session.hooks import peer_hooks
+
+er.install()
+
+tf1 = tf.compat.v1
+
+
+@pytest.fixture
+def cluster(free_addresses, request):
+    """Return a cluster with the servers of a chief, a worker and a ps, or of some."""
+    chief, worker, ps = free_addresses(3)
+    cluster = {"chief": [chief], "worker": [worker], "ps": [ps]}
+    names = getattr(request, "param", cluster)
+    servers = [tf.distribute.Server(cluster, name, 0) for name in names]
+    yield cluster
+    del servers
+
+
+@pytest.fixture
+def open_session(cluster, set_tf_config, tmp_path):
+    """Return a function that opens the session of a task; (session, its train op)."""
+
+    def open_session(task_type, folder=tmp_path):
+        set_tf_config({"cluster": cluster, "task": {"type": task_type, "index": 0}})
+        on_ps = tf1.train.replica_device_setter(
+            1, worker_device=f"/job:{task_type}/task:0"
+        )
+        with tf.Graph().as_default(), tf1.device(on_ps):
+            add = tf1.train.create_global_step().assign_add(1).op
+            session = er.MonitoredTrainingSession(
+                f"grpc://{cluster[task_type][0]}",
+                is_chief=task_type == "chief",
+                config=tf1.ConfigProto(device_filters=["/job:ps", f"/job:{task_type}"]),
+                checkpoint_dir=str(folder),
+                save_checkpoint_steps=1000,
+                save_summaries_steps=None,
+            )
+        return session, add
+
+    return open_session
+
+
+def train(session, add, steps, step_secs=0.0):
+    with session.graph.as_default(), session:
+        for _ in range(steps):
+            time.sleep(step_secs)
+            session.run(add)
+
+
+def saved_step(folder):
+    return int(tf.train.load_checkpoint(str(folder)).get_tensor("global_step"))
+
+
+def lines(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == peer_hooks.__name__]
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_whose_data_ends_first_saves_the_steps_of_the_others_too(
+    open_session, tmp_path, caplog
+):
+    chief, worker = open_session("chief"), open_session("worker")
+    # Slowly, so that the chief has nothing left to train meanwhile.
+    thread = threading.Thread(target=train, args=(*worker, 5, 0.2))
+    thread.start()
+    train(*chief, 2)
+    assert saved_step(tmp_path) == 7
+    assert lines(caplog) == []
+    thread.join()
+    # The note of the last training does not count in the next one.
+    chief, worker = open_session("chief"), open_session("worker")
+    thread = threading.Thread(target=train, args=(*worker, 5, 0.2))
+    thread.start()
+    train(*chief, 2)
+    assert saved_step(tmp_path) == 14
+    thread.join()
+
+
+@pytest.mark.timeout(120)
+def test_a_chief_waits_for_the_others_for_some_time_and_says_what_is_lost(
+    open_session, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_LAST_STEPS_SECS", "0.5")
+    chief, worker = open_session("chief"), open_session("worker")
+    train(*chief, 2)
+    assert saved_step(tmp_path) == 2
+    assert lines(caplog) == [
+        "still training after 0.5 s (ESTIMATOR_RUNTIME_LAST_STEPS_SECS): worker 0. The "
+        "last checkpoint is saved now, and has none of the steps that follow"
+    ]
+    train(*worker, 1)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cluster", [("chief", "ps")], indirect=True)
+def test_a_chief_does_not_wait_for_a_worker_that_is_not_there(open_session, tmp_path):
+    train(*open_session("chief"), 2)
+    assert saved_step(tmp_path) == 2
