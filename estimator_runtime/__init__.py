@@ -42,7 +42,12 @@ _TRAINING_HALF = {
 }
 
 
-def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
+def install(
+    *,
+    tf1: bool | None = None,
+    tf1_resource_variables: bool | None = None,
+    quiet: bool | None = None,
+) -> None:
     """Make `tf.estimator` work in this process, with this runtime as its backend.
 
     You can call it before or after `import tensorflow`. Calling it again does nothing.
@@ -53,6 +58,9 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
             TensorFlow 1 from here on, in this process and those that it starts; see
             docs/tensorflow1.md. Call it before the program imports TensorFlow. None
             (the default) does what the variable ESTIMATOR_RUNTIME_TF1 says, 1 or 0.
+        tf1_resource_variables: Whether that API makes resource variables, and not the
+            reference variables of TensorFlow 1. None (the default) does what the
+            variable ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES says, 1 or 0.
         quiet: Whether to hide TensorFlow's deprecation warnings about Estimator
             internals, which no program can act on. By default they are hidden in
             notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0. A notebook then
@@ -63,10 +71,12 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
             tensorflow-estimator 2.15.0 or (on TensorFlow >= 2.16) tf-keras is
             missing, if this process has already bound `tf.keras` to Keras 3, if a
             patch has failed in this process before, or if TensorFlow 1 mode is asked
-            for after the program has imported TensorFlow.
-        ConfigError: If one of the variables is neither 0 nor 1.
+            for after the program has imported TensorFlow, or is on with the other kind
+            of variables.
+        ConfigError: If one of the variables is neither 0 nor 1, or resource variables
+            are asked for without TensorFlow 1 mode.
     """
-    compat.install(tf1=tf1)
+    compat.install(tf1=tf1, tf1_resource_variables=tf1_resource_variables)
     reporting.start(os.environ)  # of a task that has replaced itself by `os.execv`
     log_filter.start_in_library(os.environ, quiet)
 

@@ -45,6 +45,7 @@ VARIABLES = {
     "verbose": log_filter.VARIABLE,
     "grace": waits.STOP_GRACE_VARIABLE,
     "tf1": mode.VARIABLE,
+    "tf1_resource_variables": mode.RESOURCES_VARIABLE,
     "log_level": levels.VARIABLE,
     "metrics": metrics_file.VARIABLE,
 }
@@ -261,6 +262,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         "tf.contrib, for programs that were written for it",
     )
     group.add_argument(
+        "--tf1-resource-variables",
+        action="store_true",
+        default=None,  # not given: the variable decides
+        help="with --tf1: make resource variables, for --steps-per-run, and not the "
+        "reference variables of TensorFlow 1",
+    )
+    group.add_argument(
         "--metrics",
         metavar="FILE",
         type=os.path.abspath,
@@ -290,11 +298,17 @@ def carry(flags: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
 
     Raises:
         ConfigError: If a variable has an invalid value.
+        UsageError: If an option needs another one.
     """
     for name, variable in VARIABLES.items():
         value = getattr(flags, name)
         if value is not None:
             environ[variable] = str(int(value) if isinstance(value, bool) else value)
+    if flags.tf1_resource_variables and not mode.is_wanted(environ):
+        raise UsageError(
+            "--tf1-resource-variables is for --tf1; add that, or leave out "
+            "--tf1-resource-variables"
+        )
     environ.setdefault(OPTIONS["progress"].variable, "auto")
     check(environ)
     metrics_file.create(environ)
@@ -305,6 +319,7 @@ def check(environ: Mapping[str, str]) -> None:
     garbage_collector.is_wanted(environ)
     log_filter.is_verbose(environ)
     mode.is_wanted(environ)
+    mode.has_resource_variables(environ)
     waits.check(environ)
     levels.in_environ(environ)
     # Each is checked on its own. The program may set the others itself, so their

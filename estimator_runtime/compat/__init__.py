@@ -17,24 +17,33 @@ from estimator_runtime.compat.inject import children
 from estimator_runtime.compat.keras import legacy
 from estimator_runtime.compat.registry import PATCHES
 from estimator_runtime.compat.tf1 import mode
+from estimator_runtime.errors import ConfigError
 
 _lock = threading.RLock()
 _installed = False
 
 
-def install(*, tf1: bool | None = None) -> None:
+def install(
+    *, tf1: bool | None = None, tf1_resource_variables: bool | None = None
+) -> None:
     """Do what `estimator_runtime.install` promises, but for the log.
 
     Args:
         tf1: See there.
+        tf1_resource_variables: See there.
 
     Raises:
         CompatibilityError: See there.
-        ConfigError: If ESTIMATOR_RUNTIME_TF1 is neither 1 nor 0.
+        ConfigError: See there.
     """
     _install()
     if mode.is_wanted() if tf1 is None else tf1:
-        mode.turn_on()
+        mode.turn_on(resource_variables=tf1_resource_variables)
+    elif tf1_resource_variables:
+        raise ConfigError(
+            "install: tf1_resource_variables is True without TensorFlow 1 mode; add "
+            "tf1=True, or leave it out"
+        )
 
 
 def _install() -> None:

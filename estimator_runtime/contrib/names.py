@@ -9,6 +9,7 @@ from estimator_runtime.compat.tf1.contrib_names import CONTRIB_MODULES
 _TF = "tensorflow.compat.v1"
 _PRIVATE = "estimator_runtime.compat.removed.contrib"
 _OURS = "estimator_runtime.contrib"
+_TREES = "the package ydf or TensorFlow Decision Forests, which have no Estimators"
 
 
 def _table(module: str, source: str, names: str) -> dict[str, str]:
@@ -540,8 +541,7 @@ MISSING: dict[str, str] = {
         "boosted_trees.estimator_batch.estimator",
         "GradientBoostedDecisionTreeClassifier GradientBoostedDecisionTreeRegressor",
         "gradient boosted trees",
-        "tf.estimator.BoostedTreesClassifier on TensorFlow 2.15, or TensorFlow "
-        "Decision Forests",
+        _TREES,
     ),
     **_absent(
         "cloud",
@@ -584,7 +584,7 @@ MISSING: dict[str, str] = {
         "boosted_trees_classifier_train_in_memory "
         "boosted_trees_regressor_train_in_memory",
         "boosted trees trained without an input_fn",
-        "tf.estimator.BoostedTreesClassifier on TensorFlow 2.15",
+        _TREES,
     ),
     "distribute.get_cross_replica_context": (
         "it was the strategy outside of its replicas; use tf.distribute.get_strategy"
@@ -760,13 +760,13 @@ MISSING: dict[str, str] = {
         "tensorrt",
         "calib_graph_to_infer_graph create_inference_graph",
         "a conversion for TensorRT on GPUs",
-        "tf.experimental.tensorrt.Converter",
+        "TensorRT itself, by ONNX and the package tf2onnx",
     ),
     **_absent(
         "tpu",
         "TPUDistributionStrategy keras_to_tpu_model",
         "a way for Keras to use TPUs",
-        "tf.distribute.TPUStrategy",
+        "tf.distribute.experimental.TPUStrategy",
     ),
     **_absent(
         "training",

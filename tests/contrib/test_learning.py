@@ -216,16 +216,32 @@ def test_an_export_from_a_reused_graph_has_the_hyperparameters_of_its_time(
 def test_learn_runner_calls_the_schedule_of_an_experiment(tmp_path):
     made = []
 
-    def experiment_fn(run_config, hparams):
-        made.append((run_config.model_dir, hparams))
+    def experiment_fn(config, params):
+        made.append((config.model_dir, params))
         return _experiment(tmp_path)
 
     config = tf.estimator.RunConfig(model_dir=os.fspath(tmp_path))
     metrics, _ = experiment.run(experiment_fn, run_config=config, hparams={"a": 1})
     assert made == [(os.fspath(tmp_path), {"a": 1})]
     assert metrics["global_step"] == 6
-    result = experiment.run(lambda _: _experiment(tmp_path), "folder", "evaluate")
+    result = experiment.run(
+        lambda output_dir: _experiment(tmp_path), "folder", "evaluate"
+    )
     assert result["global_step"] == 6
+
+
+def test_an_export_function_gets_what_it_has_parameters_for():
+    def old(estimator, base):
+        return estimator, base
+
+    def new(estimator, base, strip_default_attrs, eval_result, checkpoint_path):
+        return estimator, base, checkpoint_path, eval_result, strip_default_attrs
+
+    exported = [
+        experiment.ExportStrategy("name", each, True).export("e", "base", "c", {"a": 1})
+        for each in (old, new)
+    ]
+    assert exported == [("e", "base"), ("e", "base", "c", {"a": 1}, True)]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +255,7 @@ def test_learn_runner_calls_the_schedule_of_an_experiment(tmp_path):
 )
 def test_learn_runner_refuses_what_it_cannot_run(tmp_path, kwargs, text):
     with pytest.raises(ConfigError, match=text):
-        experiment.run(lambda *_: _experiment(tmp_path), **kwargs)
+        experiment.run(lambda **_: _experiment(tmp_path), **kwargs)
 
 
 def test_metrics_for_an_estimator_that_has_its_own_are_refused(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
+from estimator_runtime.compat.tf1 import facade
 from estimator_runtime.contrib import names
 
 estimator_runtime.install()
@@ -78,6 +79,23 @@ def test_the_tables_do_not_contradict_each_other():
 def test_each_explanation_says_what_it_was_and_what_to_use():
     texts = names.MISSING.values()
     assert [text for text in texts if not re.fullmatch("it .+; use .+", text)] == []
+
+
+def test_each_name_that_an_explanation_advises_exists():
+    advised = {
+        name
+        for text in names.MISSING.values()
+        for name in re.findall(r"\btf\.[\w.]*\w", text.partition("; use ")[2])
+    }
+    missing = []
+    for name in sorted(advised):
+        value = facade.TENSORFLOW
+        try:
+            for part in name.split(".")[1:]:
+                value = getattr(value, part)
+        except AttributeError:
+            missing.append(name)
+    assert missing == []
 
 
 def _resolved(target):

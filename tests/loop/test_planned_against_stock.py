@@ -34,7 +34,10 @@ class Model:
             tf1.placeholder_with_default(1.0, [], name=f"feed{i}") for i in range(4)
         ]
         weights = tf1.get_variable("weights", initializer=[1.0, 2.0, 3.0])
-        old = tf1.get_variable("old", initializer=[0, 0], use_resource=False)
+        # Where it is a reference variable, the calling thread runs no step.
+        old = tf1.get_variable(
+            "old", initializer=[0, 0], use_resource=draw.random() < 0.5
+        )
         noise = tf.random.uniform([3], seed=draw.randrange(100))
         number = next_of(tf.data.Dataset.range(draw.choice(batches)))
         loss = tf.reduce_sum(tf.square(weights * noise)) * tf.add_n(feeds)

@@ -111,7 +111,31 @@ def _find(module: types.ModuleType, module_name: str, name: str) -> None:
             raise ImportError(text, name=module_name) from None
 
 
-class TensorFlow1(types.ModuleType):
+class _Module(types.ModuleType):
+    """A module that looks its names up when they are used."""
+
+    # vars(), and a program that searches a module. It is a copy, so a look-up while the
+    # program goes through it does not change it.
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        names = dict(_own(self))
+        for name in dir(self):
+            # Of a package that is not installed, or a name of another TensorFlow's.
+            with contextlib.suppress(AttributeError, ImportError):
+                names[name] = getattr(self, name)
+        return names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By cloudpickle, for a function whose globals have it.
+        return import_module, (self.__name__,)
+
+
+def _own(module: types.ModuleType) -> dict[str, Any]:
+    """Return the dict in which Python keeps the attributes of a module."""
+    return types.ModuleType.__dict__["__dict__"].__get__(module)
+
+
+class TensorFlow1(_Module):
     """The API of TensorFlow 1 as the module `tensorflow`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -139,14 +163,10 @@ class TensorFlow1(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         names = dir(importlib.import_module(_V1))
-        return sorted({*super().__dir__(), *names, _CONTRIB, "python"})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # By cloudpickle, for a function whose globals have it.
-        return import_module, (self.__name__,)
+        return sorted({*_own(self), *names, _CONTRIB, "python"})
 
 
-class Compat(types.ModuleType):
+class Compat(_Module):
     """`tf.compat`, whose `v1` has `tf.contrib` too, as in TensorFlow 1.15."""
 
     def __getattr__(self, name: str) -> Any:
@@ -157,11 +177,8 @@ class Compat(types.ModuleType):
     def __dir__(self) -> list[str]:
         return dir(importlib.import_module(self.__name__))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return import_module, (self.__name__,)
 
-
-class Contrib(types.ModuleType):
+class Contrib(_Module):
     """`tf.contrib` or a module in it, made from the tables of `contrib.names`.
 
     Args:
@@ -172,10 +189,10 @@ class Contrib(types.ModuleType):
         name = ".".join(filter(None, [_ROOT, _CONTRIB, path]))
         super().__init__(name, "A part of tf.contrib, in TensorFlow 1 mode.")
         self.__package__ = name
-        vars(self)["_contrib_path"] = path
+        self._contrib_path = path
 
     def __getattr__(self, name: str) -> Any:
-        path = vars(self)["_contrib_path"]
+        path = self._contrib_path
         if name.startswith("__") and name.endswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name == "__all__":
@@ -187,20 +204,18 @@ class Contrib(types.ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._names()})
+        return sorted({*_own(self), *self._names()})
 
     def _names(self) -> list[str]:
         """Return the names that the tables have, and those of a whole module."""
-        path = vars(self)["_contrib_path"]
+        path = self._contrib_path
         found = set(contrib_names.children(path))
         source = contrib_names.source(path) if path else None
         if source is not None:
-            module = _in_module(path, source, [])
-            found.update(each for each in dir(module) if not each.startswith("_"))
+            with contextlib.suppress(ImportError):  # its package is not installed
+                module = _in_module(path, source, [])
+                found.update(each for each in dir(module) if not each.startswith("_"))
         return sorted(found)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return import_module, (self.__name__,)
 
 
 def _look_up(spelled: str) -> Any:

@@ -18,6 +18,8 @@ from estimator_runtime.errors import CompatibilityError
 VARIABLE = "ESTIMATOR_RUNTIME_TF1"
 # Installed packages, separated by commas, that count as the program's own.
 PACKAGES_VARIABLE = "ESTIMATOR_RUNTIME_TF1_PACKAGES"
+# Whether variables are resource variables, and not TensorFlow 1's reference variables.
+RESOURCES_VARIABLE = "ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES"
 
 _lock = threading.RLock()
 _is_on = False
@@ -33,9 +35,30 @@ def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
     return parse_switch(text, VARIABLE, "for the API of TensorFlow 1")
 
 
+def has_resource_variables(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether an environment asks for resource variables in this mode.
+
+    Raises:
+        ConfigError: If the variable is neither 0 nor 1.
+    """
+    text = environ.get(RESOURCES_VARIABLE, "0")
+    return parse_switch(text, RESOURCES_VARIABLE, "for resource variables")
+
+
 def is_on() -> bool:
     """Return whether this process is in TensorFlow 1 mode."""
     return _is_on
+
+
+def reference_variable(name: str) -> str:
+    """Return what the log calls a reference variable that keeps steps from a feature.
+
+    Args:
+        name: The name of an op of the variable.
+    """
+    # Elsewhere the program has asked for it.
+    remedy = " (see --tf1-resource-variables)" if _is_on else ""
+    return f"a reference variable, {name!r}{remedy}"
 
 
 def add_package(name: str, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -51,18 +74,31 @@ def add_package(name: str, environ: MutableMapping[str, str] = os.environ) -> No
         environ[PACKAGES_VARIABLE] = ",".join([*known, package])
 
 
-def turn_on() -> None:
+def turn_on(*, resource_variables: bool | None = None) -> None:
     """Turn TensorFlow 1 mode on, in this process and those that it will start.
 
     Calling it again does nothing.
 
+    Args:
+        resource_variables: Whether variables are resource variables; None for what the
+            environment says.
+
     Raises:
         CompatibilityError: If TensorFlow has executed an op in this process already,
-            which TensorFlow 1 would have put into a graph, or if a module of the
-            program has imported TensorFlow already, which stays TensorFlow 2 there.
+            which TensorFlow 1 would have put into a graph, if a module of the program
+            has imported TensorFlow already, which stays TensorFlow 2 there, or if the
+            mode is on with the other kind of variables.
+        ConfigError: If the environment says neither.
     """
     global _is_on
     with _lock:
+        are_resources = has_resource_variables()
+        wanted = are_resources if resource_variables is None else resource_variables
+        if _is_on and wanted != are_resources:
+            raise CompatibilityError(
+                "install: tf1_resource_variables was given after TensorFlow 1 mode had "
+                f"been turned on; set {RESOURCES_VARIABLE} for the program instead"
+            )
         if _is_on:
             return
         context = sys.modules.get("tensorflow.python.eager.context")
@@ -81,6 +117,7 @@ def turn_on() -> None:
             )
         patch.schedule(TF1_PATCHES)
         os.environ[VARIABLE] = "1"
+        os.environ[RESOURCES_VARIABLE] = str(int(wanted))
         packages = os.environ.get(PACKAGES_VARIABLE, "").split(",")
         importer.answer_program(frozenset(packages) - {""})
         _is_on = True

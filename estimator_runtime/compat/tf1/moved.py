@@ -19,6 +19,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from estimator_runtime.compat.tf1 import mode
+from estimator_runtime.errors import ConfigError
+
 # NumPy's own names for Python's types, which it removed in 1.24 and 2.0.
 _TYPES = {
     "bool": bool,
@@ -125,18 +128,42 @@ RESTORED = (
 
 
 def use_version_1(_module: types.ModuleType) -> None:
-    """Turn on the behaviour of TensorFlow 1, but keep resource variables.
+    """Turn on the behaviour of TensorFlow 1, with its reference variables.
 
-    Variables are resource variables, as everywhere in TensorFlow 2: they have the same
-    names, checkpoints and values, and a defined order of reads and writes. A program
-    gets reference variables by `tf.disable_resource_variables()`.
+    The mode's option makes them resource variables, as everywhere in TensorFlow 2.
     """
     import tensorflow.compat.v1 as tf1
     from tensorflow.python.util import deprecation
 
-    with deprecation.silence():  # of disable_resource_variables, undone below
+    with deprecation.silence():  # of disable_resource_variables
         tf1.disable_v2_behavior()
-    tf1.enable_resource_variables()
+    if mode.has_resource_variables():
+        tf1.enable_resource_variables()
+        _refuse_feeds_of_variables()
+
+
+def _refuse_feeds_of_variables() -> None:
+    """Make a session raise an error for a feed whose key is a resource variable.
+
+    Of all reads of the variable, the feed would replace one that hardly any op takes.
+    """
+    from tensorflow.python.client import session
+    from tensorflow.python.distribute import values
+    from tensorflow.python.ops import resource_variable_ops
+
+    def as_ever(variable: Any) -> Any:
+        return [variable], lambda fetched: fetched[0]
+
+    def refuse(variable: Any, _value: Any = None) -> Any:
+        raise ConfigError(
+            f"feed_dict: the key is the variable {variable.name!r}, whose reads a feed "
+            "does not replace, because --tf1-resource-variables "
+            f"({mode.RESOURCES_VARIABLE}) is on; leave that out, or feed a "
+            "tf.placeholder_with_default in place of the variable"
+        )
+
+    kinds = resource_variable_ops.BaseResourceVariable, values.DistributedVariable
+    session.register_session_run_conversion_functions(kinds, as_ever, refuse, refuse)
 
 
 def restore_private_names(_module: types.ModuleType) -> None:

@@ -335,9 +335,10 @@ class ExportStrategy(NamedTuple):
 
     Attributes:
         name: Name of the folder, within `export` of the model directory.
-        export_fn: A function of (estimator, export_dir_base, checkpoint_path), and
-            optionally eval_result, that exports and returns the path.
-        strip_default_attrs: Has no effect.
+        export_fn: A function of (estimator, export_dir_base), and optionally of
+            checkpoint_path, eval_result and strip_default_attrs, which are found by
+            name. It exports, and returns the path.
+        strip_default_attrs: Passed to `export_fn`.
     """
 
     name: str
@@ -352,10 +353,14 @@ class ExportStrategy(NamedTuple):
         eval_result: Mapping[str, Any] | None = None,
     ) -> Any:
         """Export a checkpoint (None for the newest), and return its path."""
-        options = {}
-        if "eval_result" in inspect.signature(self.export_fn).parameters:
-            options["eval_result"] = eval_result
-        return self.export_fn(estimator, export_path, checkpoint_path, **options)
+        given = {
+            "checkpoint_path": checkpoint_path,
+            "eval_result": eval_result,
+            "strip_default_attrs": self.strip_default_attrs,
+        }
+        taken = given.keys() & inspect.signature(self.export_fn).parameters
+        options = {name: given[name] for name in taken}
+        return self.export_fn(estimator, export_path, **options)
 
 
 class _StrategyExporter(Exporter):
@@ -514,9 +519,9 @@ def run(
             f"{run_config!r}; give one of them, and hparams only with run_config"
         )
     if run_config is None:
-        experiment = experiment_fn(output_dir)
+        experiment = experiment_fn(output_dir=output_dir)
     else:
-        experiment = experiment_fn(run_config=run_config, hparams=hparams)
+        experiment = experiment_fn(run_config, hparams)
     if not isinstance(experiment, Experiment):
         raise ConfigTypeError(
             f"learn_runner.run: experiment_fn returned {experiment!r}, no Experiment"

@@ -19,7 +19,9 @@ from estimator_runtime.compat import internals
 
 # Python functions would see the default graph and session of the calling thread;
 # TensorFlow's threads have none. An op that waits for another kernel of its step must
-# not block the only thread that could run that kernel.
+# not block the only thread that could run that kernel. A reference variable is changed
+# in place: which values a step sees that reads it without waiting for its updates
+# depends on the order in which the pool's threads take ops.
 _NEED_POOL = {
     "PyFunc",
     "PyFuncStateless",
@@ -35,6 +37,8 @@ _NEED_POOL = {
     "OrderedMapPeek",
     "OrderedMapUnstage",
     "OrderedMapUnstageNoKey",
+    "Variable",
+    "VariableV2",
 }
 # Stateful control flow, which TensorFlow may lower.
 _BRANCHING = {"Case", "For", "If", "While"}

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.compat import internals
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.loop.graph import ops
 
 tf1 = tf.compat.v1
@@ -131,7 +132,7 @@ class Subgraph:
             if op.type in _UNFUSABLE:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if has_reference(op):
-                raise CannotFuse(f"has a reference variable, {op.name!r}")
+                raise CannotFuse(f"has {mode.reference_variable(op.name)}")
             if _keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
         functions = ops.called_functions(self.graph, self.ops.values())
@@ -149,9 +150,8 @@ class Subgraph:
         """Raise CannotFuse if the copy of an op cannot run in its place."""
         for op in self.ops.values():
             if has_reference(op):  # the copy would be another variable
-                raise CannotFuse(
-                    f"is run with a reference variable, {op.name!r}, that hooks ask for"
-                )
+                variable = mode.reference_variable(op.name)
+                raise CannotFuse(f"is run with {variable}, that hooks ask for")
         found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(

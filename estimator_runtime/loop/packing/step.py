@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from estimator_runtime.compat import internals
+from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.loop.global_step import reads_of
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
@@ -355,7 +356,7 @@ def _check(part: Subgraph) -> None:
         if op.type in _FRAMES:
             raise CannotPack(f"has control flow of TensorFlow 1, {op.name!r}")
         if has_reference(op):
-            raise CannotPack(f"has a reference variable, {op.name!r}")
+            raise CannotPack(f"has {mode.reference_variable(op.name)}")
     if waiting := part.waiting_handle():
         raise CannotPack(f"has a resource that waits for other ops, {waiting!r}")
 

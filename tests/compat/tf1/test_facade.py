@@ -76,6 +76,19 @@ def test_a_function_in_a_module_of_its_own_name_is_found_as_both(contrib):
     assert module.map_and_batch is function
 
 
+def test_a_program_can_go_through_the_names_of_a_module(contrib):
+    for module, names in [
+        (contrib, {"data", "gone", "text", "tpu"}),
+        (contrib.tpu, {"RunConfig", "python"}),
+        (contrib.gone, set()),  # its package is not installed
+    ]:
+        assert {name for name in vars(module) if not name.startswith("_")} == names
+        for name, value in module.__dict__.items():
+            assert getattr(module, name) is value
+    assert vars(facade.TENSORFLOW)["placeholder"] is tf.compat.v1.placeholder
+    assert vars(facade.COMPAT)["as_text"] is tf.compat.as_text
+
+
 def test_version_1_by_its_full_name_has_contrib_too(contrib):
     assert facade.import_module("tensorflow.compat.v1").contrib is contrib
     assert facade.import_statement("tensorflow.compat", ("v1",)).v1.contrib is contrib

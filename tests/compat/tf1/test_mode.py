@@ -360,7 +360,10 @@ def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path
             cwd=tmp_path,
         )
         for number, options in enumerate(
-            [("--steps-per-run", "auto"), ("--loop", "stock", "--no-async-checkpoint")]
+            [
+                ("--tf1-resource-variables", "--steps-per-run", "auto"),
+                ("--loop", "stock", "--no-async-checkpoint"),
+            ]
         )
     }
     fused, stock = runs.values()
@@ -368,7 +371,7 @@ def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path
     [loss, values] = json.loads(fused.stdout)
     assert set(values) == NAMES
     assert 0 < loss < 10
-    # Fused steps and background checkpoints change nothing.
+    # The kind of variables, fused steps and background checkpoints change nothing.
     assert fused.stdout == stock.stdout
 
 
@@ -418,29 +421,6 @@ def test_canned_estimators_take_the_optimizers_of_version_1(tmp_path):
     (tmp_path / "train.py").write_text(CANNED)
     done = run_tf1("train.py", tmp_path)
     assert done.stdout == "(3, 4)\n", done.stderr
-
-
-@pytest.mark.long("two whole programs, one after the other")
-def test_variables_are_resources_with_the_results_of_references(tmp_path):
-    program = TRAINING.replace(
-        "    config =",
-        "    if sys.argv[2] == 'references':\n"
-        "        tf.disable_resource_variables()\n"
-        "    assert (tf.get_variable('v', []).op.type == 'VariableV2') == "
-        "(sys.argv[2] == 'references')\n"
-        "    config =",
-    )
-    (tmp_path / "train.py").write_text(program)
-    resources, references = (
-        run(
-            *("-m", "estimator_runtime", "run", "--tf1", "train.py"),
-            *(f"model_{kind}", kind),
-            cwd=tmp_path,
-        )
-        for kind in ("resources", "references")
-    )
-    assert resources.returncode == 0, resources.stderr
-    assert resources.stdout == references.stdout, references.stderr
 
 
 def _path(folder):

@@ -26,7 +26,8 @@ def input_fn():
 def main(_):
     config = tf.estimator.RunConfig(FLAGS.model_dir, save_checkpoints_steps=100)
     estimator = tf.estimator.Estimator(model.model_fn, config=config)
-    print("mode", tf.executing_eagerly(), hasattr(tf, "contrib"))
+    kind = tf.get_variable("kind", []).op.type
+    print("mode", tf.executing_eagerly(), hasattr(tf, "contrib"), kind)
     tf.estimator.train_and_evaluate(
         estimator,
         tf.estimator.TrainSpec(input_fn, max_steps=200),
@@ -52,16 +53,26 @@ def model_fn(features, labels, mode):
 
 
 @pytest.mark.parametrize(
-    "options", [(), pytest.param(("--cold",), id="each task a new process")]
+    "options, kind",
+    [
+        ((), "VariableV2"),
+        pytest.param(
+            ("--tf1-resource-variables", "--cold"),
+            "VarHandleOp",
+            id="resource variables, each task a new process",
+        ),
+    ],
 )
-def test_the_tasks_of_a_cluster_are_in_tensorflow_1_mode(launch, tmp_path, options):
+def test_the_tasks_of_a_cluster_are_in_tensorflow_1_mode(
+    launch, tmp_path, options, kind
+):
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "model.py").write_text(MODEL)
     cluster = ("--workers", "2", "--ps", "1", "--evaluator")
     model_dir = tmp_path / "model"
     job = launch("--tf1", *cluster, *options, "train.py", f"--model_dir={model_dir}")
     assert job.end() == 0, job.text
-    tasks = re.findall(r"^(\w+(?: \d)?) +\| mode False True$", job.text, re.M)
+    tasks = re.findall(rf"^(\w+(?: \d)?) +\| mode False True {kind}$", job.text, re.M)
     assert sorted(tasks) == ["chief", "evaluator", "ps 0", "worker 0", "worker 1"]
     newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(model_dir))
     assert newest.get_tensor("global_step") >= 200

@@ -60,6 +60,10 @@ def in_an_old_function(x):
     return called(x)
 
 
+def reference_variable(x):
+    return tf1.get_variable("old", [], use_resource=False) + x
+
+
 NEEDING_THREADS = [
     python,
     numpy,
@@ -69,11 +73,12 @@ NEEDING_THREADS = [
     in_a_branch,
     in_a_loop,
     in_an_old_function,
+    reference_variable,
 ]
 
 
 @pytest.mark.parametrize("build", NEEDING_THREADS)
-def test_steps_that_call_python_or_wait_for_themselves_need_the_pool(build):
+def test_steps_that_depend_on_the_threads_that_run_them_need_the_pool(build):
     build(tf.constant(1.0))
     assert ops.need_pool(tf1.get_default_graph())
 

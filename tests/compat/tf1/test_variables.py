@@ -1,0 +1,110 @@
+"""The two kinds of variables that a program of TensorFlow 1 may have."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+PROGRAM = """
+import json
+import os
+import signal
+
+import tensorflow as tf
+
+tf.logging.set_verbosity(tf.logging.INFO)
+is_training = tf.Variable(True, trainable=False, name="is_training")
+kept = tf.reduce_mean(tf.layers.dropout(tf.ones([64]), 0.3, training=is_training))
+w = tf.get_variable("w", initializer=[3.0, 4.0])
+loss = tf.reduce_sum(tf.square(w))
+grown = tf.get_variable("grown", initializer=[1, 2])
+found = {"kind": w.op.type, "has _ref": hasattr(w, "_ref")}
+try:
+    grow = tf.assign(grown, [1, 2, 3], validate_shape=False)
+except ValueError:
+    grow = tf.no_op()
+step = tf.train.get_or_create_global_step()
+train_op = tf.train.GradientDescentOptimizer(0.001).minimize(loss, step)
+with tf.train.MonitoredTrainingSession(
+    checkpoint_dir="model", save_checkpoint_steps=100
+) as session:
+    session.run(grow)
+    for name, fetch, feed in [
+        ("of a flag", kept, {is_training: False}),
+        ("of weights", loss, {w: [1.0, 2.0]}),
+    ]:
+        try:
+            found[name] = float(session.run(fetch, feed))
+        except ValueError as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    found["steps"] = [int(session.run([train_op, step])[1]) for _ in range(1000)]
+    print(json.dumps(found), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not session.should_stop():
+        pass
+"""
+
+
+def outcome(folder, *options):
+    """Run the program; return what it has found, its log and the values it saved."""
+    (folder / "train.py").write_text(PROGRAM)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", *options, "train.py"],
+        cwd=folder,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 143, done.stderr
+    saved = tf.train.load_checkpoint(str(folder / "model"))
+    values = {name: saved.get_tensor(name).tolist() for name in ("grown", "w")}
+    checkpoints = tf.train.get_checkpoint_state(str(folder / "model"))
+    steps = [int(p.rpartition("-")[2]) for p in checkpoints.all_model_checkpoint_paths]
+    return json.loads(done.stdout), done.stderr, values, steps
+
+
+W = [value * (1 - 0.002) ** 1000 for value in (3.0, 4.0)]
+STEPS = [600, 700, 800, 900, 1000]
+
+
+def test_a_program_gets_reference_variables_as_in_version_1(tmp_path):
+    found, log, values, steps = outcome(tmp_path, "--tf1", "--steps-per-run", "auto")
+    assert found == {
+        "kind": "VariableV2",
+        "has _ref": True,
+        "of a flag": 1.0,
+        "of weights": 5.0,
+        "steps": list(range(1, 1001)),
+    }
+    assert values == {"grown": [1, 2, 3], "w": pytest.approx(W, rel=1e-4)}
+    assert steps == STEPS
+    assert "has a reference variable, '" in log
+    assert "(see --tf1-resource-variables)" in log
+
+
+def test_with_the_option_it_gets_resource_variables_which_cannot_be_fed(tmp_path):
+    found, _, values, steps = outcome(tmp_path, "--tf1", "--tf1-resource-variables")
+    assert found.pop("steps")[-1] in (999, 1000)  # from before or after the step
+    refused = (
+        "ConfigError: feed_dict: the key is the variable {!r}, whose reads a feed does "
+        "not replace, because --tf1-resource-variables "
+        "(ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES) is on; leave that out, or feed a "
+        "tf.placeholder_with_default in place of the variable"
+    )
+    assert found == {
+        "kind": "VarHandleOp",
+        "has _ref": False,
+        "of a flag": refused.format("is_training:0"),
+        "of weights": refused.format("w:0"),
+    }
+    assert values == {"grown": [1, 2], "w": pytest.approx(W, rel=1e-4)}
+    assert steps == STEPS
