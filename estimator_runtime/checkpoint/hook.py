@@ -23,6 +23,7 @@ from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
+from estimator_runtime.compat import internals
 from estimator_runtime.compat.internals import STEP_METHODS
 from estimator_runtime.config import options
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -88,6 +89,16 @@ def _only_logged(summary_writer: tf.compat.v1.summary.FileWriter) -> Iterator[No
     except Exception as error:  # noqa: BLE001 (of a disk, a RuntimeError of TensorFlow's)
         folder, reason = summary_writer.get_logdir(), str(error).partition("\n")[0]
         _logger.warning("the event file in %r cannot be written: %s", folder, reason)
+
+
+def flush_event_files(hooks: Iterable[tf.compat.v1.train.SessionRunHook]) -> None:
+    """Write out what the event files of hooks have buffered.
+
+    TensorFlow's Saver does so at each save, as it flushes all streams of C's library.
+    """
+    for writer in internals.open_event_files(hooks):
+        with _only_logged(writer):
+            writer.flush()
 
 
 class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
@@ -204,9 +215,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 self._target.free()
             if self._lock is not None:
                 self._lock.release()
-        if self.measures is not None:
-            with _only_logged(self._summary_writer):
-                self._summary_writer.flush()
 
     def _save(
         self, session: tf.compat.v1.Session, step: int, is_last: bool = False

@@ -5,7 +5,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,14 @@ class _EventFiles(FileWriterCache):
     def get(logdir: str) -> tf.compat.v1.summary.FileWriter:
         with graph_mode():
             return FileWriterCache.get(logdir)
+
+
+def open_event_files(hooks: Iterable[Any]) -> list[tf.compat.v1.summary.FileWriter]:
+    """Return the event files of hooks that are open: shared ones, and their own."""
+    own = [getattr(hook, "_summary_writer", None) for hook in hooks]
+    kind = tf.compat.v1.summary.FileWriter
+    found = [e for e in (*FileWriterCache._cache.values(), *own) if type(e) is kind]
+    return [each for each in found if not each._closed]
 
 
 def open_event_files_in_eager_mode(_module: object) -> None:

@@ -60,13 +60,16 @@ _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
 _EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
 
 
-def until_due(hooks: Iterable[Any], global_step: int, loss: Any = None) -> int | None:
+def until_due(
+    hooks: Iterable[Any], global_step: int, watches_nan: bool = False
+) -> int | None:
     """Return the number of steps until one that some hook must see.
 
     Args:
         hooks: The hooks of a session.
         global_step: The number of steps trained so far.
-        loss: The tensor whose NaN ends the run of steps by itself, or None.
+        watches_nan: Whether the caller ends the run of steps at a NaN in any of
+            `watched_losses`. The hooks that watch them need not see a step before.
 
     Returns:
         1 if the next step is such a step; None if no hook must see any.
@@ -74,15 +77,15 @@ def until_due(hooks: Iterable[Any], global_step: int, loss: Any = None) -> int |
     Raises:
         ConfigError: If a hook's `steps_until_due` does not return a number of steps.
     """
-    due = until_each_due(hooks, global_step, loss)
+    due = until_each_due(hooks, global_step, watches_nan)
     return min((steps for steps in due if steps is not None), default=None)
 
 
 def until_each_due(
-    hooks: Iterable[Any], global_step: int, loss: Any = None
+    hooks: Iterable[Any], global_step: int, watches_nan: bool = False
 ) -> list[int | None]:
     """Return for each of `hooks` what `until_due` returns for all of them."""
-    due = [_until_due(hook, global_step, loss) for hook in hooks]
+    due = [_until_due(hook, global_step, watches_nan) for hook in hooks]
     return [None if steps is None else max(1, steps) for steps in due]
 
 
@@ -100,7 +103,10 @@ def skip(hooks: Iterable[Any], steps: int) -> None:
 
 
 def fetches(hooks: Iterable[Any]) -> list[Any]:
-    """Return what `hooks` may fetch at the steps at which they are due."""
+    """Return what `hooks` may fetch at the steps at which they are due.
+
+    The global step and `watched_losses`, which many fetch, are not among it.
+    """
     wanted: list[Any] = []
     for hook in hooks:
         schedule = schedule_of(hook)
@@ -109,10 +115,10 @@ def fetches(hooks: Iterable[Any]) -> list[Any]:
     return wanted
 
 
-def watched_loss(hook: Any) -> Any:
-    """Return the tensor that a hook watches for NaN; None if the hook does more."""
-    schedule = schedule_of(hook)
-    return hook._loss_tensor if schedule is not None and schedule.is_nan_watch else None
+def watched_losses(hooks: Iterable[Any]) -> list[Any]:
+    """Return what hooks that do nothing else watch for NaN: tensors, or their names."""
+    pairs = ((hook, schedule_of(hook)) for hook in hooks)
+    return [hook._loss_tensor for hook, each in pairs if each and each.is_nan_watch]
 
 
 def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
@@ -126,11 +132,11 @@ def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
     )
 
 
-def _until_due(hook: Any, global_step: int, loss: Any) -> int | None:
+def _until_due(hook: Any, global_step: int, watches_nan: bool) -> int | None:
     """Return the number of steps until a hook is due, which may be less than 1."""
     schedule = schedule_of(hook)
     if schedule is not None:
-        if loss is not None and watched_loss(hook) is loss:
+        if watches_nan and schedule.is_nan_watch:
             return None
         return schedule.until_due(hook, global_step)
     declared = getattr(hook, "steps_until_due", None)
@@ -155,7 +161,8 @@ class HookSchedule:
             one that the hook must see, or None.
         skip: Takes the hook and a number of steps. Makes the hook count steps that it
             does not see.
-        fetches: Takes the hook. Returns what it fetches at some steps only.
+        fetches: Takes the hook. Returns all that it fetches but the global step, and
+            what it watches for NaN.
         can_wait: Whether a hook of the class itself does nothing until it is due,
             except to look at what it fetches.
         by_clock: Whether the hook asks its timer after a step, and so may be due by
@@ -370,8 +377,7 @@ class IdleHooks:
             fetches: What the caller asks for.
             raw: Raw values of the plan.
         """
-        watched = [watched_loss(hook) for hook in self._hooks]
-        losses = {loss.name for loss in watched if loss is not None}
+        losses = {loss.name for loss in watched_losses(self._hooks)}
         places = plan.places_of(global_step.reads)
         loss_places = plan.places_of(losses)
         if not places or len(loss_places) < len(losses):
@@ -379,8 +385,7 @@ class IdleHooks:
         trained = global_step.trained()
         if not {0, 1}.issuperset(trained - raw[place] for place in places):
             return  # the program has changed it too
-        pairs = zip(self._hooks, watched, strict=True)
-        due = until_due([h for h, loss in pairs if loss is None], trained)
+        due = until_due(self._hooks, trained, watches_nan=True)
         steps = sys.maxsize if due is None else due - 1
         self._is_due = steps < 1
         # A step that was due may have fetched more than the next steps will.

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime import reporting
+from estimator_runtime.checkpoint.hook import flush_event_files
 from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.compat import internals
 from estimator_runtime.config import options, waits
@@ -201,6 +202,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             reporting.expect_no_steps()
             creator.hooked = None
             _finish_background_work(hooks)
+            flush_event_files(hooks)
 
     def _saved(self) -> str:
         """Return the path of the checkpoint that the hooks have saved last, or ""."""

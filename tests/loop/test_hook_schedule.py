@@ -133,9 +133,10 @@ def test_the_first_due_of_several_hooks_counts():
 
 
 def test_a_watch_for_nan_is_not_due_where_the_run_itself_ends_at_it():
-    watch = train.NanTensorHook("loss")
-    assert hook_schedule.until_due([watch], 0, loss=watch._loss_tensor) is None
-    assert hook_schedule.until_due([watch], 0, loss="another") == 1
+    hooks = [train.NanTensorHook("loss"), Named(), train.NanTensorHook("other")]
+    assert hook_schedule.watched_losses(hooks) == ["loss", "other"]
+    assert hook_schedule.until_each_due(hooks, 0, watches_nan=True) == [None, 10, None]
+    assert hook_schedule.until_each_due(hooks, 0) == [1, 10, 1]
 
 
 def test_hooks_count_the_steps_that_they_do_not_see():

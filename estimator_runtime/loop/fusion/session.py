@@ -42,7 +42,7 @@ tf1 = tf.compat.v1
 
 _DATA_STARTERS = ("MakeIterator", "MultiDeviceIteratorInit")
 _RAN = "steps run"
-_LOSS = "loss"
+_LOSSES = "losses"
 _logger = logging.getLogger(__name__)
 
 
@@ -204,10 +204,10 @@ class FusedSession(PlannedSession):
         """
         targets, tensors = subgraphs(fetches)
         graph = self._sess.graph
-        watched = [hook_schedule.watched_loss(hook) for hook in self._hooks]
-        losses = [t for t in tensors if any(t is loss for loss in watched)]
-        loss = losses[0] if losses else None
-        step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
+        # A hook may watch a tensor that the caller does not fetch, or give its name.
+        watched = hook_schedule.watched_losses(self._hooks)
+        losses = internals.FetchHandler(graph, watched, {}).fetches()
+        step = Subgraph(graph, [*targets, *(each.op for each in (*tensors, *losses))])
         check_end(graph, self._hooks)
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         request = while_loop.LoopRequest(
@@ -215,7 +215,7 @@ class FusedSession(PlannedSession):
             tensors=tensors,
             extras=[*asked.fetches(), *asked.targets()],
             global_step=self._global_step.variable,
-            loss=loss,
+            losses=losses,
             may_split=_may_split(self._sess),
         )
         fused = while_loop.fuse(step, request)
@@ -223,7 +223,7 @@ class FusedSession(PlannedSession):
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
             raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
-        return Steps(self._sess, fused, self._global_step, loss, self._flush)
+        return Steps(self._sess, fused, self._global_step, losses, self._flush)
 
     def _run_steps(self, steps: Steps, fetches: Any, is_single: bool) -> Any:
         """Run steps up to the next one that a hook must see; run one if `is_single`.
@@ -237,7 +237,7 @@ class FusedSession(PlannedSession):
         """
         # Read at each run: hooks and the program may have trained steps in between.
         start = steps.trained()
-        due = hook_schedule.until_each_due(self._hooks, start, steps.loss)
+        due = hook_schedule.until_each_due(self._hooks, start, watches_nan=True)
         count = 1
         if not is_single:
             self._log.begin(due)
@@ -277,7 +277,7 @@ class FusedSession(PlannedSession):
         self._run_length.took(self._clock() - began, completed)
         unless = []
         if completed < count:
-            # The loss has become NaN, at an earlier step than hooks have prepared for.
+            # A loss has become NaN, at an earlier step than hooks have prepared for.
             hook_schedule.skip(self._hooks, completed - count)
             again = {CALLER: fetches}
             self._call_hook_before_run(context, again, None, config_pb2.RunOptions())
@@ -425,7 +425,7 @@ class Steps:
         session: A `tf.compat.v1.Session` of this process.
         fused: The loop of steps in the session's graph.
         global_step: The global step of the session.
-        loss: The tensor whose NaN ends a run, or None.
+        losses: The tensors of the step whose NaN ends a run.
         flush: Flushes denormals on the calling thread; None if that is not possible.
 
     Attributes:
@@ -433,7 +433,6 @@ class Steps:
             fetches.
         lacking: Consumers whose values the last run did not compute, because a NaN
             ended it before its last step.
-        loss: As given.
         trained: Returns the number of steps trained so far.
     """
 
@@ -442,7 +441,7 @@ class Steps:
         session: Any,
         fused: FusedSteps,
         global_step: GlobalStep,
-        loss: Any,
+        losses: Sequence[tf.Tensor],
         flush: DenormalFlush | None,
     ) -> None:
         self._session = session
@@ -452,11 +451,8 @@ class Steps:
         self._known = collections.OrderedDict()
         self._callables: weakref.WeakValueDictionary[bytes, Callable[..., Any]]
         self._callables = weakref.WeakValueDictionary()
-        self.loss = loss
         self.trained = global_step.trained
-        self.always = {_RAN: fused.ran}
-        if loss is not None:
-            self.always[_LOSS] = loss
+        self.always = {_RAN: fused.ran, _LOSSES: list(losses)}
         self.lacking: list[Any] = []
         self._total = self._total_before = 0
         session.run(fused.reset)
@@ -469,7 +465,7 @@ class Steps:
         options: Any,
         run_metadata: Any,
     ) -> tuple[int, dict[Any, Any]]:
-        """Run `count` steps, or fewer if the loss becomes NaN.
+        """Run `count` steps, or fewer if a loss becomes NaN.
 
         Args:
             call: Runs a plan and returns the raw values. It takes the plan, the number
@@ -499,7 +495,7 @@ class Steps:
                 request.but_last = but_last
             results = but_last.results(call(but_last, count - 1))
             ran = self._count(results)
-            if np.any(np.isnan(results.get(_LOSS, 0.0))):
+            if any(np.isnan(each).any() for each in results[_LOSSES]):
                 self.lacking = self._lacking(wanted)
                 return ran, results
             count = 1

@@ -19,7 +19,11 @@ from estimator_runtime.compat import internals
 from estimator_runtime.loop.fusion import adam
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
-from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
+from estimator_runtime.loop.graph.subgraph import (
+    CannotFuse,
+    Subgraph,
+    keeps_resource,
+)
 from estimator_runtime.loop.plan import Substitute
 
 tf1 = tf.compat.v1
@@ -38,7 +42,7 @@ class LoopRequest:
         tensors: Tensors of the step that the caller fetches.
         extras: Tensors and ops that hooks may ask for.
         global_step: The global step's variable; None if the graph has none.
-        loss: The one of `tensors` whose NaN ends the loop early, or None.
+        losses: Tensors of the step whose NaN ends the loop early.
         may_split: Whether the loop may have several ops in place of a kernel. It needs
             a session that runs them all on CPUs, and as they are.
     """
@@ -47,7 +51,7 @@ class LoopRequest:
     tensors: Sequence[tf.Tensor]
     extras: Sequence[tf.Tensor | tf.Operation]
     global_step: Any
-    loss: tf.Tensor | None
+    losses: Sequence[tf.Tensor]
     may_split: bool
 
 
@@ -87,16 +91,14 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
 
 def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
     """Return a key that identifies a loop among those of a graph."""
-    groups = (request.targets, request.tensors, request.extras)
+    groups = (request.targets, request.tensors, request.losses, request.extras)
     # The key covers the ops themselves, because a program may change some of them
     # between two sessions.
     wanted = [each for group in groups for each in group]
     used = Subgraph(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
     names = [[each.name for each in group] for group in groups]
     reads = reads_of(graph, request.global_step)
-    loss = request.loss
-    loss_name = loss is not None and loss.name
-    return names, reads, loss_name, request.may_split, used.digest()
+    return names, reads, request.may_split, used.digest()
 
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -119,7 +121,8 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     with tf.control_dependencies(list(before.values())):
         when_read = tf.identity(alone)
     count = tf1.placeholder_with_default(when_read, [], name="count")
-    carried = {**{t.name: t for t in request.tensors}, **extras.from_step}
+    asked_for = (*request.tensors, *request.losses)
+    carried = {**{t.name: t for t in asked_for}, **extras.from_step}
     kept = {t.name: _Kept(t.dtype, t.shape) for t in request.tensors}
     total = _Kept(tf.int64, [])
     left, ran, done = _loop(step, request, carried, count, kept, total)
@@ -234,14 +237,14 @@ def _loop(
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)
-    names, loss = list(carried), request.loss
+    names = list(carried)
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
         more = i < count
-        if loss is None:
-            return more
-        is_nan = tf.reduce_any(tf.math.is_nan(values[names.index(loss.name)]))
-        return tf.logical_and(more, tf.logical_not(is_nan))
+        for loss in request.losses:
+            is_nan = tf.reduce_any(tf.math.is_nan(values[names.index(loss.name)]))
+            more = tf.logical_and(more, tf.logical_not(is_nan))
+        return more
 
     def body(i: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor]:
         inner = tf.compat.v1.get_default_graph()
@@ -338,8 +341,8 @@ class ExtraFetches:
         waiting: Names of those of `wanted` that need the results of `read`.
 
     Raises:
-        CannotFuse: If an op of the step would have to run before the step, or if an op
-            outside it cannot be copied.
+        CannotFuse: If an op of the step would have to run before the step, if an op
+            outside it cannot be copied, or if a tensor is the handle of a resource.
     """
 
     def __init__(
@@ -347,6 +350,12 @@ class ExtraFetches:
     ) -> None:
         self._wanted = {each.name: each for each in wanted}
         operations = {name: _op(each) for name, each in self._wanted.items()}
+        for name, op in operations.items():
+            if keeps_resource(op):
+                raise CannotFuse(
+                    f"is run with {name!r}, the handle of a resource, that hooks ask "
+                    "for"
+                )
         everything = Subgraph(step.graph, operations.values(), without=step.ops)
         everything.check_movable()
         changed = step.changed_handles()

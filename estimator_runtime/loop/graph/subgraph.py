@@ -133,7 +133,7 @@ class Subgraph:
                 raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if has_reference(op):
                 raise CannotFuse(f"has {mode.reference_variable(op.name)}")
-            if _keeps_resource(op):
+            if keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
         functions = ops.called_functions(self.graph, self.ops.values())
         for name, function in sorted(functions.items()):
@@ -212,10 +212,10 @@ def has_reference(op: tf.Operation) -> bool:
 def _is_resource(op: tf.Operation) -> bool:
     """Return whether an op makes a resource for all steps, such as a variable."""
     # The inputs of a dense table are two of its keys: constants.
-    return _keeps_resource(op) and all(t.op.type == "Const" for t in op.inputs)
+    return keeps_resource(op) and all(t.op.type == "Const" for t in op.inputs)
 
 
-def _keeps_resource(op: tf.Operation) -> bool:
+def keeps_resource(op: tf.Operation) -> bool:
     """Return whether an op returns a handle to a resource that outlives the step."""
     gives = bool(op.outputs) and all(t.dtype == tf.resource for t in op.outputs)
     # Ops that make a new resource at each step (Anonymous..., a function) have no such

@@ -210,6 +210,32 @@ def test_a_nan_that_is_tolerated_stops_at_stocks_step(every, training, train_in_
     assert stock.checkpoints == [0, 9, 13]
 
 
+@pytest.mark.parametrize(
+    "watched",
+    [
+        lambda loss: [loss],
+        lambda loss: [loss.name],
+        lambda loss: [tf.sqrt(loss, "root").name, 2 * loss],
+    ],
+    ids=["a tensor", "its name", "two tensors"],
+)
+def test_a_nan_that_only_hooks_fetch_ends_a_run_of_steps_at_stocks_step(
+    watched, training, train_in_a_loop, seen_steps
+):
+    def build():
+        step = train.get_or_create_global_step()
+        features, labels = training._input_fn()
+        loss = tf.reduce_mean(tf.square(becomes_nan(features) - labels))
+        hooks = [train.NanTensorHook(each, False) for each in watched(loss)]
+        return train.AdamOptimizer(0.1).minimize(loss, step), hooks
+
+    stock, _ = train_in_a_loop(build)
+    assert (stock.error, stock.checkpoints) == (None, [0, 13])
+    seen_steps.clear()
+    assert train_in_a_loop(build, 5) == (stock, None)
+    assert len(seen_steps) == 4  # runs of 1, 5, 5 and 2 steps
+
+
 def test_a_stop_request_takes_effect_at_the_end_of_its_run(train_in_a_loop):
     class StopsAt7(train.SessionRunHook):
         """Has time: any step that it sees will do."""

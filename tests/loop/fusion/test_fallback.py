@@ -252,6 +252,29 @@ def test_a_step_that_can_be_fused_is(model, training, caplog):
     assert said(caplog) == []
 
 
+@pytest.mark.parametrize("name", ["global_step", "weights"])
+def test_a_hook_that_logs_the_handle_of_a_variable_sees_every_step(
+    name, training, caplog
+):
+    this = training.replace(hooks=lambda loss: [train.LoggingTensorHook([name], 6)])
+    ours, stock = this.ours(7), this.stock()
+    assert (ours.variables, ours.error) == (stock.variables, None)
+    # What is logged are bytes, an address among them.
+    assert sum(line.startswith(f"{name} = ") for line in ours.log) == 4
+    assert said(caplog) == [
+        f"is run with '{name}:0', the handle of a resource, that hooks ask for"
+    ]
+
+
+def test_a_watch_for_nan_on_what_cannot_be_nan_is_stocks(training, caplog):
+    this = training.replace(
+        hooks=lambda loss: [train.NanTensorHook(tf.cast(loss, tf.int32))]
+    )
+    assert this.ours(7) == this.stock()
+    (told,) = said(caplog)
+    assert told.startswith("cannot be in a loop: ")
+
+
 def add_two(optimizer, loss, step):
     return tf.group(optimizer.minimize(loss), tf1.assign_add(step, 2))
 
