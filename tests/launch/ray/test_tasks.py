@@ -243,7 +243,12 @@ def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(
     tasks_of, cluster
 ):
     may_answer = threading.Event()
-    cluster.reserve = lambda *_: may_answer.wait(60)
+
+    def reserve(*_):
+        may_answer.wait(60)
+        raise LaunchError("too late")
+
+    cluster.reserve = reserve
     tasks = tasks_of(gone_secs=0.1).tasks
     assert tasks.place(_TWO.tasks) is None
     began = time.monotonic()
