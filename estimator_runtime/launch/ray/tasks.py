@@ -44,18 +44,12 @@ class RayTasks:
         self._console = console
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
-        self._slots = {
-            task: Slot(
-                task,
-                job,
-                placement.options(index),
-                self._hear,
-                self._takes_lines,
-                cluster,
-            )
+        options = placement.options
+        slots = [
+            Slot(task, job, options(index), self._hear, self._takes_lines, cluster)
             for index, task in enumerate(job.tasks)
-        }
-        slots = list(self._slots.values())
+        ]
+        self._slots = dict(zip(job.tasks, slots, strict=True))
         self._scheduler = Scheduler(
             slots, placement, timeout_secs, console, self._closing, cluster
         )

@@ -132,3 +132,24 @@ def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
     assert job.steps().count(1) == 1, "the training began anew"
     assert _saved_step(tmp_path) == 100
     assert "(2 of 3)" not in job.text
+
+
+def test_a_lost_node_of_an_evaluator_moves_it_alone(cluster, train, tmp_path):
+    options = ("--workers", "0", "--evaluator", *_LARGE)
+    job = train(options, "--save_steps", "10", "--gate", "40:go_on")
+    _wait_at_gate(job, ["chief"])
+    job.pid("evaluator")
+    lost = job.node("evaluator")
+    cluster.add()
+    cluster.kill(lost)
+    job.wait_for(
+        r"^launcher +\| evaluator lost its node \(.+\): restarting it now \(1 of 3\);",
+        timeout_secs=90,
+    )
+    waits = r"^evaluator +\| waiting \d+ s for the last run, on a lost node, to end$"
+    job.wait_for(waits, timeout_secs=90)
+    job.wait_for(r"^evaluator *\| pid \d+$", count=2, timeout_secs=90)
+    (tmp_path / "go_on").touch()
+    assert job.end(150) == 0, job.text
+    assert "evaluated step 100: " in job.text
+    assert job.steps() == sorted(job.steps()), "the chief was restarted"

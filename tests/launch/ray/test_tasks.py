@@ -4,6 +4,7 @@ import concurrent.futures
 import io
 import queue
 import re
+import threading
 import time
 
 import pytest
@@ -238,6 +239,25 @@ def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(start, cl
     assert cluster.done[-2:] == ["released", "disconnected"]
 
 
+def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(
+    tasks_of, cluster
+):
+    may_answer = threading.Event()
+
+    def reserve(*_):
+        may_answer.wait(60)
+        raise LaunchError("too late")
+
+    cluster.reserve = reserve
+    tasks = tasks_of(gone_secs=0.1).tasks
+    assert tasks.place(_TWO.tasks) is None
+    began = time.monotonic()
+    tasks.close()
+    assert time.monotonic() - began < 30.0
+    assert cluster.done == ["released", "disconnected"]
+    may_answer.set()
+
+
 def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, cluster):
     from ray.exceptions import ActorUnavailableError
 
@@ -299,13 +319,17 @@ def _lose_node(tasks):
     cluster.place = ("other", "10.0.0.2", ".", 5001)
 
 
-def _call(actor, name, tasks):
-    """Return the arguments of the first call of a method."""
+def _wait_until(is_so, tasks):
     deadline = time.monotonic() + 30
-    while not (calls := [call for call in actor.calls if call[0] == name]):
+    while not is_so():
         assert time.monotonic() < deadline, tasks.said
         time.sleep(0.01)
-    return calls[0][1:]
+
+
+def _started(actor):
+    """Return the arguments of the only start of a run."""
+    [(_, *arguments)] = [call for call in actor.calls if call[0] == "start"]
+    return arguments
 
 
 def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
@@ -320,7 +344,7 @@ def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     tasks.place()
     again = Run(task=_TWO.tasks[0], attempt=1)
     tasks.tasks.start(again, {})
-    run, _, address, leases = _call(cluster.actors[2], "start", tasks)
+    run, _, address, leases = _started(cluster.actors[2])
     assert (run, address) == (again, ("other", 5001))
     assert 30.0 < leases["id"] <= 35.0
     assert cluster.checked == {"id", "other"}
@@ -348,15 +372,12 @@ def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
     cluster.is_deaf = True
     tasks = tasks_of(actors_secs=0.5, silent_secs=0.0, retry_secs=0.1)
     assert tasks.tasks.place(_TWO.tasks) is None
+    _wait_until(lambda: len(cluster.actors) == 2, tasks)
     _lose_node(tasks)
-    if has_room_at_once:
-        for actor in cluster.actors:
-            actor.answer("where", cluster.place)
-    else:
-        cluster.is_deaf = False
-        time.sleep(0.6)
-        for actor in cluster.actors:
-            actor.answer("where", cluster.place)
+    if not has_room_at_once:
+        _wait_until(lambda: "again: node 10.0.0.1 is gone\n" in tasks.said, tasks)
+    for actor in cluster.actors:
+        actor.answer("where", cluster.place)
     tasks.place()
     assert cluster.done.count("reserved") > 1
 
@@ -376,7 +397,7 @@ def _move_evaluator(tasks):
 def test_an_evaluator_is_started_elsewhere_and_nothing_else_is(start, cluster):
     tasks = start(job=_THREE)
     run = _move_evaluator(tasks)
-    started, _, address, leases = _call(cluster.actors[3], "start", tasks)
+    started, _, address, leases = _started(cluster.actors[3])
     assert (started, address) == (run, None)
     assert 30.0 < leases["id"] <= 35.0
     cluster.actors[3].tell()  # its node has been checked

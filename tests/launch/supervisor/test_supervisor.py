@@ -33,21 +33,18 @@ class Tasks:
         runs: Name of each task to its runs; the script is called when all have one.
         signals: The name of a task and the number, of each signal.
         stops_at_once: Whether trainers end when they get SIGTERM.
-        has_room: Whether there are addresses for them.
         supervisor: Who runs them.
     """
 
     def __init__(self, script, tasks):
         self._script = script
         self.runs, self.signals = {str(task): [] for task in tasks}, []
-        self.stops_at_once = self.has_room = True
+        self.stops_at_once = True
 
     def open(self, events, is_cancelled):
         self._events = events
 
     def place(self, addressed):
-        if not self.has_room:
-            return None
         jobs = collections.defaultdict(list)
         for number, task in enumerate(addressed):
             jobs[task.type].append(f"h:{number + 1}")
