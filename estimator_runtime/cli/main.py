@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import functools
+import itertools
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ from estimator_runtime.cli.parser import (
 from estimator_runtime.compat.inject import garbage_collector
 from estimator_runtime.compat.inject.process_name import name_after_task, task_name
 from estimator_runtime.compat.tf1 import mode
+from estimator_runtime.config import proxies
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, relay, tensorboard
@@ -155,7 +157,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
     # or a task: under a multi-worker strategy, for example, worker 0 leads.
-    check_form(os.environ)
+    cluster = check_form(os.environ)
+    proxies.exempt(itertools.chain(*cluster.values()), os.environ)
     if options.log_format == "json":
         _write_json()
     atexit.register(relay.finish)  # the first, so that it is called last

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,8 @@ from tensorflow.python.training import (
     training_util,
 )
 from tensorflow.python.training.session_manager import SessionManager
+
+from estimator_runtime.config import proxies
 
 # Sessions: what TensorFlow's own are made of.
 SESSION_RUN = _session.BaseSession.run
@@ -134,6 +137,23 @@ def open_event_files_in_eager_mode(_module: object) -> None:
     TensorFlow's other hooks open theirs in the graph of the training.
     """
     basic_session_run_hooks.SummaryWriterCache = _EventFiles
+
+
+def connect_without_proxy(_module: object) -> None:
+    """Make servers connect to the tasks of their cluster without a proxy."""
+    server = tf.distribute.Server
+    original = server.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, server_or_cluster_def: Any, *args: Any, **kwargs: Any) -> None:
+        # A ServerDef has its cluster in a field; the other types are the cluster.
+        given = getattr(server_or_cluster_def, "cluster", server_or_cluster_def)
+        cluster = tf.train.ClusterSpec(given).as_cluster_def()
+        addresses = [each for job in cluster.job for each in job.tasks.values()]
+        proxies.exempt(addresses, os.environ)
+        original(self, server_or_cluster_def, *args, **kwargs)
+
+    server.__init__ = init
 
 
 class FetchHandler(_session._FetchHandler):

@@ -158,6 +158,12 @@ PATCHES = (
         apply=_late("estimator.strategies:refuse_parameter_servers"),
     ),
     Patch(
+        name="servers and the proxy",
+        reason="gRPC asks the proxy of http_proxy for 127.0.0.1, and waits for ever",
+        after="tensorflow",
+        apply=_late("internals:connect_without_proxy"),
+    ),
+    Patch(
         name="SIGTERM of a multi-worker strategy",
         reason="its coordination service ignores the signal, even when nothing trains",
         after="tensorflow",

@@ -147,12 +147,15 @@ class TFConfig:
         return {key: value for key, value in task.items() if value is not None}
 
 
-def check_form(environ: Mapping[str, str]) -> None:
+def check_form(environ: Mapping[str, str]) -> Cluster:
     """Check what every reader of TF_CONFIG needs: form, addresses, and the task.
 
     For example, an address with a scheme aborts the process inside TensorFlow when a
     strategy is created. A chief and a task may be missing, because only the program
     knows whether it needs them. But if there is a task, the cluster must have it.
+
+    Returns:
+        The cluster; empty if TF_CONFIG has none.
 
     Raises:
         ConfigError: If TF_CONFIG is not a JSON object, if its cluster or its settings
@@ -160,7 +163,7 @@ def check_form(environ: Mapping[str, str]) -> None:
     """
     text = environ.get("TF_CONFIG")
     if not text:
-        return
+        return Cluster()
     document = parse(text)
     _check_settings({name: document.get(name) for name in SETTINGS})
     cluster = Cluster(document.get("cluster", {}))
@@ -168,6 +171,7 @@ def check_form(environ: Mapping[str, str]) -> None:
         check_chief(cluster, required=False)
         check_task(cluster, read_task(document.get("task", {})), required=False)
     cluster.check_addresses()
+    return cluster
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                     request.leave()
             # A lost session may be created again outside its graph's `with` block, or
             # in another thread.
-            with self._graph.as_default():
+            with request.creating_session(), self._graph.as_default():
                 session = super().create_session()
             if self.watch is not None:
                 self.watch.has_session = True

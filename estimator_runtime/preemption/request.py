@@ -18,12 +18,15 @@ from typing import NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
-from estimator_runtime.preemption.signals import StopSignals
+from estimator_runtime.preemption import exit
+from estimator_runtime.preemption.signals import StopSignals, end_at_once
 
 _logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
 _SUMMARY = "estimator_runtime_summary"
 _AGAIN = "; the same again ends the program at once"
+# How long a main thread that creates a session may take to handle a signal.
+_CREATION_SECS = 1.0
 
 
 class Watch:
@@ -167,6 +170,20 @@ def saving() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def creating_session() -> Iterator[None]:
+    """Make a signal end the program at once while this context waits in native code.
+
+    Nothing has to be saved yet. TensorFlow waits there for the other tasks, and Python
+    handles no signal meanwhile.
+    """
+    _request.is_attended = is_attended = threading.Event()
+    try:
+        yield
+    finally:
+        is_attended.set()
+
+
+@contextlib.contextmanager
 def watched() -> Iterator[None]:
     """Make signals stop the trainings in this context in an orderly way; see `leave`.
 
@@ -192,6 +209,9 @@ class _Request:
     def __init__(self) -> None:
         self.number: int | None = None
         self.is_hurried = False
+        # Set unless a session is being created and the main thread has seen no signal.
+        self.is_attended = threading.Event()
+        self.is_attended.set()
         self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
         self._watches: list[Watch] = []
 
@@ -221,6 +241,7 @@ class _Request:
             self.signals.restore()
 
     def _take(self, number: int, is_first: bool) -> None:
+        self.is_attended.set()
         if not is_first:  # another Ctrl-C: the user does not want to wait
             self.number = None
             self.is_hurried = True
@@ -238,6 +259,11 @@ class _Request:
             leave()
 
     def _announce(self, number: int) -> None:
+        if not self._has_session() and not self.is_attended.wait(_CREATION_SECS):
+            text = "%s: ending before there is a session; nothing had to be saved"
+            name = signal.Signals(number).name
+            exit.call_and_flush(lambda: _logger.warning(text, name))
+            end_at_once(number)
         if self._has_session():
             # Under a launcher, a second signal goes to the launcher, not to this task.
             again = "" if reporting.is_on() else _AGAIN

@@ -1,9 +1,11 @@
 """A training that is told to end stops at a step, is saved, and ends the program."""
 
+import ctypes
 import gc
 import os
 import signal
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -305,6 +307,39 @@ def test_a_forked_child_can_be_terminated_as_ever():
     _, status = os.waitpid(pid, 0)
     watch.end()
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+
+
+@EACH
+def test_a_program_that_waits_in_native_code_for_its_first_session_ends_at_once(
+    number, monkeypatch
+):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_STOP_GRACE_SECS", "3600")
+    library = ctypes.CDLL(None)
+    mutex = ctypes.create_string_buffer(64)  # of pthread.h; zeros are a free one
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with request.watched(), request.creating_session():
+                threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+                library.pthread_mutex_lock(mutex)
+                library.pthread_mutex_lock(mutex)  # for ever, whatever signal arrives
+        finally:
+            os._exit(7)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + number
+
+
+@EACH
+def test_a_program_that_handles_the_signal_before_its_first_session_cleans_up(
+    number, monkeypatch
+):
+    monkeypatch.setattr(request, "_CREATION_SECS", 0.01)
+    with Told() as told, request.watched(), request.creating_session():
+        try:
+            signal.raise_signal(number)
+        finally:
+            time.sleep(0.1)  # longer than native code may take
+    assert told.status == 128 + number
 
 
 @EACH
