@@ -46,7 +46,7 @@ _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
-_FRAMEWORKS = frozenset(
+FRAMEWORKS = frozenset(
     ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
 )
 _OURS = os.path.join(os.path.dirname(__file__), "")
@@ -286,7 +286,7 @@ def is_of_program(frame: FrameType) -> bool:
     is_installed = "site-packages" in path or "dist-packages" in path
     is_library = path.startswith((_LIBRARY, "<frozen ")) and not is_installed
     # A module of this package may be the `__main__` of its process.
-    is_ours = package in _FRAMEWORKS or path.startswith(_OURS)
+    is_ours = package in FRAMEWORKS or path.startswith(_OURS)
     return not (is_ours or is_library)
 
 

@@ -172,11 +172,23 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     if not options.is_module and (problem := unread_option(program, arguments, parser)):
         print(f"{_NAME}: {problem}", file=sys.stderr)
     try:
-        return run(program, arguments)
+        status = run(program, arguments)
+        is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
         if problem := misplaced_option(error, arguments, parser):
             print(f"{_NAME}: {problem}", file=sys.stderr)
-        raise
+        code = 0 if error.code is None else error.code
+        # Python prints what is no number.
+        if not isinstance(code, int) or not script.waits_at_exit(error):
+            raise
+        status, is_held_up = code, True
+    except KeyboardInterrupt as error:
+        if not script.waits_at_exit(error):
+            raise
+        status, is_held_up = -signal.SIGINT, True
+    if is_held_up:
+        script.end(status)
+    return status
 
 
 def _write_json() -> None:

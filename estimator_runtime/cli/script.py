@@ -25,7 +25,7 @@ import types
 import zipfile
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
-from typing import Any
+from typing import Any, NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.save import writer
@@ -284,30 +284,54 @@ def execute(
         SystemExit: If the program or its `sys.excepthook` raises it.
         KeyboardInterrupt: If the program raises it; already reported.
     """
-    status, patience_secs = None, _CLOSE_SECS
     try:
         exec(code, vars(module))
-        status = 0
         return 0
     except SystemExit as error:
         log_filter.report_hidden()  # before the last lines, which say how to resume
-        if error.code is None or isinstance(error.code, int):
-            status = error.code or 0  # other codes are printed by Python
-        if _report_stop(error):
-            patience_secs = 0.0
+        _report_stop(error)
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
         failure = _without_our_frame(error)
     finally:
         at_end()
         log_filter.report_hidden()
-        if status is not None and session_close.are_left(patience_secs):
-            # Python's own exit would wait for that, up to a minute.
-            session_close.run_exit_handlers()
-            exit.flush_files()
-            os._exit(status & 0xFF)
     # Not in the except block: the hook must not run while an exception is handled.
     return report(failure)
+
+
+def waits_at_exit(end: BaseException | None) -> bool:
+    """Return whether Python's exit would wait for a thread that closes or writes.
+
+    That takes up to a minute.
+
+    Args:
+        end: The SystemExit or KeyboardInterrupt that the program has raised, or None.
+    """
+    patience_secs = 0.0 if request.summary(end) else _CLOSE_SECS
+    return _is_hurried() or session_close.are_left(patience_secs)
+
+
+def end(status: int) -> NoReturn:
+    """End the process as Python does, but do not wait for those threads.
+
+    Call this when no frame of the program is left, and nobody handles its exception:
+    objects that they hold are finalized here.
+
+    Args:
+        status: The exit status; -2 ends the process by SIGINT.
+    """
+    if not _is_hurried():
+        session_close.run_exit_handlers()
+    exit.finalize()
+    if status == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    os._exit(status & 0xFF)
+
+
+def _is_hurried() -> bool:
+    return request.is_hurried() and writer.is_any_under_way()
 
 
 def report(failure: BaseException) -> int:
@@ -326,8 +350,7 @@ def report(failure: BaseException) -> int:
     Raises:
         SystemExit: If the hook raised it; its status replaces 1.
         KeyboardInterrupt: `failure` itself, if it is one, so that Python ends the
-            process by SIGINT after the exit handlers. After a second Ctrl-C while a
-            checkpoint is being written, the process ends here.
+            process by SIGINT after the exit handlers.
     """
     if type(failure) is ValueError and str(failure).startswith(_TRAIN_IN_PS):
         failure = UsageError(_USE_TRAIN_AND_EVALUATE).with_traceback(
@@ -369,15 +392,6 @@ def report(failure: BaseException) -> int:
         _print(failure)
     # As in Python, a subclass of it is an exception like any other.
     if type(failure) is KeyboardInterrupt:
-        is_hurried = request.is_hurried() and writer.is_any_under_way()
-        are_left = session_close.are_left()
-        if are_left and not is_hurried:
-            session_close.run_exit_handlers()
-        if is_hurried or are_left:
-            # Python would wait for the threads that write or close.
-            exit.flush_files()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
         sys.excepthook = lambda *_: None
         raise failure
     return 1

@@ -1,11 +1,14 @@
 """Sessions are closed within a bounded time, or in the background."""
 
+import gzip
+import json
 import logging
 import os
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 
 import pytest
 import tensorflow as tf
@@ -208,15 +211,32 @@ def test_a_program_goes_on_while_a_session_closes_unless_it_could_tell(
 
 
 ENDED = """
-import atexit, ctypes, sys, threading
+import atexit, ctypes, gzip, json, sys, threading, time, zipfile
 import tensorflow as tf
 import estimator_runtime as er
+import other
 
 atexit.register(print, "an exit handler")
 ctypes.CDLL(None).puts(b"a line of a C library")
 v1 = tf.compat.v1
 v1.Session.close = lambda session: threading.Event().wait()  # for ever
 notes = open("notes", "w")
+packed, archive = gzip.open("notes.gz", "wt"), zipfile.ZipFile("notes.zip", "w")
+other.records = tf.io.TFRecordWriter("notes.tfrecord")
+
+
+class Table:
+    rows = ["a note"]
+
+    def __del__(self):
+        time.sleep(2.5 if sys.argv[1] == "server" else 0)  # a slow disk
+        with open("notes.json", "w") as file:
+            json.dump(self.rows, file)
+
+
+table = Table()
+if sys.argv[1] == "server":
+    v1.held_by_tensorflow = lambda: table
 with tf.Graph().as_default():
     numbers = tf.data.Dataset.range(100).repeat()
     number = v1.data.make_one_shot_iterator(numbers).get_next()
@@ -228,9 +248,22 @@ with tf.Graph().as_default():
     with er.MonitoredTrainingSession(master) as session:
         session.run([step, number])
 notes.write("a note")
+packed.write("a note")
+archive.writestr("a", "a note")
+other.records.write("a note")
 print("trained", flush=True)
-if len(sys.argv) > 2:
-    sys.exit(int(sys.argv[2]))
+
+
+def main():
+    local = gzip.open("local.gz", "wt")
+    local.write("a note")
+    if sys.argv[2:] == ["fail"]:
+        raise LookupError("a failure")
+    if len(sys.argv) > 2:
+        sys.exit(int(sys.argv[2]))
+
+
+main()
 """
 
 
@@ -240,6 +273,7 @@ if len(sys.argv) > 2:
         (("no server",), 0),
         (("no server", "0"), 0),
         (("no server", "7"), 7),
+        (("no server", "fail"), 1),
         (("server",), 0),
     ],
 )
@@ -247,6 +281,7 @@ def test_a_session_that_does_not_close_does_not_hold_up_the_end_of_a_program(
     tmp_path, arguments, status
 ):
     (tmp_path / "program.py").write_text(ENDED)
+    (tmp_path / "other.py").touch()
     done = subprocess.run(
         [sys.executable, "-m", "estimator_runtime", "run", "program.py", *arguments],
         cwd=tmp_path,
@@ -260,7 +295,16 @@ def test_a_session_that_does_not_close_does_not_hold_up_the_end_of_a_program(
         "an exit handler",
         "trained",
     ]
+    assert "Exception" not in done.stderr
+    # Whole, though the program has closed none of them.
     assert (tmp_path / "notes").read_text() == "a note"
+    for name in ("notes.gz", "local.gz"):
+        assert gzip.decompress((tmp_path / name).read_bytes()) == b"a note"
+    with zipfile.ZipFile(tmp_path / "notes.zip") as archive:
+        assert archive.read("a") == b"a note"
+    records = tf.compat.v1.io.tf_record_iterator(str(tmp_path / "notes.tfrecord"))
+    assert list(records) == [b"a note"]
+    assert json.loads((tmp_path / "notes.json").read_text()) == ["a note"]
 
 
 def iterated(dataset):
