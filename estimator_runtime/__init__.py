@@ -16,7 +16,7 @@ import importlib
 import os
 from typing import Any
 
-from estimator_runtime import compat
+from estimator_runtime import compat, reporting
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.output import log_filter
@@ -67,6 +67,7 @@ def install(*, tf1: bool | None = None, quiet: bool | None = None) -> None:
         ConfigError: If one of the variables is neither 0 nor 1.
     """
     compat.install(tf1=tf1)
+    reporting.start(os.environ)  # of a task that has replaced itself by `os.execv`
     log_filter.start_in_library(os.environ, quiet)
 
 

@@ -1,9 +1,11 @@
 """Reports of a running task to the launcher, through a pipe.
 
-Under a launcher, ESTIMATOR_RUNTIME_REPORT_FD is the file descriptor of the pipe.
-Without a launcher nothing is sent. A report is a JSON object on a line of its own. One
-is sent every second, with the progress made, so that the launcher notices a task that
-is stopped or cut off from the network. Some reports have a meaning of their own:
+Under a launcher, ESTIMATOR_RUNTIME_REPORTS is "PID:PATH": the process that reports, and
+the path of the pipe in /proc. So a program that replaces itself by `os.execv` reports
+on, and its children do not. Without a launcher nothing is sent. A report is a JSON
+object on a line of its own. One is sent every second, with the progress made, so that
+the launcher notices a task that is stopped or cut off from the network. Some reports
+have a meaning of their own:
 
 * "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
@@ -31,13 +33,14 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
+from estimator_runtime.output.relay import duplicate_high
 
-FD_VARIABLE = "ESTIMATOR_RUNTIME_REPORT_FD"
+VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
 JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
 # Counts how often a scheduler has restarted all tasks of the job together.
@@ -59,12 +62,14 @@ class Reporter:
     """Sends reports on a thread of its own, in the order in which they were given.
 
     Args:
-        fd: The file descriptor of the pipe to the launcher.
+        path: The path of the pipe to the launcher.
         steps: The `StepWatch` of the training in this process.
     """
 
-    def __init__(self, fd: int, steps: StepWatch) -> None:
-        self._pipe, self.steps = fd, steps
+    def __init__(self, path: str, steps: StepWatch) -> None:
+        self._path, self.steps = path, steps
+        self._fd = _open(path)
+        self._stat = os.fstat(self._fd)
         self._pid = os.getpid()
         # Reports, and events to set once everything before them has been sent.
         self._waiting: collections.deque[dict[str, Any] | threading.Event] = (
@@ -110,7 +115,8 @@ class Reporter:
 
     def _serve(self) -> None:
         has_imported = False
-        with contextlib.suppress(OSError):  # the launcher is gone; this task ends soon
+        # The launcher is gone; this task ends soon.
+        with contextlib.suppress(BrokenPipeError):
             while True:
                 # Read and cleared before the queue is sent, so that what arrives
                 # meanwhile starts another round.
@@ -130,13 +136,34 @@ class Reporter:
                         self._write(report)
                 if closing:
                     self._write({"ending": True})
+                    os.close(self._fd)
                     return
                 self._wake.wait(_BEAT_SECS)
 
     def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
-            data = data[os.write(self._pipe, data) :]
+            data = data[os.write(self._pipe(), data) :]
+
+    def _pipe(self) -> int:
+        """Return the descriptor of the pipe, which is opened again if need be.
+
+        The program may have closed all descriptors, as daemons do, and have opened a
+        file of its own under this number.
+        """
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._fd), self._stat):
+                return self._fd
+        self._fd = _open(self._path)
+        return self._fd
+
+
+def _open(path: str) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        return duplicate_high(fd)
+    finally:
+        os.close(fd)
 
 
 def _has_tensorflow() -> bool:
@@ -147,20 +174,17 @@ def _has_tensorflow() -> bool:
     return module is not None and not getattr(spec, "_initializing", False)
 
 
-def start(environ: MutableMapping[str, str]) -> None:
-    """Start to send reports, if the environment names a launcher's pipe.
-
-    The variable is removed, because the pipe is not for the children of this process.
+def start(environ: Mapping[str, str]) -> None:
+    """Start to send reports, if the environment names a pipe for this process.
 
     Args:
-        environ: The environment, such as `os.environ`; it is changed.
+        environ: The environment, such as `os.environ`.
     """
     global _reporter
-    text = environ.pop(FD_VARIABLE, None)
-    if text is None or _reporter is not None:
+    pid, _, path = environ.get(VARIABLE, "").partition(":")
+    if pid != str(os.getpid()) or _reporter is not None:
         return
-    os.set_inheritable(int(text), False)
-    _reporter = Reporter(int(text), StepWatch(waits.stall_secs(environ)))
+    _reporter = Reporter(path, StepWatch(waits.stall_secs(environ)))
     _reporter.send({"pid": os.getpid()})
     atexit.register(_reporter.close)
 

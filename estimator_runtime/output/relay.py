@@ -87,6 +87,8 @@ _MOST_LINES = 200
 
 # A line that asks the process how many lines it has left out.
 _MARK = b"\0estimator-runtime: synchronize\n"
+# `os.closerange(3, 256)` is common. `select` needs numbers below 1024.
+_HIGH = 512
 _START_SECS = 10.0
 _SYNC_SECS = 1.0
 # How long the start of a line waits for the rest, in text mode.
@@ -285,9 +287,20 @@ def _duplicate(number: int, stack: contextlib.ExitStack) -> int:
 
     It is never one of the first three, which may be closed and must stay closed.
     """
-    copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    copy = duplicate_high(number)
     stack.callback(os.close, copy)
     return copy
+
+
+def duplicate_high(number: int) -> int:
+    """Return a copy of a file descriptor that children do not inherit.
+
+    Its number is above those that a program closes without knowing them, as daemons do
+    when they start, and then takes for files of its own.
+    """
+    with contextlib.suppress(OSError):  # of a limit that is lower: ulimit -n
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _pipe(
@@ -315,7 +328,7 @@ def _keep_stderr(number: int) -> None:
     old: Any = sys.stderr
     if not isinstance(old, io.TextIOWrapper):  # a notebook's
         return
-    raw = io.FileIO(number, "w")
+    raw = _KeptStderr(number, "w")
     raw.name = "<stderr>"  # as Python names it
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(raw),
@@ -325,6 +338,25 @@ def _keep_stderr(number: int) -> None:
         write_through=old.write_through,
     )
     sys.__stderr__ = sys.stderr  # type: ignore[misc]
+
+
+class _KeptStderr(io.FileIO):
+    """The destination of `sys.stderr`, until the program redirects descriptor 2.
+
+    Created when descriptor 2 leads to the process.
+    """
+
+    def __init__(self, number: int, mode: str) -> None:
+        super().__init__(number, mode)
+        self._relayed = os.fstat(2)
+
+    def write(self, data: Any) -> int:
+        """Write to the descriptor that `sys.stderr` would use without the process."""
+        is_ours = False
+        with contextlib.suppress(OSError):  # the program has closed one of them
+            os.fstat(self.fileno())
+            is_ours = os.path.samestat(os.fstat(2), self._relayed)
+        return super().write(data) if is_ours else os.write(2, data)
 
 
 class _RelayedStream:

@@ -231,7 +231,7 @@ def test_an_evaluator_does_not_give_up_on_a_chief_that_comes_while_it_evaluates(
 def launcher(monkeypatch):
     """A launcher that listens to this process."""
     reader, writer = os.pipe()
-    reporter = reporting.Reporter(writer, StepWatch(0))
+    reporter = reporting.Reporter(f"/proc/self/fd/{writer}", StepWatch(0))
     monkeypatch.setattr(reporting, "_reporter", reporter)
     yield
     reporter.close()

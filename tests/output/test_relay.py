@@ -201,6 +201,36 @@ def test_a_program_has_no_child_of_ours_and_its_children_write_as_before():
     assert sorted(done.stderr.split()) == [b"child", b"fork"]
 
 
+def test_what_a_program_writes_after_it_has_redirected_standard_error_goes_there(
+    tmp_path,
+):
+    done = run(
+        "print('before', file=sys.stderr)\n"
+        f"log = os.open({str(tmp_path / 'log')!r}, os.O_WRONLY | os.O_CREAT)\n"
+        "os.dup2(log, 2)\n"
+        "print('after', file=sys.stderr)\n"
+        "os.write(2, b'and of C++\\n')\n"
+    )
+    assert (done.returncode, done.stderr) == (0, b"before\n")
+    assert (tmp_path / "log").read_bytes() == b"after\nand of C++\n"
+
+
+@pytest.mark.parametrize("most", [256, 4096])
+def test_the_files_that_a_program_opens_after_it_has_closed_all_get_no_line(
+    most, tmp_path
+):
+    done = run(
+        f"os.closerange(3, {most})\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "files = [open(str(number), 'w') for number in range(32)]\n"
+        "print('shown', file=sys.stderr)\n"
+        "os.write(2, f'{NOISE}\\n'.encode())\n"
+        "relay.finish()\n"
+    )
+    assert (done.returncode, done.stderr) == (0, b"shown\n")
+    assert [each.stat().st_size for each in tmp_path.iterdir()] == [0] * 32
+
+
 def test_all_lines_may_be_objects_of_json():
     done = run(
         "print('INFO:tensorflow:loss = 3'); os.system('echo sub')\n"

@@ -31,12 +31,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from estimator_runtime import reporting
 from estimator_runtime.compat.inject import garbage_collector
 from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch.local import process_tree
 from estimator_runtime.launch.task import STOP_SIGNALS
-from estimator_runtime.reporting import FD_VARIABLE
 
 # The size of a request, whose TF_CONFIG lists every task. The default buffer of a
 # socket is larger.
@@ -109,6 +109,8 @@ class ForkServer:
         self._connection, self._command = connection, command
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}  # by the number that the launcher assigned
+        # Each running task opens its pipe by this process's descriptor.
+        self._reports: dict[int, int] = {}
 
     def serve(self) -> bool:
         """Serve requests until the launcher is gone, then kill all that is left.
@@ -169,6 +171,8 @@ class ForkServer:
         if self._command is not None:
             program = helper_command("estimator_runtime.cli.main", *self._command)
         mark = {process_tree.RUN_VARIABLE: str(number)}
+        stdout, stderr, self._reports[number] = fds
+        os.set_inheritable(self._reports[number], False)
         try:
             pid = fork(fds, {**environ, **mark}, program)
         except OSError as error:
@@ -179,14 +183,17 @@ class ForkServer:
             cause = f"could not be started: {error.strerror}"
             status = -int(signal.SIGKILL)
             self._notify({"ended": number, "status": status, "cause": cause})
+            os.close(self._reports.pop(number))
         else:
             if pid == 0:
                 self._connection.close()
+                for fd in self._reports.values():
+                    os.close(fd)
                 return True
             self._pids[number] = pid
             self._notify({"started": number, "pid": pid})
-        for fd in fds:
-            os.close(fd)
+        os.close(stdout)
+        os.close(stderr)
         return False
 
     def _reap(self) -> None:
@@ -206,6 +213,7 @@ class ForkServer:
                 _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
+                os.close(self._reports.pop(number))
                 process_tree.kill_orphans(self._pids)
                 code = os.waitstatus_to_exitcode(status)
                 self._notify({"ended": number, "status": code})
@@ -312,8 +320,8 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
         os.dup2(fd, target)
         os.close(fd)
-    os.set_inheritable(reports, True)
-    os.environ.update(environ, **{FD_VARIABLE: str(reports)})
+    pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"
+    os.environ.update(environ, **{reporting.VARIABLE: pipe})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # A task inherits which signals are ignored. SIGHUP stays ignored: when the terminal
     # closes, the launcher receives it too, and lets the task save a checkpoint.

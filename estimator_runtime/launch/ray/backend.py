@@ -16,14 +16,15 @@ from estimator_runtime.launch.supervisor.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
-from estimator_runtime.reporting import FD_VARIABLE, JOB_VARIABLE
+from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
 
 _STRATEGIES = ("spread", "pack")
 _PLACEMENT_SECS = 300.0
 # The variables of this process that the tasks receive: our options and TensorFlow's.
 _PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
 # Except these, which belong to one process. The stop grace is part of the job.
-_OF_ONE_PROCESS = (FD_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
+_OF_ONE_PROCESS = (REPORTS_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
 
 
 class RayBackend:

@@ -411,6 +411,50 @@ def test_a_native_call_that_sleeps_with_the_lock_of_python_is_taken_for_a_hang(r
     assert "uses the CPU" not in job.text
 
 
+_BEFORE_SILENCE_COUNTS = """
+import types
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")  # as after its import
+time.sleep(1.5)
+"""
+
+
+def test_a_task_that_closes_all_descriptors_reports_on_and_into_no_file_of_its_own(
+    run, tmp_path
+):
+    job = run(
+        f"""{_BEFORE_SILENCE_COUNTS}
+os.closerange(3, 4096)
+files = [open(f"file-{{number}}", "w") for number in range(32)]
+time.sleep(8)
+""",
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "5"),
+        *("--max-restarts", "0"),
+    )
+    assert job.end() == 0, job.text
+    assert "killing it" not in job.text
+    assert [each.stat().st_size for each in tmp_path.glob("file-*")] == [0] * 32
+
+
+def test_a_task_that_replaces_itself_reports_on(run):
+    """As programs do to set PYTHONHASHSEED."""
+    job = run(
+        f"""
+if "PYTHONHASHSEED" in os.environ:
+    import estimator_runtime
+    estimator_runtime.install()  # as the import of TensorFlow does
+    time.sleep(8)
+    sys.exit()
+{_BEFORE_SILENCE_COUNTS}
+os.environ["PYTHONHASHSEED"] = "0"
+os.execv(sys.executable, [sys.executable, *sys.argv])
+""",
+        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "5"),
+        *("--max-restarts", "0"),
+    )
+    assert job.end() == 0, job.text
+    assert "killing it" not in job.text
+
+
 def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
     (tmp_path / "toy.py").write_text(
         "import os, time\n"
@@ -419,17 +463,17 @@ def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
         "import tensorflow\n"
     )
     ours, theirs = os.pipe()
+    pipe = f"/proc/{os.getpid()}/fd/{theirs}"
+    command = f"{sys.executable} -m estimator_runtime run toy.py"
     task = subprocess.Popen(
-        [sys.executable, "-m", "estimator_runtime", "run", "toy.py"],
+        ["sh", "-c", f"ESTIMATOR_RUNTIME_REPORTS=$$:{pipe} exec {command}"],
         cwd=tmp_path,
-        pass_fds=[theirs],
-        env={**os.environ, "ESTIMATOR_RUNTIME_REPORT_FD": str(theirs)},
     )
-    os.close(theirs)
     limit = threading.Timer(60, task.kill)
     limit.start()
     with open(ours) as reports:
         assert json.loads(reports.readline()) == {}
+        os.close(theirs)
         (tmp_path / "go").touch()
         later = [json.loads(line) for line in reports]
     limit.cancel()

@@ -122,7 +122,7 @@ class AbortedError(Exception):
 def _reported(error):
     """Return what a task reports of an error."""
     ours, theirs = os.pipe()
-    reporter = reporting.Reporter(theirs, StepWatch(0))
+    reporter = reporting.Reporter(f"/proc/self/fd/{theirs}", StepWatch(0))
     with mock.patch.object(reporting, "_reporter", reporter):
         reporting.send_error(error)
         reporting.close()
