@@ -338,7 +338,11 @@ def test_a_notebook_is_refused_with_how_to_make_a_script_of_it(folder):
 
 @pytest.mark.parametrize(
     ("command", "is_pipe"),
-    [(["run", "--workers", "1"], True), (["run", "--ps", "1"], False), (["doctor"], True)],
+    [
+        (["run", "--workers", "1"], True),
+        (["run", "--ps", "1"], False),
+        (["doctor"], True),
+    ],
 )
 def test_a_script_that_only_one_process_can_read_once_is_refused_by_others(
     folder, command, is_pipe

@@ -3,6 +3,8 @@
 import inspect
 import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -337,6 +339,30 @@ def test_a_folder_whose_path_tensorflow_cannot_take_is_refused(
         estimator.train(lambda: None)
     assert str(refused.value).startswith(f"model_dir {folder!r} {problem}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_a_locale_without_its_characters_is_told_how_to_have_them():
+    check = (
+        "import sys; from estimator_runtime.checkpoint.store import files; "
+        "files.check_utf8('model_dir', sys.argv[1])"
+    )
+    refused = subprocess.run(
+        [sys.executable, "-c", check, "mod\u00e8le"],
+        env={
+            **os.environ,
+            "LC_ALL": "C",
+            "PYTHONCOERCECLOCALE": "0",
+            "PYTHONUTF8": "0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert refused.stderr.splitlines()[-1] == (
+        r"estimator_runtime.errors.ConfigError: model_dir 'mod\udcc3\udca8le' is not "
+        "UTF-8, and TensorFlow takes no other path; this process takes paths for ascii: "
+        "set PYTHONUTF8=1"
+    )
 
 
 def test_a_folder_that_only_summaries_are_written_to_may_look_like_a_pattern(tmp_path):

@@ -171,7 +171,7 @@ def _recover(
     if not bad and not seen.lost:
         return best
     # This may fail, so it comes before anything is moved.
-    state = _state_of(folder, seen.state, best, bad)
+    state = _state_of(folder, seen, best, bad)
     for path in bad:
         # A checkpoint in another folder does not belong to this training.
         if files.is_in(folder, path):
@@ -187,7 +187,7 @@ def _recover(
 
 
 def _state_of(
-    folder: str, state: State | None, best: files.Checkpoint, bad: Iterable[str]
+    folder: str, seen: "FolderScan", best: files.Checkpoint, bad: Iterable[str]
 ) -> State:
     """Return a state file content that names `best` and leads to no unwanted deletion.
 
@@ -195,9 +195,12 @@ def _state_of(
     the new file names, beside `best`, only those that the old file named and that are
     not known to be bad.
     """
+    state = seen.state
     named, preserved = (state.paths, state.last_preserved) if state else ((), None)
+    # `files.at` lists the folder, which may have thousands of checkpoints.
+    found = {each.prefix: each for each in seen.found}
     older = [
-        files.at(path)
+        found.get(path) or files.at(path)
         for path in named
         if path not in (best.prefix, *bad) and files.is_in(folder, path)
     ]

@@ -3,7 +3,7 @@
 import contextlib
 import glob
 import os
-import shutil
+import resource
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ OF_DISKS = (
     tf.errors.UnknownError,
     tf.errors.InternalError,
     tf.errors.DataLossError,
+    tf.errors.OutOfRangeError,  # a limit of file sizes; a save reads no data that ends
 )
 
 
@@ -42,15 +43,25 @@ def disk_error(
         )
     reason = getattr(cause, "strerror", None) or _reason(cause)
     needed = "an unknown number of" if needed_bytes is None else f"{needed_bytes:,}"
-    try:
-        free = f"{shutil.disk_usage(folder).free:,} are free"
-    except OSError as unknown:
-        free = f"it is unknown how many are free: {unknown.strerror}"
     return CheckpointError(
         f"the checkpoint {prefix!r} cannot be written: {reason}; it needs {needed} "
-        f"bytes, and {free}. Earlier checkpoints are unchanged: make room, or grant "
-        "the permission, and start again to go on from the newest"
+        f"bytes, and {_room(folder, needed_bytes)}. Earlier checkpoints are unchanged: "
+        "make room, or grant the permission, and start again to go on from the newest"
     )
+
+
+def _room(folder: str, needed_bytes: int | None) -> str:
+    """Return what there is room for in a folder, or the limit that leaves none."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if 0 <= limit <= (needed_bytes or limit):  # no limit is -1
+        return f"a file of this process may have {limit:,} (see ulimit -f)"
+    try:
+        disk = os.statvfs(folder)
+    except OSError as unknown:
+        return f"it is unknown how many are free: {unknown.strerror}"
+    if disk.f_files and not disk.f_favail:
+        return "no more files fit on the disk, however small (see df -i)"
+    return f"{disk.f_bavail * disk.f_frsize:,} are free"
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -265,7 +266,11 @@ def check_utf8(argument: str, path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        remedy = "give a folder whose path is UTF-8"
+        if encoding != "utf-8":
+            remedy = f"this process takes paths for {encoding}: set PYTHONUTF8=1"
         raise ConfigError(
             f"{argument} {path!r} is not UTF-8, and TensorFlow takes no other path; "
-            "give a folder whose path is UTF-8"
+            f"{remedy}"
         ) from None

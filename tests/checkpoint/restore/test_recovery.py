@@ -133,6 +133,21 @@ def test_the_warning_names_the_file_and_the_value_that_are_damaged(ckpt, caplog)
     )
 
 
+def test_a_restart_lists_a_folder_of_many_checkpoints_a_few_times(ckpt, monkeypatch):
+    for step in range(31, 81):
+        for path in ckpt.glob("model.ckpt-30.*"):
+            shutil.copy(path, ckpt / path.name.replace("-30.", f"-{step}."))
+    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in range(31, 81))
+    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
+    (ckpt / "model.ckpt-80.index").write_bytes(b"")
+    listed, listdir = [], os.listdir
+    monkeypatch.setattr(
+        os, "listdir", lambda path: listed.append(path) or listdir(path)
+    )
+    assert recovery.recover(str(ckpt)).step == 79
+    assert len(listed) < 20
+
+
 @pytest.mark.parametrize("damage", STATE_DAMAGE.values(), ids=STATE_DAMAGE)
 def test_a_lost_state_file_is_made_again(ckpt, damage):
     damage(ckpt)

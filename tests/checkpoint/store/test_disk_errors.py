@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import re
+import resource
 import shutil
 import subprocess
 
@@ -97,6 +98,43 @@ def test_a_remote_folder_is_not_said_to_be_deleted():
     )
 
 
+class OwnSaver(train.Saver):
+    """One that a program has made, of which nothing is known."""
+
+
+@pytest.fixture
+def limit_of_files():
+    """Files of this process may have half a megabyte, as under ulimit -f."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEGABYTE // 2, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("saver", [train.Saver, OwnSaver])
+def test_a_limit_of_file_sizes_is_an_error_that_names_it(
+    tmp_path, limit_of_files, saver
+):
+    with pytest.raises(CheckpointError) as raised:
+        train_to(tmp_path, 100, saver=saver)
+    assert re.search(
+        r"File too large; it needs 1,0\d\d,\d\d\d bytes, and a file of this process may "
+        r"have 524,288 \(see ulimit -f\)\. Earlier checkpoints are unchanged",
+        str(raised.value),
+    ), raised.value
+
+
+def test_a_disk_without_room_for_another_file_is_named_as_that(small_disk):
+    subprocess.run(
+        ["mount", "-o", "remount,nr_inodes=4", str(small_disk)], check=True, timeout=60
+    )
+    with contextlib.suppress(OSError):
+        for number in range(4):
+            (small_disk / f"{number}").touch()
+    error = disk_error(f"{small_disk}/model.ckpt-4", OSError(28, "No space left"), 8)
+    assert "and no more files fit on the disk, however small (see df -i)" in str(error)
+
+
 def good_steps(folder):
     """Return the steps of good checkpoints, in which every value is the step."""
     found = []
@@ -106,10 +144,6 @@ def good_steps(folder):
         assert set(values.tolist()) == {float(each.step)}
         found.append(each.step)
     return found
-
-
-class OwnSaver(train.Saver):
-    """One that a program has made, of which nothing is known."""
 
 
 @pytest.mark.parametrize(
