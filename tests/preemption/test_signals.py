@@ -60,7 +60,7 @@ def hang(number):
     """Stay in a native call for two seconds, while a signal comes to another thread."""
 
     def send():
-        time.sleep(0.03)
+        time.sleep(0.01)
         os.kill(os.getpid(), number)
         time.sleep(5)
 
@@ -73,7 +73,7 @@ def hang(number):
 def test_a_signal_that_comes_twice_at_once_is_one_request(status, number):
     def program():
         watch()
-        come(number, number, number, pause_secs=0.01)
+        come(number, number, number, pause_secs=0.001)
         time.sleep(0.1)
 
     assert status(program) == WENT_ON
