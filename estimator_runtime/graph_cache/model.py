@@ -371,8 +371,6 @@ _DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 _VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
 _TABLES = {"HashTable", "HashTableV2"}
-# Control flow of TensorFlow 1 hands the handle of a variable on.
-_PASS_ON = {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"}
 _TABLE_INITIALIZERS = {
     "InitializeTable",
     "InitializeTableV2",
@@ -445,7 +443,7 @@ def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
 def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
     if any(argument.is_ref for argument in op.op_def.input_arg):
         return [tensor for tensor in op.inputs if internals.is_reference(tensor)]
-    if op.type in _PASS_ON or op.type.startswith("LookupTable"):
+    if op.type in ops.PASS_ON or op.type.startswith("LookupTable"):
         return []
     handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
     return handles if handles and ops.may_write(op) else []
