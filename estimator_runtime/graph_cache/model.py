@@ -11,6 +11,7 @@ as those of metrics. Other graphs are kept too, and get a new session at each ca
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -24,6 +25,7 @@ from estimator_runtime.checkpoint.store import files
 from estimator_runtime.compat import internals
 from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs, to_feed
 from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import keeps_resource
 
 tf1 = tf.compat.v1
 # Idle sessions that a model keeps: enough for two threads.
@@ -130,6 +132,21 @@ class Model:
         if any(each.op.name in part for each in fed):
             raise CannotReuse("the value of a metric depends on the batch")
 
+    def _check_update(self, fed: Sequence[tf.Tensor]) -> None:
+        """Refuse an update that does something which waits for no tensor of a batch.
+
+        TensorFlow also does that in the call that finds the data at its end, in which
+        nothing is fed here.
+        """
+        update = reached([] if self.outputs.update is None else [self.outputs.update])
+        waiting = following(update, [each.op.name for each in fed])
+        early = [op for name, op in update.items() if name not in waiting]
+        if acting := sorted(op.name for op in early if _acts(op)):
+            raise CannotReuse(
+                f"a metric is updated by {acting[0]!r}, which does not depend on the "
+                "batch"
+            )
+
     def _analyze(self, fed: Sequence[tf.Tensor]) -> None:
         """Find out what a session keeps between two calls."""
         used = internals.FetchHandler(
@@ -140,6 +157,7 @@ class Model:
         if calls_python(self.graph, part):
             raise CannotReuse("its graph calls Python functions, which may keep state")
         self._check_results(fed)
+        self._check_update(fed)
         self._used = [each.op.name in part for each in fed]
         if not any(self._used):
             raise CannotReuse("its results do not depend on the inputs")
@@ -392,6 +410,22 @@ def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
     return found
 
 
+def following(part: Mapping[str, tf.Operation], first: Iterable[str]) -> set[str]:
+    """Return the names of ops, some of `part`, and of all in it that need them."""
+    users = collections.defaultdict(list)
+    for name, op in part.items():
+        for before in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
+            users[before.name].append(name)
+    found: set[str] = set()
+    pending = list(first)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(users[name])
+    return found
+
+
 def calls_python(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
     """Return whether ops call functions of the program, which may keep any state.
 
@@ -447,6 +481,14 @@ def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
         return []
     handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
     return handles if handles and ops.may_write(op) else []
+
+
+def _acts(op: tf.Operation) -> bool:
+    """Return whether an op may change a variable, or has another effect or state."""
+    if _changed_inputs(op):
+        return True
+    is_harmless = not op.op_def.is_stateful or keeps_resource(op)
+    return not is_harmless and not is_only_in_variables(op.graph, {op.name: op})
 
 
 def _makers(tensor: tf.Tensor) -> set[str]:
