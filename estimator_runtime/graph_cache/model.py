@@ -11,6 +11,7 @@ as those of metrics. Other graphs are kept too, and get a new session at each ca
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -24,6 +25,7 @@ from estimator_runtime.checkpoint.store import files
 from estimator_runtime.compat import internals
 from estimator_runtime.graph_cache.inputs import CannotReuse, Inputs, to_feed
 from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph.subgraph import keeps_resource
 
 tf1 = tf.compat.v1
 # Idle sessions that a model keeps: enough for two threads.
@@ -130,6 +132,21 @@ class Model:
         if any(each.op.name in part for each in fed):
             raise CannotReuse("the value of a metric depends on the batch")
 
+    def _check_update(self, fed: Sequence[tf.Tensor]) -> None:
+        """Refuse an update that does something which waits for no tensor of a batch.
+
+        TensorFlow also does that in the call that finds the data at its end, in which
+        nothing is fed here.
+        """
+        update = reached([] if self.outputs.update is None else [self.outputs.update])
+        waiting = following(update, [each.op.name for each in fed])
+        early = [op for name, op in update.items() if name not in waiting]
+        if acting := sorted(op.name for op in early if _acts(op)):
+            raise CannotReuse(
+                f"a metric is updated by {acting[0]!r}, which does not depend on the "
+                "batch"
+            )
+
     def _analyze(self, fed: Sequence[tf.Tensor]) -> None:
         """Find out what a session keeps between two calls."""
         used = internals.FetchHandler(
@@ -140,6 +157,7 @@ class Model:
         if calls_python(self.graph, part):
             raise CannotReuse("its graph calls Python functions, which may keep state")
         self._check_results(fed)
+        self._check_update(fed)
         self._used = [each.op.name in part for each in fed]
         if not any(self._used):
             raise CannotReuse("its results do not depend on the inputs")
@@ -371,8 +389,6 @@ _DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 _VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
 _TABLES = {"HashTable", "HashTableV2"}
-# Control flow of TensorFlow 1 hands the handle of a variable on.
-_PASS_ON = {"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"}
 _TABLE_INITIALIZERS = {
     "InitializeTable",
     "InitializeTableV2",
@@ -391,6 +407,22 @@ def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
             found[op.name] = op
             pending.extend(tensor.op for tensor in op.inputs)
             pending.extend(op.control_inputs)
+    return found
+
+
+def following(part: Mapping[str, tf.Operation], first: Iterable[str]) -> set[str]:
+    """Return the names of ops, some of `part`, and of all in it that need them."""
+    users = collections.defaultdict(list)
+    for name, op in part.items():
+        for before in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
+            users[before.name].append(name)
+    found: set[str] = set()
+    pending = list(first)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(users[name])
     return found
 
 
@@ -445,10 +477,18 @@ def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
 def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
     if any(argument.is_ref for argument in op.op_def.input_arg):
         return [tensor for tensor in op.inputs if internals.is_reference(tensor)]
-    if op.type in _PASS_ON or op.type.startswith("LookupTable"):
+    if op.type in ops.PASS_ON or op.type.startswith("LookupTable"):
         return []
     handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
     return handles if handles and ops.may_write(op) else []
+
+
+def _acts(op: tf.Operation) -> bool:
+    """Return whether an op may change a variable, or has another effect or state."""
+    if _changed_inputs(op):
+        return True
+    is_harmless = not op.op_def.is_stateful or keeps_resource(op)
+    return not is_harmless and not is_only_in_variables(op.graph, {op.name: op})
 
 
 def _makers(tensor: tf.Tensor) -> set[str]:

@@ -64,13 +64,15 @@ def adds_one(step: Subgraph, variable: Any) -> bool:
     # device.
     if not isinstance(variable, internals.BaseResourceVariable):
         return False
-    writing = [op for op in variable.handle.consumers() if ops.may_write(op)]
+    writing = [op for op in ops.users(variable.handle) if ops.may_write(op)]
     adding = [op for op in writing if op.name in step.ops]
     others = [op for op in writing if op not in (*adding, variable.initializer)]
     return (
         len(adding) == 1
         and all(map(ops.restores, others))
         and adding[0].type == "AssignAddVariableOp"
+        # Else it is in a branch, and may not run at every step.
+        and adding[0].inputs[0] is variable.handle
         and tf.get_static_value(adding[0].inputs[1]) == 1
     )
 

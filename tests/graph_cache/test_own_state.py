@@ -135,6 +135,79 @@ def test_a_metric_may_be_the_value_of_the_last_batch(pair, refusals):
     assert refusals == [f"evaluate {OWN} the value of a metric depends on the batch"]
 
 
+def local(name, start):
+    keys = [tf1.GraphKeys.LOCAL_VARIABLES]
+    return tf1.get_variable(name, initializer=start, trainable=False, collections=keys)
+
+
+def calls(x):
+    count = local("calls", 0.0)
+    return count.value(), count.assign_add(1.0)
+
+
+def mean_of_random_numbers(x):
+    return tf1.metrics.mean(tf.random.uniform([], seed=3))
+
+
+def calls_in_a_function(x):
+    count = local("calls", 0.0)
+    return count.value(), tf.function(lambda: count.assign_add(1.0))()
+
+
+def first_number_after_all(x):
+    drawn = tf.function(lambda: tf.random.uniform([], seed=3))()
+    return drawn, tf.group(drawn)
+
+
+def rows_of_a_table(x):
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+    value = tf1.metrics.mean(x)[1]
+    key = tf.cast(tf.timestamp() * 1e6, tf.int64)
+    return tf.cast(table.size(), tf.float32), tf.group(value, table.insert(key, 1.0))
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        calls,
+        mean_of_random_numbers,
+        calls_in_a_function,
+        first_number_after_all,
+        rows_of_a_table,
+    ],
+)
+def test_a_metric_that_no_batch_reaches_is_updated_as_often_as_in_stock(
+    metric, pair, refusals
+):
+    def model_fn(features, labels, mode):
+        metrics = {"it": metric(features["x"])}
+        return spec(mode, weighted(features["x"]), eval_metric_ops=metrics)
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    metrics, _ = pair.assert_equal(input_fn)
+    # Three batches, and a call that finds no fourth.
+    assert metrics["it"] == (4.0 if metric not in RANDOM else metrics["it"])
+    assert refusals[0].startswith(f"evaluate {OWN} a metric is updated by '")
+    assert refusals[0].endswith("', which does not depend on the batch")
+
+
+RANDOM = {mean_of_random_numbers, first_number_after_all}
+
+
+@pytest.mark.parametrize("kind", [tf1.metrics.mean, tf1.metrics.auc])
+def test_a_metric_of_the_batch_keeps_its_graph(kind, pair, refusals):
+    def model_fn(features, labels, mode):
+        x = features["x"][:, 0] / 100
+        metrics = {"it": kind(*([x > 0.1, x] if kind is tf1.metrics.auc else [x]))}
+        return spec(mode, weighted(features["x"]), eval_metric_ops=metrics)
+
+    pair = pair(model_fn)
+    pair.train(input_fn)
+    pair.assert_equal(input_fn)
+    assert (refusals, pair.calls) == ([], ["eval", "infer"])
+
+
 def test_a_feature_that_the_model_does_not_use_is_not_computed(pair, refusals):
     def failing_input_fn():
         features, labels = tf1.data.make_one_shot_iterator(input_fn()).get_next()

@@ -273,6 +273,17 @@ def training():
 
 
 @pytest.fixture
+def old_control_flow():
+    """Build graphs as a program of TensorFlow 1 does: branches are Switch and Merge.
+
+    Hooks then read the global step in such a branch.
+    """
+    tf1.disable_control_flow_v2()
+    yield
+    tf1.enable_control_flow_v2()
+
+
+@pytest.fixture
 def seen_steps(monkeypatch):
     """Return a list that gets the context of each step that the hooks see."""
     contexts, init = [], tf1.train.SessionRunContext.__init__

@@ -55,6 +55,26 @@ def test_hooks_are_called_where_they_are_due_and_at_the_step_after(
     assert len(seen_steps) == 2 + 10 + 9
 
 
+def test_hooks_that_read_the_global_step_in_a_branch_are_called_where_they_are_due(
+    old_control_flow, seen_steps
+):
+    step = step_op()
+    with LoopSession(hooks=[train.StopAtStepHook(last_step=100)]) as session:
+        assert steps_until_stop(session, step) == 100
+    assert len(seen_steps) == 3  # the first two and the last
+
+
+def test_a_step_that_is_counted_in_a_branch_is_seen_by_all_hooks(
+    old_control_flow, seen_steps
+):
+    step = train.get_or_create_global_step()
+    calls = tf1.get_variable("calls", initializer=0, trainable=False).assign_add(1)
+    counted = tf.cond(calls % 2 < 1, lambda: step.assign_add(1), lambda: step.value())
+    with LoopSession(hooks=[train.StopAtStepHook(last_step=20)]) as session:
+        assert steps_until_stop(session, counted.op) == 40
+    assert len(seen_steps) == 40
+
+
 def test_an_estimator_calls_the_hooks_that_it_has_by_default_only_when_due(
     seen_steps, tmp_path
 ):

@@ -51,6 +51,8 @@ READERS = (
     "VarIsInitializedOp",
     "VariableShape",
 )
+# Control flow of TensorFlow 1 passes the handle of a resource on to ops inside it.
+PASS_ON = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
 _RESOURCE = tf.resource.as_datatype_enum
 _DATASET = re.compile(r"Dataset(V\d+)?$")
 # Prefixes of the types of ops that change a variable.
@@ -283,6 +285,19 @@ def mark(op: tf.Operation) -> None:
     internals.set_flag(op, _LOOP)
 
 
+def users(handle: tf.Tensor) -> list[tf.Operation]:
+    """Return the ops that take a handle, also as control flow of TensorFlow 1 does."""
+    found: dict[str, tf.Operation] = {}
+    pending = [handle]
+    while pending:
+        for op in pending.pop().consumers():
+            if op.name not in found:
+                found[op.name] = op
+                if op.type in PASS_ON and not _only_reads(op):
+                    pending.extend(t for t in op.outputs if t.dtype == tf.resource)
+    return [op for op in found.values() if op.type not in PASS_ON]
+
+
 def may_write(op: tf.Operation) -> bool:
     """Return whether an op that takes a variable may change it, or call what does."""
     if _only_reads(op):
@@ -313,18 +328,16 @@ def any_trains(graph: tf.Graph, operations: Iterable[tf.Operation]) -> bool:
     the global step.
     """
     names = tf.compat.v1.GraphKeys
-    handles = {
-        tensor.name
+    writing = {
+        op.name
         for key in (names.TRAINABLE_VARIABLES, names.GLOBAL_STEP)
         for variable in graph.get_collection(key)
         for replica in _replicas(variable)
         for tensor in replica.op.outputs
+        for op in users(tensor)
+        if may_write(op)
     }
-    return any(
-        is_optimizer(op)
-        or (may_write(op) and any(tensor.name in handles for tensor in op.inputs))
-        for op in operations
-    )
+    return any(is_optimizer(op) or op.name in writing for op in operations)
 
 
 def restores(op: tf.Operation) -> bool:

@@ -170,7 +170,7 @@ class Subgraph:
             op
             for variable in variables
             for tensor in variable.op.outputs
-            for op in tensor.consumers()
+            for op in ops.users(tensor)
         ]
         training = [*filter(ops.is_optimizer, self.graph.get_operations()), *uses]
         for op in training:

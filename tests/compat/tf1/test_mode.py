@@ -361,13 +361,14 @@ def test_a_program_trains_and_its_checkpoint_has_the_names_of_version_1(tmp_path
         )
         for number, options in enumerate(
             [
-                ("--tf1-resource-variables", "--steps-per-run", "auto"),
+                ("--tf1-resource-variables", "--steps-per-run", "2"),
                 ("--loop", "stock", "--no-async-checkpoint"),
             ]
         )
     }
     fused, stock = runs.values()
     assert fused.returncode == 0, fused.stderr
+    assert "running 2 steps per session call: steps_per_run=2\n" in fused.stderr
     [loss, values] = json.loads(fused.stdout)
     assert set(values) == NAMES
     assert 0 < loss < 10

@@ -142,6 +142,25 @@ def test_a_hook_that_says_nothing_sees_every_step_and_the_log_says_so_once(
     ]
 
 
+def test_steps_are_fused_if_only_hooks_have_control_flow_of_tensorflow_1(
+    old_control_flow, train_in_a_loop, seen_steps, caplog
+):
+    def build():
+        weights = tf1.get_variable("weights", [8])
+        loss = tf.reduce_sum(tf.square(tf.nn.dropout(weights, 0.5)))
+        step = train.get_or_create_global_step()
+        train_op = train.AdamOptimizer(0.1).minimize(loss, step)
+        return [train_op, loss], [train.StopAtStepHook(22), train.NanTensorHook(loss)]
+
+    stock, last = train_in_a_loop(build)
+    seen_steps.clear()
+    ours, our_last = train_in_a_loop(build, 7)
+    assert (ours.variables, our_last) == (stock.variables, last)
+    assert (ours.error, ours.checkpoints) == (None, [0, 22])
+    assert len(seen_steps) == 4  # runs of 1, 7, 7 and 7 steps
+    assert fused_log(caplog) == []
+
+
 def test_a_hook_that_is_given_twice_counts_each_step_twice(training, caplog):
     this = training.replace(hooks=lambda loss: [log_loss(loss, 10)] * 2)
     outcome = this.ours(7)

@@ -204,6 +204,32 @@ def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
     assert len(set(stock)) > 40  # else it would say nothing about random numbers
 
 
+def test_who_takes_a_handle_inside_control_flow_of_tensorflow_1_is_found(
+    old_control_flow,
+):
+    weight = tf1.get_variable("weight", [], initializer=tf1.zeros_initializer())
+    is_first = tf1.placeholder(tf.bool, [])
+    read = tf.cond(is_first, lambda: weight + 1.0, lambda: 0.0)
+    added = tf.cond(is_first, lambda: weight.assign_add(1.0), lambda: weight.value())
+    taken = tf.while_loop(
+        lambda i: i < 3.0, lambda i: i + 1.0 + weight.assign_sub(i), [0.0]
+    )
+    graph = tf1.get_default_graph()
+    users = ops.users(weight.handle)
+    assert {op.type for op in users if ops.may_write(op)} == {
+        "AssignAddVariableOp",
+        "AssignSubVariableOp",
+        "AssignVariableOp",  # its initializer
+    }
+    trains = [
+        ops.any_trains(graph, Subgraph(graph, [tensor.op]).ops.values())
+        for tensor in (read, added, taken[0])
+    ]
+    assert trains == [False, True, True]
+    with pytest.raises(CannotFuse, match=r"^leaves out '.*', which trains as well$"):
+        Subgraph(graph, [read.op]).check_alone()
+
+
 def generator(x):
     state = tf.Variable([0, 1, 2], dtype=tf.int64)
     return x + tf.random.Generator.from_state(state, "philox").normal([])
