@@ -142,6 +142,11 @@ def folder(tmp_path):
             "no module named '.train'; "
             "is its package installed, or in a folder below '{folder}'?",
         ),
+        (
+            ["run", "--tf1-resource-variables", "train.py"],
+            "--tf1-resource-variables is for --tf1; add that, or leave out "
+            "--tf1-resource-variables",
+        ),
     ],
 )
 def test_a_command_line_that_cannot_work_is_one_line_and_status_2(

@@ -132,7 +132,7 @@ class _Module(types.ModuleType):
 
 def _own(module: types.ModuleType) -> dict[str, Any]:
     """Return the dict in which Python keeps the attributes of a module."""
-    return types.ModuleType.__dict__["__dict__"].__get__(module)
+    return vars(types.ModuleType)["__dict__"].__get__(module)
 
 
 class TensorFlow1(_Module):

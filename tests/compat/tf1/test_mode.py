@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import estimator_runtime
 from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.errors import ConfigError
 
@@ -212,11 +213,24 @@ def test_the_variable_and_install_turn_it_on_too(tmp_path):
     )
     assert by_variable.stdout.strip() == SEEN, by_variable.stderr
     text = "import estimator_runtime as er; er.install(tf1=True); import child"
+    text += "; er.install(tf1=True, tf1_resource_variables=False)"
     by_install = run("-c", text, cwd=tmp_path, PYTHONPATH=_path(tmp_path))
     assert by_install.stdout.strip() == SEEN, by_install.stderr
-    text = text.replace("tf1=True", "")
+    text = "import estimator_runtime as er; er.install(); import child"
     without = run("-c", text, cwd=tmp_path, PYTHONPATH=_path(tmp_path))
     assert "has no attribute 'float'" in without.stderr
+    text = (
+        "import estimator_runtime as er; er.install(tf1=True)\n"
+        "import tensorflow as tf; print(tf.Variable(1).op.type, flush=True)\n"
+        "er.install(tf1_resource_variables=True, tf1=True)"
+    )
+    late = run("-c", text, cwd=tmp_path)
+    assert (late.stdout, late.stderr.splitlines()[-1]) == (
+        "VariableV2\n",
+        "estimator_runtime.errors.CompatibilityError: install: tf1_resource_variables "
+        "was given after TensorFlow 1 mode had been turned on; set "
+        "ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES for the program instead",
+    )
 
 
 def test_it_is_refused_after_tensorflow_has_run_something(tmp_path):
@@ -289,6 +303,21 @@ def test_another_value_of_the_variable_is_an_error():
         mode.is_wanted({mode.VARIABLE: "yes"})
     assert str(raised.value) == (
         "ESTIMATOR_RUNTIME_TF1 is 'yes'; give 1 for the API of TensorFlow 1, or 0"
+    )
+    with pytest.raises(ConfigError) as raised:
+        mode.has_resource_variables({mode.RESOURCES_VARIABLE: "yes"})
+    assert str(raised.value) == (
+        "ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES is 'yes'; give 1 for resource "
+        "variables, or 0"
+    )
+
+
+def test_resource_variables_without_the_mode_are_an_error():
+    with pytest.raises(ConfigError) as raised:
+        estimator_runtime.install(tf1=False, tf1_resource_variables=True)
+    assert str(raised.value) == (
+        "install: tf1_resource_variables is True without TensorFlow 1 mode; add "
+        "tf1=True, or leave it out"
     )
 
 
