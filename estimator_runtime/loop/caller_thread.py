@@ -1,266 +1,120 @@
-"""The choice of the thread that runs a step: the caller's, or one of TensorFlow's pool.
+"""The choice of the thread that runs a request: the caller's, or one of TensorFlow's.
 
-Passing a step to the pool and waiting for it costs more than the kernels of a small
-graph. A wide graph needs the pool. The graph does not show which case it is, so both
-ways are timed over the first steps, and this is the rule:
+Passing a request to TensorFlow's pool of threads and waiting for it costs more than the
+kernels of a small graph. Each request is run by one of the two for as long as the
+session lives, because TensorFlow makes an executor for each. The choice is made from
+the graph and the session's configuration before the first run, so it is the same in
+each training. The calling thread runs a request if all of this is true:
 
-- The calling thread runs the steps, unless the pool takes less than `SHORT_RATIO` of
-  its time.
-- Where a run takes long, it is the other way round: the pool runs the steps, unless
-  the calling thread takes less than `LONG_RATIO` of its time.
+- The session has one device, the CPU, and its configuration chooses no threads.
+- The request has few ops, and none is known to take long: no large tensor, no
+  convolution, no loop.
+- No op waits for another thread, and none calls Python or takes a reference variable.
+- No function or branch takes a resource, such as a variable.
+- Ops that use what the request changes do so in an order that the graph sets. The
+  calling thread would run the others in an order of its own (see `graph.order`).
 
-Where both take about as long, the choice is therefore always the same, and not that of
-chance. For short runs it is the calling thread, which uses less processor time.
-
-The ways are timed in turns, in blocks of several runs: the threads of a pool that has
-just worked are awake and take the next step at once. Each block is compared with the
-other way's block beside it, by the best run of each, because other work on the machine
-slows down both. The median of these ratios counts.
-
-The results are bit-identical. The threads of TensorFlow's pools set the processor to
-flush denormals (tsl's `ScopedFlushDenormal`); the thread that calls `Session.run` does
-not. On that thread, kernels would compute other bits wherever an optimizer's slot or a
-gradient fades out. So it is put into the same mode for the length of a step.
-
-TensorFlow compiles a request for each way at its first call, which may take longer than
-a thousand runs. A short training would never win that back. So no request is compiled
-for the caller's thread before runs on the pool have taken as long as that. And a
-request may be compiled only for the way that is not chosen, such as the request of a
-step at which summaries are due. It goes on being run there until those runs have taken
-as long as the first call. Only then is it compiled for the chosen way.
+The one exception to the last rule is the global step, which hooks fetch at every step.
+TensorFlow's threads nearly always read it before the step adds to it, but no op waits
+for that. So where the calling thread runs the step, hooks get the value from before it.
 """
 
 from __future__ import annotations
 
-import ctypes
-import math
-import platform
-import statistics
-import sys
-import weakref
-from collections.abc import Callable
+import functools
+import re
 from typing import Any
 
-BLOCK_RUNS = 7  # consecutive runs on the same way
-WAKING_RUNS = 2  # runs at the start of a block that do not count
-COUNTED_RUNS = BLOCK_RUNS - WAKING_RUNS
-# A way's first block does not count: it creates its executor and fills its caches.
-WARM_UP_BLOCKS = 1
-PAIRS = 7  # blocks of each way that are compared
-LONG_RUN_SECS = 0.02
-LONG_PAIRS = 1  # so few are enough for long runs, because they vary little
-VERY_LONG_BLOCKS = 3
-SHORT_RATIO = 0.8
-# A wrong choice costs more in a wide graph whose runs are long. And the caller's block
-# comes second, so it benefits from an input pipeline that is still speeding up.
-LONG_RATIO = 0.9
-# Runs of the pool longer than this are not tried on the caller's thread: on one thread
-# of a machine with many, such a run might take minutes.
-VERY_LONG_RUN_SECS = 0.5
-# The index of the control word in the C library's fenv_t, in 32-bit words, and the bits
-# that flush denormals: FTZ and DAZ in MXCSR on x86-64, FZ in FPCR on Arm.
-_CONTROL_WORD = {"x86_64": (7, 0x8040), "aarch64": (0, 1 << 24)}
-_Environment = ctypes.c_uint32 * 16  # at least as large as any fenv_t
-_Timed = list[tuple[float, int]]  # the seconds and the steps of runs
+import tensorflow as tf
+
+from estimator_runtime.compat import internals
+from estimator_runtime.loop.denormals import DenormalFlush
+from estimator_runtime.loop.global_step import GlobalStep
+from estimator_runtime.loop.graph import ops, order
+from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
+
+_MOST_OPS = 4000
+_MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
+# Types of ops whose kernels take long, or run many times.
+_LONG = re.compile("Conv|FFT|While$|For$|Enter$")
+# The kernel runs on a thread of its own, and does not block the one that starts it.
+_ASYNCHRONOUS = ("IteratorGetNext",)
 
 
-class ThreadChoice:
-    """Times two ways to run steps in turn, then chooses one by the module's rule.
+class CallingThread:
+    """Chooses the requests of a session that run on the thread that makes them.
 
     Args:
-        clock: Returns the time in seconds.
-
-    Attributes:
-        is_caller: Whether the calling thread is chosen; None until the choice is made.
+        session: A session of this process, once one of the other members is used.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.is_caller: bool | None = None
-        self._clock = clock
-        # Whether on the calling thread, to the (seconds, steps) of its timed runs.
-        self._timed: dict[bool, _Timed] = {True: [], False: []}
-        # A callable of one way, to the seconds that its first call took. If it has run
-        # since in place of the chosen way, the seconds of those runs are subtracted.
-        # Entries live as long as the plan that has the callable.
-        self._compiled: weakref.WeakKeyDictionary[Callable[..., Any], float]
-        self._compiled = weakref.WeakKeyDictionary()
-        self._runs = 0
-        # What runs on the pool have taken, less what was compiled for it.
-        self._pool_secs = 0.0
+    def __init__(self, session: tf.compat.v1.Session) -> None:
+        self._session = session
 
-    def run(
-        self,
-        on_pool: Callable[..., Any],
-        on_caller: Callable[..., Any],
-        *args: Any,
-        steps: int = 1,
-    ) -> Any:
-        """Run steps in one of the two ways, and time the run until a way is chosen.
+    @functools.cached_property
+    def flush(self) -> DenormalFlush | None:
+        """What flushes denormals there; None if no request runs there."""
+        if not _has_one_cpu(self._session) or _chooses_threads(self._session):
+            return None
+        return DenormalFlush.of_this_machine()
+
+    @functools.cached_property
+    def global_step(self) -> GlobalStep:
+        """The global step of the session."""
+        return GlobalStep(self._session, self.flush)
+
+    def flush_for(self, fetches: Any) -> DenormalFlush | None:
+        """Return `flush` if the calling thread runs a request for `fetches`, or None.
 
         Args:
-            on_pool: Runs the steps on TensorFlow's threads.
-            on_caller: Runs them on the calling thread.
-            *args: Arguments for either.
-            steps: The number of steps in the run.
-
-        Returns:
-            What the function returns that has been called.
+            fetches: What the request asks for.
         """
-        if self.is_caller is not None:
-            return self.run_untimed(on_pool, on_caller, *args)
-        block, place = divmod(self._runs, BLOCK_RUNS)
-        caller = block % 2 == 1 and not self._is_very_long()
-        caller = caller and self._may_compile(on_pool, on_caller)
-        run = on_caller if caller else on_pool
-        start = self._clock()
-        values = run(*args)
-        secs = self._clock() - start
-        if run not in self._compiled:  # the first call compiles, so it does not count
-            self._compiled[run] = secs
-            if caller:
-                self._pool_secs -= self._compiled[on_pool]
-                if not self._timed[True]:
-                    # The pool has run all steps so far. Only its latest block is beside
-                    # the caller's first one, which begins here.
-                    del self._timed[False][:-COUNTED_RUNS]
-                    self._runs -= place
-        else:
-            if not caller:
-                self._pool_secs += secs
-            if place >= WAKING_RUNS:
-                self._timed[caller].append((secs, steps))
-                self._decide()
-        self._runs += 1
-        return values
-
-    def _may_compile(
-        self, on_pool: Callable[..., Any], on_caller: Callable[..., Any]
-    ) -> bool:
-        """Return whether a request is compiled for the caller's thread, or may be.
-
-        It takes about as long as it took for the pool.
-        """
-        if on_caller in self._compiled:
-            return True
-        return self._pool_secs >= self._compiled.get(on_pool, math.inf)
-
-    def run_untimed(
-        self,
-        on_pool: Callable[..., Any],
-        on_caller: Callable[..., Any],
-        *args: Any,
-    ) -> Any:
-        """Run steps as `run` does, without counting the run for the choice."""
-        run, other = (on_caller, on_pool) if self.is_caller else (on_pool, on_caller)
-        if run in self._compiled:
-            return run(*args)
-        left_secs = self._compiled.get(other, 0.0)
-        start = self._clock()
-        if left_secs > 0:
-            values = other(*args)
-            self._compiled[other] = left_secs - (self._clock() - start)
-        else:
-            values = run(*args)
-            self._compiled[run] = self._clock() - start
-        return values
-
-    def _is_very_long(self) -> bool:
-        """Return whether the pool's runs are too long to try the calling thread."""
-        latest = self._timed[False][-COUNTED_RUNS:]
-        return bool(latest) and _median_secs(latest) > VERY_LONG_RUN_SECS
-
-    def _decide(self) -> None:
-        """Choose a way, if enough runs of both have been timed."""
-        pool, caller = (_blocks(self._timed[way]) for way in (False, True))
-        if len(pool) >= VERY_LONG_BLOCKS and self._is_very_long():
-            self.is_caller = False
-            return
-        pairs = list(zip(pool, caller, strict=False))
-        if len(pairs) < LONG_PAIRS:
-            return
-        is_long = all(_median_secs(block) > LONG_RUN_SECS for block in pairs[-1])
-        if is_long or len(pairs) >= PAIRS:
-            # Of the caller's time to the pool's.
-            ratio = statistics.median(
-                _best_step_secs(c) / max(_best_step_secs(p), 1e-9) for p, c in pairs
-            )
-            most = LONG_RATIO if is_long else 1 / SHORT_RATIO
-            self.is_caller = ratio < most
-
-
-def _blocks(timed: _Timed) -> list[_Timed]:
-    """Return the complete blocks of one way, without those that warm it up."""
-    starts = range(0, len(timed) - COUNTED_RUNS + 1, COUNTED_RUNS)
-    return [timed[i : i + COUNTED_RUNS] for i in starts][WARM_UP_BLOCKS:]
-
-
-def _median_secs(timed: _Timed) -> float:
-    """Return the median seconds of a run."""
-    return statistics.median(secs for secs, _ in timed)
-
-
-def _best_step_secs(timed: _Timed) -> float:
-    """Return the fewest seconds of a step, which have least of other work in them."""
-    return min(secs / steps for secs, steps in timed)
-
-
-class DenormalFlush:
-    """Runs functions on the calling thread with denormals flushed to zero.
-
-    Args:
-        libm: The C library, for its functions `fegetenv` and `fesetenv`.
-        index: The index of the control word in the floating-point environment.
-        bits: The bits of the control word that flush denormals.
-    """
-
-    def __init__(self, libm: ctypes.CDLL, index: int, bits: int) -> None:
-        self._get_mode = libm.fegetenv
-        self._set_mode = libm.fesetenv
-        self._get_mode.argtypes = self._set_mode.argtypes = [ctypes.c_void_p]
-        self._index = index
-        self._bits = bits
-
-    @classmethod
-    def of_this_machine(cls) -> DenormalFlush | None:
-        """Return an instance for this machine, or None if it is not supported."""
-        place = _CONTROL_WORD.get(platform.machine())
-        if place is None or not sys.platform.startswith("linux"):
+        if self.flush is None:
             return None
-        # The libraries of this process: a search by name would start a process.
-        libm = ctypes.CDLL(None)
-        return cls(libm, *place) if hasattr(libm, "fesetenv") else None
+        graph, early = self._session.graph, self.global_step.early
+        asked = internals.FetchHandler(graph, fetches, {})
+        roots = [t.op for t in asked.fetches() if t.name not in early]
+        step = Subgraph(graph, [*roots, *asked.targets()])
+        return self.flush if fits(step) else None
 
-    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function` with denormals flushed while it runs.
 
-        Any thread may call the result. After the call, the thread is in the mode in
-        which it was before.
-        """
-        get_mode, set_mode, index = self._get_mode, self._set_mode, self._index
-        address = ctypes.addressof
-        usual = _Environment()
-        get_mode(address(usual))
-        flushing = self._flushing(usual)
+def fits(step: Subgraph) -> bool:
+    """Return whether the ops of a step may run, and run well, on the calling thread."""
+    if len(step.ops) > _MOST_OPS or not all(map(_is_short, step.ops.values())):
+        return False
+    return order.find_unordered(step) is None
 
-        def flushed(*args: Any) -> Any:
-            before = _Environment()
-            get_mode(address(before))
-            mode = flushing
-            # Another thread may have another mode, or the program may have set one.
-            if before[index] != usual[index]:
-                mode = self._flushing(before)
-            set_mode(address(mode))
-            try:
-                return function(*args)
-            finally:
-                set_mode(address(before))
 
-        return flushed
+def _is_short(op: tf.Operation) -> bool:
+    """Return whether an op neither takes long nor waits for another thread."""
+    if has_reference(op) or _LONG.search(op.type):
+        return False
+    if any((t.shape.num_elements() or 0) > _MOST_ELEMENTS for t in op.outputs):
+        return False
+    if any(tensor.dtype == tf.resource for tensor in op.outputs):
+        return False  # the order of those that use it is unknown
+    if not ops.takes_function(op.type):
+        return op.type in _ASYNCHRONOUS or not ops.may_wait(op.type)
+    if any(tensor.dtype == tf.resource for tensor in op.inputs):
+        return False
+    functions = ops.called_functions(op.graph, [op]).values()
+    kinds = {node.op for function in functions for node in function.node_def}
+    return not any(
+        _LONG.search(kind) or (not ops.takes_function(kind) and ops.may_wait(kind))
+        for kind in kinds
+    )
 
-    def _flushing(
-        self, environment: ctypes.Array[ctypes.c_uint32]
-    ) -> ctypes.Array[ctypes.c_uint32]:
-        """Return a copy of a floating-point environment that flushes denormals."""
-        flushing = _Environment(*environment)
-        flushing[self._index] |= self._bits
-        return flushing
+
+def _has_one_cpu(session: tf.compat.v1.Session) -> bool:
+    """Return whether a session runs all ops on one CPU device."""
+    return [each.device_type for each in session.list_devices()] == ["CPU"]
+
+
+def _chooses_threads(session: tf.compat.v1.Session) -> bool:
+    """Return whether the user's ConfigProto chooses the threads that run a step."""
+    config = getattr(session, "_config", None)
+    return config is not None and bool(
+        config.inter_op_parallelism_threads
+        or config.session_inter_op_thread_pool
+        or config.use_per_session_threads
+    )

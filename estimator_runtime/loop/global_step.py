@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.compat import internals
-from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.plan import Plan
@@ -19,13 +19,16 @@ class GlobalStep:
 
     Args:
         session: A session of this process.
-        flush: Flushes denormals on the calling thread; None if that is not possible.
+        flush: Flushes denormals on the calling thread, where the variable is then read;
+            None to read it on TensorFlow's threads.
 
     Attributes:
         variable: The variable; None if the graph has no global step.
         reads: Names of the tensors that hooks fetch for it. In the run of a step, they
             have its value from before or after the step, depending on the order in
             which the kernels run.
+        early: Names of those of `reads` that need no op that may change the variable,
+            so that the value from before the step is always one that they may have.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class GlobalStep:
         if len(graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_STEP)) == 1:
             self.variable = tf.compat.v1.train.get_global_step(graph)
         self.reads = reads_of(graph, self.variable)
+        self.early = [name for name in self.reads if not self._is_late(graph, name)]
         self._make_plan = functools.partial(
             Plan, session, {_VALUE: _element(self.variable)}, flush
         )
@@ -45,9 +49,17 @@ class GlobalStep:
         """The plan that reads the variable, compiled at its first use."""
         return self._make_plan()
 
+    def _is_late(self, graph: tf.Graph, name: str) -> bool:
+        """Return whether a tensor may need an op that changes the variable."""
+        if not isinstance(self.variable, internals.BaseResourceVariable):
+            return True
+        needed = Subgraph(graph, [graph.get_tensor_by_name(name).op]).ops
+        users = self.variable.handle.consumers()
+        return any(op.name in needed and ops.may_write(op) for op in users)
+
     def trained(self) -> int:
         """Return the number of steps trained so far."""
-        return int(self._plan.results(self._plan.on_caller())[_VALUE])
+        return int(self._plan.results(self._plan.run())[_VALUE])
 
 
 def adds_one(step: Subgraph, variable: Any) -> bool:

@@ -408,21 +408,24 @@ class IdleHooks:
             return False
         return key_of(fetches) == self._made_for[1]
 
-    def passes(self, raw: Sequence[Any]) -> bool:
+    def passes(self, raw: list[Any]) -> bool:
         """Return whether a step had the expected values, and count it if so.
 
         If the result is False, the hooks must see the step.
 
         Args:
-            raw: Raw values of the plan.
+            raw: Raw values of the plan. Those of the global step become its value from
+                before the step.
         """
         if not self._is_here():
             return False  # a call of another thread has ended the idle stretch
         trained = self._trained + 1
         for place in self._places:
             # The kernel that reads it may run before or after the one that adds.
-            if raw[place] != self._trained and self._read_step() != trained:
-                return False
+            if raw[place] != self._trained:
+                if self._read_step() != trained:
+                    return False
+                raw[place] = type(raw[place])(self._trained)
         for place in self._loss_places:
             loss = raw[place]
             if loss != loss:  # NaN

@@ -24,7 +24,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
-from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
 
 _SESSION_RUN = internals.SESSION_RUN
@@ -140,16 +140,16 @@ class Plan:
     Args:
         session: A session of this process.
         wanted: Consumer to its fetches.
-        flush: Flushes denormals on the calling thread; None if that is not possible.
+        flush: Flushes denormals on the calling thread, which then runs the request;
+            None to run it on TensorFlow's threads.
         substitute: What to run and fetch instead, or None.
         callables: The callables of the session's other plans, by what they run. Plans
             that run the same share them. None shares none.
 
     Attributes:
         wanted: Consumer to its fetches.
-        on_pool: Runs the request on TensorFlow's threads. Takes the feeds and returns
-            raw values.
-        on_caller: Does the same on the calling thread, with the same results.
+        is_on_caller: Whether the calling thread runs the request.
+        run: Runs the request. Takes the feeds and returns raw values.
         results: Turns raw values into a dict of consumer to results.
 
     Raises:
@@ -183,13 +183,12 @@ class Plan:
         if not options.fetch and not options.target:
             raise CannotPlan("asks for nothing")
         self._options = options
-        here = config_pb2.CallableOptions()
-        here.CopyFrom(options)
-        # RunOptions: "To use the caller thread set this to -1."
-        here.run_options.inter_op_thread_pool = -1
+        self.is_on_caller = flush is not None
+        if self.is_on_caller:
+            # RunOptions: "To use the caller thread set this to -1."
+            options.run_options.inter_op_thread_pool = -1
         callables = {} if callables is None else callables
-        self.on_pool = _compiled(callables, session, options)
-        self.on_caller = _compiled(callables, session, here, flush)
+        self.run = _compiled(callables, session, options, flush)
 
     def traced(
         self,
@@ -248,7 +247,7 @@ def _compiled(
     callables: MutableMapping[bytes, Callable[..., Any]],
     session: tf.compat.v1.Session,
     options: config_pb2.CallableOptions,
-    flush: DenormalFlush | None = None,
+    flush: DenormalFlush | None,
 ) -> Callable[..., Any]:
     """Return one of `callables`, or add a new one and return that.
 
@@ -272,16 +271,18 @@ class Planner:
 
     Args:
         session: The session on which the hooked session runs its steps.
-        flush: Flushes denormals on the calling thread; None if that is not possible.
+        flush_for: Takes the fetches of a request, and returns the `flush` of its plan.
 
     Attributes:
         obstacle: The reason why this session cannot have plans, which completes
             "because the step ..."; None for a plain local session.
     """
 
-    def __init__(self, session: Any, flush: DenormalFlush | None) -> None:
+    def __init__(
+        self, session: Any, flush_for: Callable[[Any], DenormalFlush | None]
+    ) -> None:
         self._session = session
-        self._flush = flush
+        self._flush_for = flush_for
         self._plans: dict[Hashable, Plan] = {}
         self.obstacle = _obstacle(session)
 
@@ -296,7 +297,8 @@ class Planner:
             key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
             plan = self._plans.get(key)
             if plan is None and len(self._plans) < MAX_PLANS:
-                plan = self._plans[key] = Plan(self._session, wanted, self._flush)
+                flush = self._flush_for(wanted)
+                plan = self._plans[key] = Plan(self._session, wanted, flush)
         except CannotPlan:
             return None
         return plan
@@ -314,5 +316,5 @@ def _obstacle(session: Any) -> str | None:
     ):
         return "is not run by a session of this process"
     if ops.have_own_state(session.graph):
-        return "calls a function that is not inlined"
+        return "calls a function whose ops have state of their own"
     return None

@@ -1,19 +1,16 @@
 """The session that calls the hooks, and runs each step by a fetch plan."""
 
 import contextlib
-import functools
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.compat import internals
-from estimator_runtime.loop.caller_thread import DenormalFlush, ThreadChoice
-from estimator_runtime.loop.global_step import GlobalStep, adds_one
-from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.caller_thread import CallingThread
+from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
 from estimator_runtime.loop.hook_schedule import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
@@ -75,7 +72,6 @@ class PlannedSession(HookedSession):
     Args:
         sess: The session that runs the steps.
         hooks: Hooks of the session.
-        clock: Returns the time in seconds.
         packing_log: Logs which transfers between tasks are packed; None packs none.
     """
 
@@ -83,17 +79,13 @@ class PlannedSession(HookedSession):
         self,
         sess: tf.compat.v1.Session,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
-        clock: Callable[[], float] = time.perf_counter,
         packing_log: PackingLog | None = None,
     ) -> None:
         super().__init__(sess, hooks)
         self._should_stop = False
-        self._flush = DenormalFlush.of_this_machine()
-        self._planner = Planner(sess, self._flush)
+        self._calling_thread = CallingThread(sess)
+        self._planner = Planner(sess, self._calling_thread.flush_for)
         self._packed = requests_of(sess, packing_log)
-        self._threads = ThreadChoice(clock)
-        if self._flush is None or _chooses_threads(sess) or self._needs_pool():
-            self._threads.is_caller = False
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
         self._idle = IdleHooks(hooks)
@@ -145,11 +137,12 @@ class PlannedSession(HookedSession):
                         run_metadata=run_metadata,
                     )
         else:
-            raw = self._threads.run(plan.on_pool, plan.on_caller)
+            raw = self._run_plan(plan)
             outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
         if self._idle.is_possible and plan is not None and self._is_step(fetches):
-            self._idle.begin(plan, self._global_step, fetches, raw)
+            global_step = self._calling_thread.global_step
+            self._idle.begin(plan, global_step, fetches, raw)
         return outputs[CALLER]
 
     def rest(self) -> None:
@@ -163,7 +156,7 @@ class PlannedSession(HookedSession):
         """
         idle = self._idle
         try:
-            raw = self._threads.run(plan.on_pool, plan.on_caller)
+            raw = plan.run()
         except BaseException:
             idle.end()
             raise
@@ -183,14 +176,17 @@ class PlannedSession(HookedSession):
         self._call_after_run(context, outputs, options, run_metadata, late)
         return outputs[CALLER]
 
-    @functools.cached_property
-    def _global_step(self) -> GlobalStep:
-        """The global step of the session, looked up at its first use."""
-        return GlobalStep(self._sess, self._flush)
-
-    def _needs_pool(self) -> bool:
-        """Return whether steps must run on TensorFlow's threads."""
-        return not self._planner.obstacle and ops.need_pool(self._sess.graph)
+    def _run_plan(self, plan: Plan) -> list[Any]:
+        """Run a plan, and return raw values with the global step from before it."""
+        if not plan.is_on_caller:
+            return plan.run()
+        global_step = self._calling_thread.global_step
+        places = plan.places_of(global_step.early)
+        before = global_step.trained() if places else 0
+        raw = plan.run()
+        for place in places:
+            raw[place] = type(raw[place])(before)
+        return raw
 
     def _is_step(self, fetches: Any) -> bool:
         """Return whether `fetches` add 1 to the global step, and no other op does."""
@@ -204,7 +200,10 @@ class PlannedSession(HookedSession):
                 targets, tensors = [], []
             step = Subgraph(self._sess.graph, [*targets, *(t.op for t in tensors)])
             # Keep the fetches, because the key relies on their identity.
-            self._are_steps[key] = adds_one(step, self._global_step.variable), fetches
+            self._are_steps[key] = (
+                adds_one(step, self._calling_thread.global_step.variable),
+                fetches,
+            )
         return self._are_steps[key][0]
 
     def _call_after_run(
@@ -250,13 +249,3 @@ def differ(
 ) -> bool:
     """Return whether a consumer's fetches differ between two requests."""
     return key_of(wanted.get(consumer, ())) != key_of(others.get(consumer, ()))
-
-
-def _chooses_threads(session: tf.compat.v1.Session) -> bool:
-    """Return whether the user's ConfigProto chooses the threads that run a step."""
-    config = getattr(session, "_config", None)
-    return config is not None and bool(
-        config.inter_op_parallelism_threads
-        or config.session_inter_op_thread_pool
-        or config.use_per_session_threads
-    )

@@ -14,7 +14,6 @@ _LONG_SECS_OF_A_NUMBER = 1.0
 # Most of the grace period must be left for the `end` of the hooks, on a busy machine.
 _MOST_OF_GRACE = 0.1
 _MOST_STEPS = 10_000
-_FIRST_RUNS = 8  # the first runs on both threads of `caller_thread`, which compile
 _MOST_COUNTED = 2**31 - 1  # the loop counts in 32 bits
 
 _logger = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ class RunLength:
         asked_for: The number that was given; None for "auto".
         is_single: Whether steps are run one by one.
         settled_secs: Seconds that the last run took, if its length has proved right
-            twice in a row, or more often for a single step; else None.
+            twice in a row; else None.
     """
 
     def __init__(self, steps_per_run: int | str, grace_secs: float) -> None:
@@ -99,9 +98,8 @@ class RunLength:
         elif secs < self._short_secs:
             self._steps = min(2 * before, self._most_steps)
         self._unchanged = self._unchanged + 1 if self._steps == before else 0
-        # A run that compiles takes as long as many later steps.
-        is_found = self._unchanged > (1 if steps > 1 else _FIRST_RUNS)
-        self.settled_secs = secs if is_found else None
+        # The first run compiles, so it takes as long as many later steps.
+        self.settled_secs = secs if self._unchanged > 1 else None
 
 
 class RunLog:

@@ -20,7 +20,7 @@ from tensorflow.python.training import monitored_session, training_util  # noqa:
 from tensorflow_estimator.python.estimator import estimator as frozen  # noqa: E402
 
 from estimator_runtime.config import options  # noqa: E402
-from estimator_runtime.loop import caller_thread, planned  # noqa: E402
+from estimator_runtime.loop import caller_thread  # noqa: E402
 from estimator_runtime.loop.run_length import RunLength  # noqa: E402
 from estimator_runtime.loop.session import LoopSession  # noqa: E402
 from estimator_runtime.output.training_log import TRAINING_LOG  # noqa: E402
@@ -302,12 +302,8 @@ def monitored(request, monkeypatch):
     if request.param == "stock":
         return tf1.train.MonitoredSession
 
-    class Settled(caller_thread.ThreadChoice):
-        def __init__(self, clock):
-            super().__init__(clock)
-            self.is_caller = request.param == "the calling thread"
-
-    monkeypatch.setattr(planned, "ThreadChoice", Settled)
+    is_caller = request.param == "the calling thread"
+    monkeypatch.setattr(caller_thread, "fits", lambda step: is_caller)
     return LoopSession
 
 

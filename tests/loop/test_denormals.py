@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop import caller_thread
+from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
@@ -147,28 +148,24 @@ def bits_after_training(make_session, read, steps=300):
         return found
 
 
-def session_on(is_caller):
-    session = LoopSession()
-    session._sess._sess._sess._threads.is_caller = is_caller
-    return session
-
-
 READS = [constant, iterated, called]
 
 
 @pytest.mark.parametrize("read", READS)
-def test_every_thread_gives_the_same_bits(flush, read):
+@pytest.mark.parametrize("is_caller", [False, True])
+def test_every_thread_gives_the_same_bits(flush, read, is_caller, monkeypatch):
     stock = bits_after_training(train.MonitoredSession, read)
-    assert bits_after_training(lambda: session_on(False), read) == stock
-    assert bits_after_training(lambda: session_on(True), read) == stock
+    monkeypatch.setattr(caller_thread, "fits", lambda step: is_caller)
+    assert bits_after_training(LoopSession, read) == stock
 
 
 @pytest.mark.parametrize("read", READS)
 def test_without_flushing_the_bits_would_differ(flush, read, monkeypatch):
     # Or else the test above could not fail.
     monkeypatch.setattr(DenormalFlush, "wrap", lambda self, function: function)
+    monkeypatch.setattr(caller_thread, "fits", lambda step: True)
     stock = bits_after_training(train.MonitoredSession, read)
-    found = bits_after_training(lambda: session_on(True), read)
+    found = bits_after_training(LoopSession, read)
     differing = {
         name
         for a, b in zip(stock, found, strict=True)
@@ -176,8 +173,3 @@ def test_without_flushing_the_bits_would_differ(flush, read, monkeypatch):
         if a[name] != b[name]
     }
     assert {"products", "weights/Adam", "weights/Adam_1"} <= differing
-
-
-def test_a_session_that_is_still_choosing_gives_the_same_bits(flush):
-    stock = bits_after_training(train.MonitoredSession, constant, steps=90)
-    assert bits_after_training(LoopSession, constant, steps=90) == stock

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
+from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, Planner, structure
 
 tf1 = tf.compat.v1
@@ -118,10 +119,12 @@ def test_what_a_plan_cannot_stand_for_is_named(kind):
 def test_a_plan_gives_every_consumer_its_results():
     a, b = tensors()
     with tf1.Session() as session:
-        plan = Plan(session, {"x": [a, b.op], "y": {"a": a, "b": b}, "z": []}, None)
-        values = plan.on_pool()
+        wanted = {"x": [a, b.op], "y": {"a": a, "b": b}, "z": []}
+        flush = DenormalFlush.of_this_machine()
+        plan, on_caller = Plan(session, wanted, None), Plan(session, wanted, flush)
+        values = plan.run()
         assert values == [1, 2]
-        assert plan.on_caller() == [1, 2]
+        assert on_caller.run() == [1, 2]
         assert plan.results(values) == {
             "x": [1, None],
             "y": {"a": 1, "b": 2},
@@ -141,11 +144,15 @@ def test_a_plan_for_a_session_handle_is_refused():
         Plan(session, {"x": [handle]}, None)
 
 
+def on_pool(fetches):
+    """Choose TensorFlow's threads for every request."""
+
+
 def test_an_equal_request_gets_the_same_plan():
     a, b = tensors()
     hook = object()
     with tf1.Session() as session:
-        planner = Planner(session, None)
+        planner = Planner(session, on_pool)
         plan = planner.plan({"caller": a, hook: {"b": [b]}})
         assert planner.plan({"caller": a, hook: {"b": [b]}}) is plan
         others = [
@@ -163,7 +170,7 @@ def test_a_plan_keeps_what_its_key_relies_on_when_the_program_lets_go():
     alive = weakref.ref(leaf)
     fetches = [leaf]
     with tf1.Session() as session:
-        planner = Planner(session, None)
+        planner = Planner(session, on_pool)
         planner.plan({"caller": fetches})
         del leaf
         fetches.clear()
@@ -181,28 +188,27 @@ def test_plans_that_run_the_same_share_what_is_compiled_while_one_of_them_is_the
             Plan(session, {"x": request}, None, callables=callables)
             for request in requests
         ]
-        # Those on TensorFlow's threads are not those on the calling one.
-        assert len(callables) == 4
-        assert len({(plan.on_pool, plan.on_caller) for plan in plans}) == 2
-        assert [plan.results(plan.on_pool())["x"] for plan in plans] == [
+        assert len(callables) == 2
+        assert len({plan.run for plan in plans}) == 2
+        assert [plan.results(plan.run())["x"] for plan in plans] == [
             [1, 2],
             {"x": 1, "y": 2},
             {"x": (1, {"y": 2})},
             [2, 1],
         ]
-        shared, other = (weakref.ref(plans[i].on_pool) for i in (0, 3))
+        shared, other = (weakref.ref(plans[i].run) for i in (0, 3))
         del plans[:2]
-        assert shared() is plans[0].on_pool
+        assert shared() is plans[0].run
         del plans[0]
         assert shared() is None
-        assert other() is plans[0].on_pool
-        assert len(callables) == 2
+        assert other() is plans[0].run
+        assert len(callables) == 1
 
 
 def test_a_planner_makes_so_many_plans_and_no_more():
     a, _ = tensors()
     with tf1.Session() as session:
-        planner = Planner(session, None)
+        planner = Planner(session, on_pool)
         plans = [planner.plan({"caller": [a] * i}) for i in range(1, MAX_PLANS + 3)]
         assert [plan is None for plan in plans] == [False] * MAX_PLANS + [True] * 2
         assert planner.plan({"caller": [a]}) is plans[0]
@@ -211,7 +217,7 @@ def test_a_planner_makes_so_many_plans_and_no_more():
 def test_a_closed_session_has_no_plans():
     a, _ = tensors()
     session = tf1.Session()
-    planner = Planner(session, None)
+    planner = Planner(session, on_pool)
     assert planner.plan({"caller": a}) is not None
     session.close()
     assert planner.plan({"caller": a}) is None
@@ -245,7 +251,7 @@ def test_only_a_plain_session_of_this_process_has_plans(make):
     a, _ = tensors()
     session = make()
     try:
-        planner = Planner(session, None)
+        planner = Planner(session, on_pool)
         assert planner.obstacle == "is not run by a session of this process"
         assert planner.plan({"caller": a}) is None
     finally:
@@ -255,4 +261,4 @@ def test_only_a_plain_session_of_this_process_has_plans(make):
 def test_a_plain_session_has_no_obstacle():
     tensors()
     with tf1.Session() as session:
-        assert Planner(session, None).obstacle is None
+        assert Planner(session, on_pool).obstacle is None

@@ -19,7 +19,7 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import hook_schedule
-from estimator_runtime.loop.caller_thread import DenormalFlush
+from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.fusion import while_loop
 from estimator_runtime.loop.fusion.while_loop import FusedSteps
 from estimator_runtime.loop.global_step import GlobalStep
@@ -74,7 +74,7 @@ class FusedSession(PlannedSession):
         clock: Callable[[], float] = time.perf_counter,
         packing_log: PackingLog | None = None,
     ) -> None:
-        super().__init__(sess, hooks, clock, packing_log)
+        super().__init__(sess, hooks, packing_log)
         self._run_length = run_length
         self._log = RunLog(hooks, run_length)
         self._clock = clock
@@ -208,13 +208,14 @@ class FusedSession(PlannedSession):
         watched = hook_schedule.watched_losses(self._hooks)
         losses = internals.FetchHandler(graph, watched, {}).fetches()
         step = Subgraph(graph, [*targets, *(each.op for each in (*tensors, *losses))])
+        global_step = self._calling_thread.global_step
         check_end(graph, self._hooks)
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         request = while_loop.LoopRequest(
             targets=targets,
             tensors=tensors,
             extras=[*asked.fetches(), *asked.targets()],
-            global_step=self._global_step.variable,
+            global_step=global_step.variable,
             losses=losses,
             may_split=_may_split(self._sess),
         )
@@ -223,7 +224,9 @@ class FusedSession(PlannedSession):
         drawn = map(self._randomness.drawn_by, self._before.values())
         for name in filter(None, drawn):
             raise CannotFuse(f"draws random numbers, {name!r}, as an earlier call did")
-        return Steps(self._sess, fused, self._global_step, losses, self._flush)
+        return Steps(
+            self._sess, fused, global_step, losses, self._calling_thread.flush_for
+        )
 
     def _run_steps(self, steps: Steps, fetches: Any, is_single: bool) -> Any:
         """Run steps up to the next one that a hook must see; run one if `is_single`.
@@ -261,9 +264,7 @@ class FusedSession(PlannedSession):
             raise
         began = self._clock()
         try:
-            completed, outputs = steps.run(
-                self._call, wanted, count, options, run_metadata
-            )
+            completed, outputs = steps.run(wanted, count, options, run_metadata)
         except BaseException as error:
             # The global step is no proof: a step may increment it, and then fail.
             completed = min(steps.completed(), count - 1)
@@ -290,17 +291,6 @@ class FusedSession(PlannedSession):
         self._log.end(completed, due, is_single)
         self._call_after_run(context, outputs, options, run_metadata, unless)
         return outputs[CALLER]
-
-    def _call(self, plan: Plan, count: int, is_rest: bool = False) -> Sequence[Any]:
-        """Run a plan of `count` steps on the faster thread; return the raw values.
-
-        `is_rest` says that this is the last step of a longer run, run on its own. Its
-        time then tells nothing about the two threads.
-        """
-        steps = np.int32(count)
-        if is_rest:
-            return self._threads.run_untimed(plan.on_pool, plan.on_caller, steps)
-        return self._threads.run(plan.on_pool, plan.on_caller, steps, steps=count)
 
 
 def _check_distinct(hooks: Sequence[tf.compat.v1.train.SessionRunHook]) -> None:
@@ -426,7 +416,8 @@ class Steps:
         fused: The loop of steps in the session's graph.
         global_step: The global step of the session.
         losses: The tensors of the step whose NaN ends a run.
-        flush: Flushes denormals on the calling thread; None if that is not possible.
+        flush_for: Takes the fetches of a request for a single step, and returns the
+            `flush` of its plan.
 
     Attributes:
         always: What every run fetches beside what it is asked for: consumer to
@@ -442,11 +433,11 @@ class Steps:
         fused: FusedSteps,
         global_step: GlobalStep,
         losses: Sequence[tf.Tensor],
-        flush: DenormalFlush | None,
+        flush_for: Callable[[Any], DenormalFlush | None],
     ) -> None:
         self._session = session
         self._fused = fused
-        self._flush = flush
+        self._flush_for = flush_for
         self._known: collections.OrderedDict[Hashable, _RunRequest]
         self._known = collections.OrderedDict()
         self._callables: weakref.WeakValueDictionary[bytes, Callable[..., Any]]
@@ -459,7 +450,6 @@ class Steps:
 
     def run(
         self,
-        call: Callable[..., Sequence[Any]],
         wanted: Mapping[Any, Any],
         count: int,
         options: Any,
@@ -468,9 +458,6 @@ class Steps:
         """Run `count` steps, or fewer if a loss becomes NaN.
 
         Args:
-            call: Runs a plan and returns the raw values. It takes the plan, the number
-                of steps, and the keyword `is_rest`: whether this is the last step of a
-                longer run, run on its own.
             wanted: Consumer to fetches, those of `always` included.
             count: The number of steps to run, 1 or more.
             options: `RunOptions` for the last step; may be empty.
@@ -493,7 +480,7 @@ class Steps:
             if but_last is None:
                 but_last = self._plan(self._fused.but_last, wanted)
                 request.but_last = but_last
-            results = but_last.results(call(but_last, count - 1))
+            results = but_last.results(but_last.run(np.int32(count - 1)))
             ran = self._count(results)
             if any(np.isnan(each).any() for each in results[_LOSSES]):
                 self.lacking = self._lacking(wanted)
@@ -502,7 +489,7 @@ class Steps:
         if is_traced:
             values = plan.traced(self._session, [count], options, run_metadata)
         else:
-            values = call(plan, count, is_rest=is_cut)
+            values = plan.run(np.int32(count))
         results = plan.results(values)
         return ran + self._count(results), results
 
@@ -514,7 +501,7 @@ class Steps:
     def kept(self, consumer: object, fetches: Any) -> Any:
         """Return a caller's values of the last complete step; run no step."""
         plan = self._plan(self._fused.kept, {consumer: fetches})
-        return plan.results(plan.on_pool())[consumer]
+        return plan.results(plan.run())[consumer]
 
     def _lacking(self, wanted: Mapping[Any, Any]) -> list[Any]:
         """Return the consumers that ask for something that is not part of a step."""
@@ -537,7 +524,7 @@ class Steps:
             request = self._make_request(wanted)
             # No later request finds this entry. The cache keeps its callables alive,
             # so that the next request that runs the same can share them.
-            key = request.plan.on_pool
+            key = request.plan.run
         self._known[key] = request
         self._known.move_to_end(key)
         if len(self._known) > MAX_PLANS:
@@ -562,4 +549,6 @@ class Steps:
 
     def _plan(self, substitute: Substitute, wanted: Mapping[Any, Any]) -> Plan:
         """Compile one plan, which shares callables with the others of the session."""
-        return Plan(self._session, wanted, self._flush, substitute, self._callables)
+        step = {c: fetches for c, fetches in wanted.items() if c != _RAN}
+        flush = self._flush_for(step)
+        return Plan(self._session, wanted, flush, substitute, self._callables)

@@ -19,6 +19,7 @@ from estimator_runtime.compat import internals
 from estimator_runtime.loop.fusion import adam
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph import order
 from estimator_runtime.loop.graph.subgraph import (
     CannotFuse,
     Subgraph,
@@ -75,6 +76,15 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     if request.global_step is None or not adds_one(step, request.global_step):
         raise CannotFuse("does not add 1 to the global step")
     step.check_alone()
+    # The loop returns the global step from before a step, whatever the order of ops.
+    reads = reads_of(step.graph, request.global_step)
+    fetched = (*request.tensors, *request.losses)
+    asked = [tensor.op for tensor in fetched if tensor.name not in reads]
+    unordered = order.find_unordered(Subgraph(step.graph, [*request.targets, *asked]))
+    if unordered is not None:
+        raise CannotFuse(
+            f"sets no order between {unordered!r} and a change of the same resource"
+        )
     for tensor in request.tensors:
         _check_small(tensor)
     # An earlier session of the graph, such as one that was lost, may have added the

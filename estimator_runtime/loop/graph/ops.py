@@ -17,31 +17,8 @@ import tensorflow as tf
 
 from estimator_runtime.compat import internals
 
-# Python functions would see the default graph and session of the calling thread;
-# TensorFlow's threads have none. An op that waits for another kernel of its step must
-# not block the only thread that could run that kernel. A reference variable is changed
-# in place: which values a step sees that reads it without waiting for its updates
-# depends on the order in which the pool's threads take ops.
-_NEED_POOL = {
-    "PyFunc",
-    "PyFuncStateless",
-    "EagerPyFunc",
-    "Stage",
-    "StagePeek",
-    "Unstage",
-    "MapStage",
-    "MapPeek",
-    "MapUnstage",
-    "MapUnstageNoKey",
-    "OrderedMapStage",
-    "OrderedMapPeek",
-    "OrderedMapUnstage",
-    "OrderedMapUnstageNoKey",
-    "Variable",
-    "VariableV2",
-}
-# Stateful control flow, which TensorFlow may lower.
-_BRANCHING = {"Case", "For", "If", "While"}
+# Set on control flow that TensorFlow lowers: its branches become part of the graph.
+_LOWERED = "_lower_using_switch_merge"
 # Ops that take a resource and do not change it.
 READERS = (
     "DisableCopyOnRead",
@@ -89,35 +66,34 @@ _PROMPT = (
 _LOOP = "_estimator_runtime_loop"
 
 
-def need_pool(graph: tf.Graph) -> bool:
-    """Return whether steps of `graph` must not run on the calling thread."""
-    functions = called_functions(graph)
-    types = {op.type for op in graph.get_operations()}
-    types.update(node.op for f in functions.values() for node in f.node_def)
-    return not _NEED_POOL.isdisjoint(types)
-
-
 def have_own_state(graph: tf.Graph) -> bool:
-    """Return whether kernels of `graph` keep state that other requests do not see.
+    """Return whether kernels of `graph` may keep state that other requests do not see.
 
     The requests of a session share its kernels, and so the random generators in them.
     TensorFlow instantiates two things again for each request: functions that are not
-    inlined, and the branches of control flow that is not lowered. Control flow that
-    TensorFlow's Python API builds is lowered.
+    inlined, and the branches of control flow that is not lowered. Whether a function is
+    inlined depends on the request and on the configuration, so none counts as inlined.
+    Control flow that TensorFlow's Python API builds is lowered, unless a function
+    contains it.
     """
-    functions = called_functions(graph).values()
-    if any(f.attr["_noinline"].b for f in functions):
-        return True
     library = internals.functions_of(graph)
-    branching = [op.node_def for op in graph.get_operations() if op.type in _BRANCHING]
-    for function in functions:
-        branching.extend(node for node in function.node_def if node.op in _BRANCHING)
+    pending = [op.node_def for op in graph.get_operations() if takes_function(op.type)]
+    lowered: set[str] = set()
+    called: set[str] = set()
+    while pending:
+        node = pending.pop()
+        names = {node.op, *_called_by(node)} & library.keys()
+        if _LOWERED in node.attr and node.attr[_LOWERED].b:
+            for name in names - lowered:
+                pending.extend(library[name].cached_definition.node_def)
+            lowered |= names
+        else:
+            called |= names
     return any(
-        _is_seeded(inner.op)
-        for node in branching
-        if not node.attr["_lower_using_switch_merge"].b
-        for function in _reached(library, _called_by(node)).values()
-        for inner in function.node_def
+        not takes_function(node.op)
+        and (_is_seeded_by(node.op, node) or not may_be_copied(node.op))
+        for function in _reached(library, called).values()
+        for node in function.node_def
     )
 
 
@@ -270,8 +246,8 @@ def _reached(library: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
 
 
 def _called_by(node: tf.compat.v1.NodeDef) -> Iterator[str]:
-    """Yield the names of the functions in a node's attributes."""
-    if "Dataset" in node.op:
+    """Yield the names of the functions in a node's attributes, but for a dataset's."""
+    if "Dataset" in node.op or node.op == "OneShotIterator":
         return
     for attr in node.attr.values():
         if attr.HasField("func"):

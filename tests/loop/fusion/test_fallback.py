@@ -215,6 +215,7 @@ def keras_layers(features):
             "has an op that may keep state of its own, 'AddManySparseToTensorsMap' (",
         ),
         (dense_table_of_a_computed_key, "computes what 'MutableDenseHashTable"),
+        (graph_function, "calls a function whose ops have state of their own"),
     ],
 )
 def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, caplog):
@@ -232,7 +233,6 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
         new_control_flow,
         recurrent,
         scanned,
-        graph_function,
         random_generator,
         lookup_table,
         dense_table,
@@ -304,6 +304,23 @@ def test_a_step_that_does_not_add_one_to_the_global_step(
     assert (ours.variables, ours.log[-1]) == (stock.variables, stock.log[-1])
     assert ours.error is None
     assert said(caplog) == ["does not add 1 to the global step"]
+
+
+def test_a_read_of_a_variable_in_no_order_with_its_change(training, caplog):
+    def count_fifths(optimizer, loss, step):
+        count = tf1.get_variable("count", [], tf.int64, tf1.zeros_initializer())
+        is_fifth = tf.equal(tf.identity(step, "read") % 5, 0)
+        counted = count.assign_add(tf.cast(is_fifth, tf.int64))
+        return tf.group(optimizer.minimize(loss, step), counted)
+
+    this = training.replace(make_train_op=count_fifths)
+    ours, stock = this.ours(7), this.stock()
+    for outcome in (ours, stock):
+        outcome.variables.pop("count")  # in stock, chance decides what is read
+    assert ours == stock
+    assert said(caplog) == [
+        "sets no order between 'read' and a change of the same resource"
+    ]
 
 
 def test_a_placeholder_that_nobody_feeds_is_stocks_error(training, caplog):

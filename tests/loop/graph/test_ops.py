@@ -1,4 +1,4 @@
-"""What single ops do: which threads they need, and which may be copied into a loop."""
+"""What single ops do: where their state is, and which may be copied into a loop."""
 
 import numpy as np
 import pytest
@@ -24,63 +24,8 @@ def python(x):
     return tf1.py_func(lambda x: x, [x], tf.float32)
 
 
-def numpy(x):
-    return tf.numpy_function(lambda x: x, [x], tf.float32)
-
-
 def eager(x):
     return tf.py_function(lambda x: x, [x], tf.float32)
-
-
-def staged(x):
-    area = data_flow_ops.StagingArea([tf.float32])
-    with tf.control_dependencies([area.put([x])]):
-        return area.get()
-
-
-def in_a_function(x):
-    return tf.function(lambda x: tf.function(python)(x) + 1)(x)
-
-
-def in_a_branch(x):
-    return tf.cond(x > 0, lambda: tf.ensure_shape(python(x), []), lambda: x)
-
-
-def in_a_loop(x):
-    return tf.while_loop(
-        lambda x: x < 3, lambda x: [tf.ensure_shape(eager(x) + 1, [])], [x]
-    )
-
-
-def in_an_old_function(x):
-    @function.Defun(tf.float32)
-    def called(x):
-        return python(x)
-
-    return called(x)
-
-
-def reference_variable(x):
-    return tf1.get_variable("old", [], use_resource=False) + x
-
-
-NEEDING_THREADS = [
-    python,
-    numpy,
-    eager,
-    staged,
-    in_a_function,
-    in_a_branch,
-    in_a_loop,
-    in_an_old_function,
-    reference_variable,
-]
-
-
-@pytest.mark.parametrize("build", NEEDING_THREADS)
-def test_steps_that_depend_on_the_threads_that_run_them_need_the_pool(build):
-    build(tf.constant(1.0))
-    assert ops.need_pool(tf1.get_default_graph())
 
 
 def only_in_a_dataset(x):
@@ -88,32 +33,36 @@ def only_in_a_dataset(x):
     return tf1.data.make_one_shot_iterator(data).get_next()
 
 
+def shuffled_dataset(x):
+    data = tf.data.Dataset.from_tensors(x).map(lambda x: x + seeded()).shuffle(3, 1)
+    return tf1.data.make_one_shot_iterator(data).get_next()
+
+
 def functions_of_tensorflow(x):
     return tf.cond(tf.function(lambda x: x + 1)(x) > 0, lambda: x, lambda: -x)
 
 
-def queue(x):
-    q = tf1.FIFOQueue(3, [tf.float32])
-    with tf.control_dependencies([q.enqueue(x)]):
-        return q.dequeue()
+def without_a_seed(x):
+    return tf.function(lambda x: x + tf.random.uniform([]))(x)
 
 
-@pytest.mark.parametrize("build", [only_in_a_dataset, functions_of_tensorflow, queue])
-def test_other_steps_do_not(build):
+@pytest.mark.parametrize(
+    "build",
+    [only_in_a_dataset, shuffled_dataset, functions_of_tensorflow, without_a_seed],
+)
+def test_functions_that_keep_no_state_have_none_of_their_own(build):
     build(tf.constant(1.0))
-    graph = tf1.get_default_graph()
-    assert (ops.need_pool(graph), ops.have_own_state(graph)) == (False, False)
+    assert not ops.have_own_state(tf1.get_default_graph())
 
 
-def test_python_code_finds_no_graph_of_the_program_around_it(monitored):
+@pytest.mark.parametrize("make_session", [train.MonitoredSession, LoopSession])
+def test_python_code_finds_no_graph_of_the_program_around_it(make_session):
     def double(x):
         return (2 * tf.constant(x)).numpy() if tf.executing_eagerly() else -1
 
     x = tf1.py_func(double, [tf.constant(3.0)], tf.float32)
-    with monitored() as session:
-        # More steps than it takes to choose a thread.
-        found = [session.run(x) for _ in range(50)]
-    assert found == [6.0] * 50
+    with make_session() as session:
+        assert session.run(x) == 6.0
 
 
 @pytest.mark.parametrize("kind", ["PyFunc", "PyFuncStateless", "EagerPyFunc"])
@@ -134,13 +83,16 @@ def test_kernels_of_one_step_may_wait_for_each_other():
         session.run(put)
         for _ in range(50):
             session.run([put, get])
-        assert session._sess._sess._sess._threads.is_caller is False
+
+
+def seeded():
+    return tf.random.uniform([], seed=3)
 
 
 def not_inlined(x):
     @function.Defun(tf.float32, noinline=True)
     def random(x):
-        return x + tf.random.uniform([], seed=3)
+        return x + seeded()
 
     return random(x)
 
@@ -162,18 +114,32 @@ def branch_that_is_not_lowered(x):
         cond=x > -1,
         input=[],
         Tout=[tf.float32],
-        then_branch=function_of(lambda: tf.random.uniform([], seed=3)),
+        then_branch=function_of(seeded),
         else_branch=function_of(lambda: tf.constant(0.0)),
     )
     return x + drawn[0]
 
 
 def inlined(x):
-    return tf.function(lambda x: x + tf.random.uniform([], seed=3))(x)
+    return tf.function(lambda x: x + seeded())(x)
 
 
 def branch_of_tensorflow(x):
-    return tf.cond(x > -1, lambda: x + tf.random.uniform([], seed=3), lambda: x)
+    return tf.cond(x > -1, lambda: x + seeded(), lambda: x)
+
+
+def branch_in_a_loop(x):
+    return tf.while_loop(lambda x: x < 3, lambda x: [branch_of_tensorflow(x) + 1], [x])[
+        0
+    ]
+
+
+def branch_in_a_function(x):
+    return tf.function(branch_of_tensorflow)(x)
+
+
+def function_in_a_branch(x):
+    return tf.cond(x > -1, lambda: inlined(x), lambda: x)
 
 
 @pytest.mark.parametrize(
@@ -182,11 +148,14 @@ def branch_of_tensorflow(x):
         (not_inlined, True),
         (not_inlined_in_a_loop, True),
         (branch_that_is_not_lowered, True),
-        (inlined, False),
+        (inlined, True),
         (branch_of_tensorflow, False),
+        (branch_in_a_loop, False),
+        (branch_in_a_function, True),
+        (function_in_a_branch, True),
     ],
 )
-def test_functions_that_are_not_inlined_keep_their_random_state(build, own):
+def test_random_numbers_are_stocks_wherever_their_state_is(build, own):
     graph = tf1.get_default_graph()
     x = build(tf.constant(0.0))
     feed = tf1.placeholder_with_default(0.0, [])
