@@ -46,8 +46,8 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z")
 # With the suffix "-evaluator-0-0", a host name may have 63 characters.
 _MAX_NAME = 40
 _NAME_OF_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
-# Text that YAML 1.1 and 1.2 both read unchanged without quotes, unless it is a word such
-# as "yes", which PyYAML quotes. PyYAML alone would leave "1e3" without quotes.
+# Text that YAML 1.1 and 1.2 both read unchanged without quotes, unless it is a word
+# such as "yes", which PyYAML quotes. PyYAML alone would leave "1e3" without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]+\Z")
 
 
@@ -261,7 +261,7 @@ def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes each text that some reader of YAML could take for a number or a boolean."""
+    """Quotes each text that a reader of YAML could take for a number or a boolean."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write a value that occurs twice two times."""
