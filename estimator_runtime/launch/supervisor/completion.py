@@ -186,7 +186,7 @@ class Completion:
             return None
         _, step, problem = self._record.scan()
         if self._record.files.is_hung:
-            where = self._record.model_dir
+            where = self._record.model_dir or "its disk"
             return f"{self._leader.task} has saved step {expected}, but {where} hangs"
         if problem is not None or (step is not None and step >= expected):
             return None

@@ -25,7 +25,8 @@ class FileThread:
     """Runs file operations in order, on a thread that the first one starts.
 
     An operation on a frozen disk, or on a file server that is gone, may never end. The
-    thread that uses this class then goes on without its result.
+    thread that uses this class then goes on without its result. Any thread may call
+    `do`, and only one the other methods.
 
     Args:
         what: The files, for the user.
@@ -44,8 +45,9 @@ class FileThread:
             tuple[Future[Any], Callable[[], Any], int] | None
         ] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        # Counts of operations, and of their characters. Only the caller writes the
-        # first of each pair, and only the thread the second.
+        self._lock = threading.Lock()
+        # Counts of operations, and of their characters. Only the thread writes the
+        # second of each pair.
         self._added = self._done = self._size_added = self._size_done = 0
         self._hung_at: int | None = None  # the count of `_done` when a wait ran out
         self._seen, self._seen_at, self._is_named = -1, 0.0, False
@@ -73,15 +75,16 @@ class FileThread:
 
         `size` is how many characters the operation writes.
         """
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._serve, name="estimator_runtime files", daemon=True
-            )
-            self._thread.start()
         future: Future[_Result] = Future()
-        self._added += 1
-        self._size_added += size
-        self._calls.put((future, operation, size))
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._serve, name="estimator_runtime files", daemon=True
+                )
+                self._thread.start()
+            self._added += 1
+            self._size_added += size
+            self._calls.put((future, operation, size))
         return future
 
     def wait(

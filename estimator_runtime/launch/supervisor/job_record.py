@@ -28,8 +28,9 @@ _PER_LINE = 100
 class Record:
     """Collects the facts that the outcome of a job is made of.
 
-    Everything that reads or writes a file does so on a thread of its own. If the disk
-    hangs, the methods return after two seconds at most, with what was known before.
+    Everything that reads or writes a file does so on a thread: one for the logs, and
+    one for the model directory. If a disk hangs, the methods return after two seconds
+    at most, with what was known before.
 
     Args:
         logs: The log of every task.
@@ -38,7 +39,8 @@ class Record:
         leader: The task that saves checkpoints.
 
     Attributes:
-        files: The thread of the logs and of the model directory.
+        files: The thread of the model directory.
+        log_files: The thread of the logs.
         model_dir: The model directory, or None until a task has reported it. If the
             program trains several models, this is the directory of the last one.
         is_remote: Whether the model directory is in a file system that only TensorFlow
@@ -58,7 +60,8 @@ class Record:
         self._training: dict[Run, int] = {}
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
         self._say = say
-        self.files = FileThread("the logs and the model directory", say)
+        self.files = FileThread("the model directory", say)
+        self.log_files = FileThread("the logs", say)
         # Each gives the reason why the job cannot go on, or None.
         self._answers: collections.deque[Future[str | None]] = collections.deque()
         self._scanning: Future[tuple[str | None, int | None, str | None]] | None = None
@@ -74,15 +77,16 @@ class Record:
 
     def write(self, log: TaskLog, line: str) -> None:
         """Append a line to a log; it is left out if too much is waiting."""
-        if self.files.has_room:
-            self.files.do(functools.partial(log.write, line), len(line) + _PER_LINE)
+        if self.log_files.has_room:
+            self.log_files.do(functools.partial(log.write, line), len(line) + _PER_LINE)
         else:
             log.is_whole = False
 
     def close(self) -> None:
-        """Close all logs, and end the thread."""
+        """Close all logs, and end the threads."""
         for log in self._logs:
-            self.files.do(log.close)
+            self.log_files.do(log.close)
+        self.log_files.close()
         self.files.close()
 
     def start_logs(self, folder: str) -> str | None:
@@ -93,20 +97,22 @@ class Record:
         Returns:
             The reason why the folder cannot be used, or None; see `problem`.
         """
-        return self._consult(functools.partial(self.open_logs, folder))
+        self._begin_logs(folder)
+        self.log_files.wait(self._answers[-1])
+        return self.problem()
 
     def problem(self) -> str | None:
         """Return a reason why the job cannot go on, once; None if none is known."""
-        while self._answers and self._answers[0].done():
-            if (problem := self._answers.popleft().result()) is not None:
-                return problem
+        for answer in tuple(self._answers):  # the other thread may add one
+            if answer.done():
+                self._answers.remove(answer)
+                if (problem := answer.result()) is not None:
+                    return problem
         return None
 
-    def _consult(self, operation: Callable[[], str | None]) -> str | None:
-        """Run an operation that finds problems, and return what `problem` does."""
-        self._answers.append(self.files.do(operation))
-        self.files.wait(self._answers[-1])
-        return self.problem()
+    def _begin_logs(self, folder: str) -> None:
+        operation = functools.partial(self.open_logs, folder)
+        self._answers.append(self.log_files.do(operation))
 
     def hear(self, run: Run, report: dict[str, Any]) -> str | None:
         """Record the folders that a report of a run names, if it names any.
@@ -116,7 +122,12 @@ class Record:
         """
         if "model_dir" not in report and "checkpoint_dir" not in report:
             return None
-        return self._consult(functools.partial(self._take, run, report))
+        taken = self.files.do(functools.partial(self._take, run, report))
+        if self.files.wait(taken):
+            for opened in tuple(self._answers):
+                self.log_files.wait(opened)
+        self._answers.append(taken)
+        return self.problem()
 
     # These methods read and write files, and run on the thread for that.
 
@@ -220,8 +231,7 @@ class Record:
         saved = None if path is None else files.step_of(path)
         if path is None or saved is None or saved >= reached:
             return outcome
-        with contextlib.suppress(OSError, TableError):
-            saved = files.step_in(path) or saved
+        saved = self.files.ask(functools.partial(_step_in, path), None) or saved
         if saved >= reached:
             return outcome
         steps = f"after step {saved}, up to step {reached} or more"
@@ -250,7 +260,7 @@ class Record:
         unknown: dict[str, Any] = {
             "unknown": f"as {self.model_dir or 'the disk'} does not answer"
         }
-        # First, as it restores logs.
+        self.log_files.ask(self._restore_logs, None)
         facts = self.files.ask(functools.partial(self._facts, is_nan), unknown, goes_on)
         if failed is not None:
             facts["task"], facts["excerpt"] = str(failed.task), failed.log.excerpt()
@@ -259,10 +269,12 @@ class Record:
             exit_status=exit_status, reason=reason, restarts=self.restarts, **facts
         )
 
-    def _facts(self, is_nan: bool) -> dict[str, Any]:
-        """Return the fields of an outcome that tell of the files of the job."""
+    def _restore_logs(self) -> None:
         for log in self._logs:
             log.restore()
+
+    def _facts(self, is_nan: bool) -> dict[str, Any]:
+        """Return the fields of an outcome that tell of the files of the job."""
         path, _, problem = self._scan()
         spoilt = None
         if is_nan and path is not None and self.model_dir is not None:
@@ -329,7 +341,8 @@ class Record:
                 f"log folder {folder!r} is a symbolic link, which somebody else may "
                 f"have made; give --log-dir {os.path.realpath(folder)!r} to write there"
             )
-        return self.open_logs(folder)
+        self._begin_logs(folder)
+        return None
 
     def _spool_folder(self) -> str:
         """Return the temporary folder; the first call creates it."""
@@ -342,3 +355,10 @@ def _resolve(path: str) -> tuple[str, bool]:
     """Return the absolute path of a model directory, and whether it is remote."""
     is_remote = "://" in path
     return path.rstrip("/") if is_remote else os.path.realpath(path), is_remote
+
+
+def _step_in(path: str) -> int | None:
+    """Return the global step in a checkpoint; None if it has none or cannot be read."""
+    with contextlib.suppress(OSError, TableError):
+        return files.step_in(path)
+    return None

@@ -96,7 +96,7 @@ class Supervisor:
         self._record = Record(logs, job.log_dir, self._console.say, job.trainers[0])
         self._metrics_thread = FileThread("the file of --metrics", self._console.say)
         self._events = Events(
-            lambda: self._console.is_behind() or self._record.files.is_behind()
+            lambda: self._console.is_behind() or self._record.log_files.is_behind()
         )
         self._shutdown = Shutdown(
             tasks, everyone, trainers, job.grace_secs, self._console, job.is_gang
@@ -223,7 +223,8 @@ class Supervisor:
         self._handle_cancels(now)
         self._shutdown.kill_overdue(now)
         self._record.files.ask(self._restart_scalars.update, None)
-        for files in (self._record.files, self._metrics_thread):
+        record = self._record
+        for files in (record.files, record.log_files, self._metrics_thread):
             files.check(now)
         self._stop_for(self._record.problem())
         for end in self._shutdown.immortal(now):
@@ -326,7 +327,7 @@ class Supervisor:
         """Decide what follows the end of a run: a restart, a shutdown, or nothing."""
         state.end(event.status, event.cause, event.is_displaced)
         # Its last lines are in its log before a next run begins.
-        self._record.files.ask(lambda: None, None)
+        self._record.log_files.ask(lambda: None, None)
         # One signal may have been sent to this process and to its tasks, and the tasks
         # may have handled it first.
         self._handle_cancels(self._clock())

@@ -145,7 +145,7 @@ def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
     spool = pathlib.Path(log.path).parent
     assert (spool / "chief-0.log").read_text() == "early\n"
     assert f"all logs: {spool}\n" in str(record.outcome(1, "stopped"))
-    record.take_model_dir(_CHIEFS, str(tmp_path))
+    assert record.hear(_CHIEFS, {"model_dir": str(tmp_path)}) is None
     log.write("late")
     log.close()
     assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
