@@ -11,8 +11,10 @@ from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
 
-# Types of ops that do not change what they take.
-_READERS = re.compile(rf"LookupTable(Find|Size)|({'|'.join(ops.READERS)})$")
+# Types of ops that change nothing that another op reads. Summaries are only written.
+_READERS = re.compile(
+    rf"LookupTable(Find|Size)|Write\w*Summary$|({'|'.join(ops.READERS)})$"
+)
 
 
 def find_unordered(step: Subgraph) -> str | None:
