@@ -258,9 +258,9 @@ def test_a_hook_that_logs_the_handle_of_a_variable_sees_every_step(
 ):
     this = training.replace(hooks=lambda loss: [train.LoggingTensorHook([name], 6)])
     ours, stock = this.ours(7), this.stock()
-    assert (ours.variables, ours.error) == (stock.variables, None)
-    # What is logged are bytes, an address among them.
-    assert sum(line.startswith(f"{name} = ") for line in ours.log) == 4
+    # TensorFlow 2.15 cannot fetch a handle here. Later ones log an address, among bytes.
+    assert (ours.variables, ours.error) == (stock.variables, stock.error)
+    assert len(ours.log) == len(stock.log)
     assert said(caplog) == [
         f"is run with '{name}:0', the handle of a resource, that hooks ask for"
     ]
