@@ -306,23 +306,6 @@ def test_a_step_that_does_not_add_one_to_the_global_step(
     assert said(caplog) == ["does not add 1 to the global step"]
 
 
-def test_a_read_of_a_variable_in_no_order_with_its_change(training, caplog):
-    def count_fifths(optimizer, loss, step):
-        count = tf1.get_variable("count", initializer=np.int64(0), trainable=False)
-        is_fifth = tf.equal(step.read_value() % 5, 0)
-        counted = count.assign_add(tf.cast(is_fifth, tf.int64))
-        return tf.group(optimizer.minimize(loss, step), counted)
-
-    this = training.replace(make_train_op=count_fifths)
-    ours, stock = this.ours(7), this.stock()
-    for outcome in (ours, stock):
-        outcome.variables.pop("count")  # in stock, chance decides what is read
-    assert ours == stock
-    (told,) = said(caplog)
-    assert told.startswith("sets no order between 'Read")
-    assert told.endswith("' and a change of the same resource")
-
-
 def test_a_placeholder_that_nobody_feeds_is_stocks_error(training, caplog):
     def model(features):
         return dense(features) * tf1.placeholder(tf.float32, [], "forgotten")
