@@ -12,8 +12,7 @@ MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
 # The models with the cheaper steps need more of them for a steady figure.
 _STEPS = {"linear": 2000, "dnn": 1500, "cnn": 500, "wide_and_deep": 1000}
 _ROUNDS = 5
-# Once calls have taken as long as the first, which compiles, the runtime chooses its
-# threads in 112 calls, or in 28 where each takes more than 20 ms.
+# So many steps and calls go before, until caches and input pipelines are steady.
 _WARM_UP = 2401
 _WARM_UP_CALLS = 120
 # Longest run of fused steps: the default hooks act at every hundredth.
