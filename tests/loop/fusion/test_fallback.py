@@ -689,3 +689,22 @@ def test_a_keras_model_trains_the_same(training, tmp_path, caplog):
     assert fused == trained(1)
     assert fused["estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE"] == 20
     assert said(caplog) == []
+
+
+def test_a_read_of_a_variable_in_no_order_with_its_change(training, caplog):
+    def count_fifths(optimizer, loss, step):
+        zero = tf1.zeros_initializer()
+        count = tf1.get_variable("fifths", [], tf.int64, zero, trainable=False)
+        is_fifth = tf.equal(step.read_value() % 5, 0)
+        counted = count.assign_add(tf.cast(is_fifth, tf.int64))
+        return tf.group(optimizer.minimize(loss, step), counted)
+
+    this = training.replace(make_train_op=count_fifths)
+    ours, stock = this.ours(7), this.stock()
+    assert (ours.error, sorted(ours.variables)) == (None, sorted(stock.variables))
+    for outcome in (ours, stock):
+        outcome.variables.pop("fifths")  # in stock, chance decides what is read
+    assert ours == stock
+    (told,) = said(caplog)
+    assert told.startswith("sets no order between 'Read")
+    assert told.endswith("' and a change of the same resource")
