@@ -38,6 +38,10 @@ PYTHON = [each for each in BLOCKS if each.language == "python"]
 _NOX = "nox itself, which runs these tests"
 # Page and the beginning of its block: the test that does what it says, or why none does.
 OTHERS = {
+    "docs/preemption.md | #SBATCH": (
+        "launch/jobs/test_preempted_jobs.py: test_a_notice_to_all_processes_stops_a_job_as_"
+        "sigterm_does"
+    ),
     "CONTRIBUTING.md | python3 -m venv": _NOX,
     "README.md | $ python examples/digits.py": (
         "end_to_end/test_main_job.py: test_plain_python_runs_the_example_only_where_"

@@ -82,7 +82,9 @@ def test_what_only_looks_like_a_measure_is_passed_over(tmp_path):
 def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
     tell(tmp_path)
     (tmp_path / "events.out.folder").mkdir()
-    with pytest.raises(CheckpointError, match=r"events.out.folder' cannot be read: Is"):
+    with pytest.raises(
+        CheckpointError, match=r"events.out.folder' cannot be read: it is not a"
+    ):
         cost.read(str(tmp_path))
 
 

@@ -185,10 +185,11 @@ class TestNoFiles:
         assert recovery.recover(str(ckpt)).step == 30
         assert read_state(str(ckpt)).latest == f"{ckpt}/model.ckpt-30"
 
-    def test_a_state_file_beside_no_checkpoint_is_removed(self, tmp_path, make):
+    def test_a_state_file_beside_no_checkpoint_is_renamed(self, tmp_path, make):
         make(tmp_path / STATE_FILE)
         assert recovery.recover(str(tmp_path)) is None
-        assert list(tmp_path.iterdir()) == []
+        names = [each.name for each in tmp_path.iterdir()]
+        assert names == [f"{STATE_FILE}.unreadable"]
 
     def test_tensorflow_reads_no_such_state_file(self, tmp_path, make):
         make(tmp_path / STATE_FILE)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from estimator_runtime.checkpoint.store import cleanup, durable, files, locks
+from estimator_runtime.checkpoint.store import cleanup, files, locks
 from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
@@ -153,14 +153,33 @@ def _explained(folder: str) -> Iterator[None]:
         ) from error
 
 
+def _set_state_file_aside(path: str) -> None:
+    """Rename a state file that cannot be read, in a folder without checkpoints.
+
+    TensorFlow would wait for ever if it is a named pipe.
+
+    Raises:
+        CheckpointError: If it is a folder.
+    """
+    if os.path.isdir(path):
+        raise CheckpointError(f"{path!r} is a folder; move it away")
+    _logger.warning(
+        "%s cannot be read and is renamed to %s.unreadable; there is no checkpoint "
+        "beside it",
+        path,
+        path,
+    )
+    with contextlib.suppress(FileNotFoundError):  # another process was faster
+        os.replace(path, f"{path}.unreadable")
+
+
 def _recover(
     folder: str, seen: "FolderScan", known: Mapping[str, str | None] | None = None
 ) -> files.Checkpoint | None:
     best, bad = seen.plan(known)
     if best is None and not bad:
         if seen.lost and seen.state is None:
-            # TensorFlow would ignore it, or wait for ever if it is a named pipe.
-            durable.remove_if_there(os.path.join(folder, STATE_FILE))
+            _set_state_file_aside(os.path.join(folder, STATE_FILE))
         return None
     shown = "; ".join(f"{path}: {reason}" for path, reason in bad.items())
     if best is None:

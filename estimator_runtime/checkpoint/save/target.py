@@ -5,6 +5,7 @@ the program's own Saver between two steps, where a snapshot is not possible.
 """
 
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -54,11 +55,10 @@ class Target:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
         """
-        taken = [self._snapshot.take()]
+        taken, buffers = [self._snapshot.take()], self._snapshot.buffers
         size = taken[0].bytes
 
         def write() -> None:
-            buffers = self._snapshot.buffers
             try:
                 self._series.add(
                     step,
@@ -70,6 +70,9 @@ class Target:
                 buffers.release(taken.pop().copies)
             buffers.allocate()  # after the values of this checkpoint are freed
 
+        # Of a write that never runs, because a newer checkpoint is due.
+        dropped = weakref.finalize(write, buffers.release, taken[0].copies)
+        dropped.atexit = False
         return write, size
 
     def free(self) -> None:

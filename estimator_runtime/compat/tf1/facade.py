@@ -10,6 +10,7 @@ import functools
 import importlib
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from estimator_runtime.compat.tf1 import contrib_names
@@ -115,15 +116,15 @@ class _Module(types.ModuleType):
     """A module that looks its names up when they are used."""
 
     # vars(), and a program that searches a module. It is a copy, so a look-up while the
-    # program goes through it does not change it.
+    # program goes through it does not change it, and read-only, so no change is lost.
     @property
-    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+    def __dict__(self) -> Mapping[str, Any]:  # type: ignore[override]
         names = dict(_own(self))
         for name in dir(self):
-            # Of a package that is not installed, or a name of another TensorFlow's.
-            with contextlib.suppress(AttributeError, ImportError):
+            # Of a package that is missing or broken, or a name of another TensorFlow's.
+            with contextlib.suppress(Exception):
                 names[name] = getattr(self, name)
-        return names
+        return types.MappingProxyType(names)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By cloudpickle, for a function whose globals have it.

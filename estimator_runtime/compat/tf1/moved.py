@@ -162,8 +162,10 @@ def _refuse_feeds_of_variables() -> None:
             "tf.placeholder_with_default in place of the variable"
         )
 
+    # Not as one tuple, which TensorFlow would compare with the next class registered.
     kinds = resource_variable_ops.BaseResourceVariable, values.DistributedVariable
-    session.register_session_run_conversion_functions(kinds, as_ever, refuse, refuse)
+    for kind in kinds:
+        session.register_session_run_conversion_functions(kind, as_ever, refuse, refuse)
 
 
 def restore_private_names(_module: types.ModuleType) -> None:

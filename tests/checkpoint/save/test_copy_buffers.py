@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.save.snapshot import CopyBuffers, Snapshot
+from estimator_runtime.checkpoint.save.target import Target
 
 er.install()
 
@@ -169,3 +170,20 @@ def test_snapshots_are_equal_with_and_without_buffers(dtype, use_resource):
             del values
             snapshot.buffers.allocate()
             assert (snapshot.buffers.bytes > 0) == (number >= 2)
+
+
+def test_a_write_that_is_dropped_releases_its_buffers(tmp_path):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        v = tf1.get_variable("v", initializer=tf.zeros([_MB]), use_resource=False)
+        saver = tf1.train.Saver()
+        session.run(v.initializer)
+        target = Target(session, saver, str(tmp_path / "model.ckpt"))
+        for step in range(3):
+            write, _ = target.prepare(step)
+            write()
+        buffers = target._snapshot.buffers
+        assert buffers.bytes > 0
+        write, _ = target.prepare(3)
+        assert buffers.copies([session.run(v)]) == {}  # they are in use
+        del write
+        assert buffers.copies([session.run(v)]).keys() == {0}

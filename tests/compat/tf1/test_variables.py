@@ -14,7 +14,14 @@ import os
 import signal
 
 import tensorflow as tf
+from tensorflow.python.client import session as client
 
+
+class Pair:
+    parts = tf.constant(1.0), tf.constant(2.0)
+
+
+client.register_session_run_conversion_functions(Pair, lambda it: (list(it.parts), sum))
 tf.logging.set_verbosity(tf.logging.INFO)
 is_training = tf.Variable(True, trainable=False, name="is_training")
 kept = tf.reduce_mean(tf.layers.dropout(tf.ones([64]), 0.3, training=is_training))
@@ -32,6 +39,7 @@ with tf.train.MonitoredTrainingSession(
     checkpoint_dir="model", save_checkpoint_steps=100
 ) as session:
     session.run(grow)
+    assert session.run(Pair()) == 3.0
     for name, fetch, feed in [
         ("of a flag", kept, {is_training: False}),
         ("of weights", loss, {w: [1.0, 2.0]}),
