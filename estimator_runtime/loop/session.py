@@ -45,7 +45,8 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     `checkpoint_dir`: the traceback then names the newest checkpoint in that folder that
     has no NaN. If it has an attribute `may_adopt` that is true, the session may go on
     with values that no checkpoint has: a stop then waits for the session, whose end
-    saves them. Where there are none, the creator calls `request.leave`.
+    saves them. The session gives the creator a function `leave`, which it has to call
+    where there are none: from then on, a stop ends the program at once.
 
     Args:
         *args: Positional arguments of MonitoredSession.
@@ -78,7 +79,9 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             _finish_background_work(self._hooks)
             may_adopt = getattr(self._session_creator, "may_adopt", False)
             self.watch.has_session = may_adopt
-            if self.watch.is_requested and not may_adopt:
+            if may_adopt:
+                self._session_creator.leave = self.watch.leave
+            elif self.watch.is_requested:
                 request.leave()
             try:
                 # A lost session may be created again outside its graph's `with` block,

@@ -57,6 +57,14 @@ class Watch:
         """Whether the training should stop at the end of this step."""
         return _request.number is not None and self.is_on
 
+    def leave(self) -> None:
+        """End the program if a stop was requested, and at once if one comes later.
+
+        Call it where it turns out that nothing has to be saved; see `leave` below.
+        """
+        self.has_session = False  # first, so that no signal falls between the two
+        leave()
+
     def hold(self) -> None:
         """Suspend the grace period until this watch ends, or all watches are ended."""
         _request.signals.grace.hold(self)

@@ -212,7 +212,7 @@ class StopSignals:
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         watchdog = self._watchdog
         if watchdog is not None:
-            watchdog.look(wake=True)
+            watchdog.look(handled=number)
         if not self._has_taken:
             self._has_taken = True
             self._take(number, True)
@@ -270,6 +270,7 @@ class _Watchdog:
         """Start the thread; call it in the main thread."""
         self._signals, self._grace_secs = signals, grace_secs
         self.again: set[int] = set()
+        self._received: set[int | None] = set()  # by the pipe, and not handled yet
         self._requests = StopRequests()
         self._first: int | None = None
         self._is_first_handled = self._is_over = False
@@ -281,27 +282,28 @@ class _Watchdog:
         )
         self._thread.start()
 
-    def look(self, wake: bool = False) -> None:
+    def look(self, handled: int | None = None) -> None:
         """Take note of the signals that have come since the last look.
 
         The time that counts is that at which a signal arrives: the main thread handles
         it only when the step in which it came has ended.
 
         Args:
-            wake: Whether the thread has to be woken, which acts on them.
+            handled: The signal that the main thread handles now. The thread is woken,
+                which acts on it. It counts even if the pipe has not received it: a
+                program may set another wakeup descriptor, as asyncio does.
         """
         with self._lock:
             for number in self._pipe.read():
                 if number == 0:
                     self._is_over = True
                 elif self._signals.has(number):  # skips SIGCHLD and the program's
-                    if not self._requests.take(number, time.monotonic()):
-                        continue
-                    if self._first is None:
-                        self._first = number
-                    else:
-                        self.again.add(number)
-        if wake:
+                    self._received.add(number)
+                    self._count(number)
+            if handled is not None and handled not in self._received:
+                self._count(handled)
+            self._received.discard(handled)
+        if handled is not None:
             self._pipe.write(b"\xff")
 
     def stop(self) -> None:
@@ -324,6 +326,14 @@ class _Watchdog:
             elif self._signals.grace.is_over:
                 self._end_overdue()
         self._pipe.close()
+
+    def _count(self, number: int) -> None:
+        if not self._requests.take(number, time.monotonic()):
+            return
+        if self._first is None:
+            self._first = number
+        else:
+            self.again.add(number)
 
     def _act(self) -> None:
         if signal.SIGTERM in self.again:

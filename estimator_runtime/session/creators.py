@@ -12,7 +12,7 @@ import contextlib
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -73,6 +73,10 @@ class ChiefCreator(VerifiedSessionCreator):
         config: The ConfigProto of the session, or None.
         checkpoint_dir: Folder to restore from, or None.
         max_wait_secs: Longest wait for a ps, in seconds; None for no limit.
+
+    Attributes:
+        leave: Called when there is nothing to adopt, before variables are restored or
+            initialized; see `loop.session.LoopSession`.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class ChiefCreator(VerifiedSessionCreator):
         self._max_wait_secs = _limit(max_wait_secs)
         self._cluster = peers.this_task().cluster
         self._owner: AdoptionNote | None = None
+        self.leave: Callable[[], None] = request.leave
 
     @property
     def may_adopt(self) -> bool:
@@ -119,7 +124,7 @@ class ChiefCreator(VerifiedSessionCreator):
         self._scaffold.finalize()
         session = self._adopt(self._owner)
         if session is None:
-            request.leave()
+            self.leave()
             # A chief that finds the result of an interrupted restore must not adopt it.
             self._revoke()
             session = super().create_session()

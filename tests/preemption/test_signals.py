@@ -213,3 +213,16 @@ def test_a_program_gets_its_wakeup_descriptor_back(status):
         assert signal.set_wakeup_fd(-1) == writer
 
     assert status(program) == WENT_ON
+
+
+@pytest.mark.parametrize("number", [INT, TERM])
+def test_a_second_signal_counts_though_the_program_has_set_its_own_wakeup_descriptor(
+    number, status
+):
+    def program():
+        watch()
+        signal.set_wakeup_fd(-1)  # as asyncio does with its last handler
+        come(number, pause_secs=0.15)
+        come(number, pause_secs=5.0)
+
+    assert status(program) == 128 + number

@@ -208,6 +208,20 @@ def test_a_chief_that_is_stopped_while_it_waits_for_a_ps_ends_at_once(
     assert list(tmp_path.glob("*.index")) == []
 
 
+@pytest.mark.timeout(60)
+def test_a_chief_with_no_live_values_is_stopped_while_it_waits_for_its_session(
+    chief_target, tmp_path, monkeypatch
+):
+    def wait(_):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("went on")
+
+    monkeypatch.setattr(creators.VerifiedSessionCreator, "create_session", wait)
+    with stopped(), tf.Graph().as_default():
+        tf1.train.create_global_step()
+        er.MonitoredTrainingSession(chief_target, checkpoint_dir=str(tmp_path))
+
+
 class FirstStep(tf1.train.SessionRunHook):
     def after_create_session(self, session, coord):
         self.value = session.run(tf1.train.get_global_step())

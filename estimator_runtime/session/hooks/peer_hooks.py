@@ -12,6 +12,7 @@ import itertools
 import logging
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,7 +38,12 @@ from estimator_runtime.preemption import exit, request
 _logger = logging.getLogger(__name__)
 # A ps that is alive answers in milliseconds.
 _PS_SECS = 30.0
-_POLL_SECS = 0.2
+# How often the chief looks whether others still train: first often, then seldom, since
+# each look opens a session on a ps.
+_POLL_SECS, _OFTEN_SECS, _LATER_POLL_SECS = 0.2, 1.0, 2.0
+_LOOKS = 3  # that may fail in a row
+# A trainer that does not answer for so long is gone, with its machine or its network.
+_GONE_SECS = 15.0
 _WAIT_NAMED_AFTER_SECS = 5.0
 _numbers = itertools.count()  # session numbers, which are the same in each task
 
@@ -169,7 +175,9 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     TensorFlow's chief saves for the last time when its own data ends. What the others
     train after that is in no checkpoint. So each trainer leaves a note on the first ps
     when its training ends, and the chief waits for the notes before its last save. It
-    does not wait for a worker whose process is not there, nor once it is told to stop.
+    does not wait for a worker that is not there, or does not answer for a while, nor
+    once it is told to stop. A ps that does not take or give the notes ends the wait,
+    but never the training: the hooks that save come after this one.
 
     The `end` of this hook has to run before that of the hooks that save.
 
@@ -178,6 +186,9 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         awaited: The trainers to wait for, name to address; empty unless in a chief.
         cluster: Job name to addresses, with at least one ps.
         config: The ConfigProto of the training's session, or None.
+
+    Raises:
+        ConfigError: If the limit of the wait is not a number of seconds.
     """
 
     def __init__(
@@ -189,38 +200,55 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         self._own, self._awaited = _note_of(own), awaited
         self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
+        self._limit_secs = waits.last_steps_secs()
+        self._earlier: dict[str, str] | None = None  # notes from before this training
+        self._heard: dict[str, float] = {}  # trainer to when it answered last
+        self._silent: set[str] = set()
+        self._failed_looks = 0
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Remove the note of an earlier training."""
-        with self._on_ps() as notes:
-            notes.remove(self._own)
+        """Remove the note of an earlier training, and look at those of the others."""
+        try:
+            with self._on_ps() as notes:
+                notes.remove(self._own)
+                if self._earlier is None and self._awaited:
+                    self._earlier = notes.read(*map(_note_of, self._awaited))
+        except tf.errors.OpError as error:
+            _logger.warning("the first ps takes no notes: %s", error)
 
     def steps_until_due(self, global_step: int) -> None:
         """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Leave the note of this task, and wait for those of the others.
-
-        Raises:
-            tf.errors.OpError: If the first ps does not answer.
-        """
+        """Leave the note of this task, and wait for those of the others."""
         if request.is_requested():  # every ps may be about to end
             return
-        # The number tells the trainings of a program apart.
-        with self._on_ps() as notes:
-            notes.write(self._own, str(finish_note.begun()))
         reporting.expect_no_steps()
-        limit_secs, start = waits.last_steps_secs(), time.monotonic()
-        is_named = False
+        try:
+            with self._on_ps() as notes:
+                # The number tells the trainings of a program apart. A task that has
+                # restarted counts from 1 again: the rest makes its note a new one.
+                notes.write(self._own, f"{finish_note.begun()} {uuid.uuid4().hex}")
+            self._wait()
+        except tf.errors.OpError as error:
+            _logger.warning(
+                "the first ps does not say which tasks still train; the last "
+                "checkpoint may not have all their steps: %s",
+                error,
+            )
+
+    def _wait(self) -> None:
+        start, is_named = time.monotonic(), False
+        self._heard = dict.fromkeys(self._awaited, start)
         while (left := self._training()) and not request.is_requested():
             waited, names = time.monotonic() - start, ", ".join(left)
-            if waited >= limit_secs:
+            if waited >= self._limit_secs:
                 _logger.warning(
                     "still training after %g s (%s): %s. The last checkpoint is saved "
                     "now, and has none of the steps that follow",
-                    limit_secs,
+                    self._limit_secs,
                     waits.LAST_STEPS_VARIABLE,
                     names,
                 )
@@ -231,22 +259,54 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
                     "the training of the chief has ended; before its last checkpoint, "
                     "it waits for %s, %g s at most (%s)",
                     names,
-                    limit_secs,
+                    self._limit_secs,
                     waits.LAST_STEPS_VARIABLE,
                 )
-            time.sleep(_POLL_SECS)
+            time.sleep(_POLL_SECS if waited < _OFTEN_SECS else _LATER_POLL_SECS)
 
     def _training(self) -> list[str]:
         """Return the awaited trainers that are there and have not left their note."""
-        answers = peers.ask_all(list(self._awaited.values()), peers.ask)
-        pairs = zip(self._awaited, answers, strict=True)
-        there = [name for name, answer in pairs if answer is not Answer.REFUSED]
+        there = self._there()
         if not there:
             return []
-        with self._on_ps() as notes:
-            found = notes.read(*map(_note_of, there))
-        count = finish_note.begun()
-        return [name for name in there if int(found.get(_note_of(name), -1)) < count]
+        try:
+            with self._on_ps() as notes:
+                found = notes.read(*map(_note_of, there))
+        except tf.errors.OpError:
+            self._failed_looks += 1
+            if self._failed_looks == _LOOKS:
+                raise
+            return there
+        self._failed_looks = 0
+        return [name for name in there if not self._has_ended(_note_of(name), found)]
+
+    def _there(self) -> list[str]:
+        answers = peers.ask_all(list(self._awaited.values()), peers.ask)
+        now, there = time.monotonic(), []
+        for name, answer in zip(self._awaited, answers, strict=True):
+            if answer is Answer.GIVEN:
+                self._heard[name] = now
+            silent_secs = now - self._heard[name]
+            if answer is Answer.NONE and silent_secs >= _GONE_SECS:
+                if name not in self._silent:
+                    self._silent.add(name)
+                    _logger.warning(
+                        "no answer from %s for %.0f s: the last checkpoint may not "
+                        "have all of its steps",
+                        name,
+                        silent_secs,
+                    )
+            elif answer is not Answer.REFUSED:
+                there.append(name)
+        return there
+
+    def _has_ended(self, note: str, found: Mapping[str, str]) -> bool:
+        """Return whether a trainer's note is of this training, or of a later one."""
+        text = found.get(note)
+        if text is None:
+            return False
+        is_new = self._earlier is not None and text != self._earlier.get(note)
+        return is_new or int(text.split()[0]) >= finish_note.begun()
 
 
 def watchdogs(

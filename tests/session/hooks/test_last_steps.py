@@ -1,12 +1,16 @@
 """The last checkpoint of a chief has the last steps of all trainers."""
 
+import contextlib
 import threading
 import time
+import types
 
 import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.distributed import finish_note, peers, ps_notes
+from estimator_runtime.distributed.peers import Answer
 from estimator_runtime.session.hooks import peer_hooks
 
 er.install()
@@ -105,3 +109,118 @@ def test_a_chief_waits_for_the_others_for_some_time_and_says_what_is_lost(
 def test_a_chief_does_not_wait_for_a_worker_that_is_not_there(open_session, tmp_path):
     train(*open_session("chief"), 2)
     assert saved_step(tmp_path) == 2
+
+
+class Cluster:
+    """What the last-steps hooks see of a cluster: its notes, its trainers, the time."""
+
+    def __init__(self):
+        self.notes = {}
+        self.failures = []  # places, among the sessions on the ps, of those that fail
+        self.answers = {"worker 0": Answer.GIVEN}
+        self.slept = []
+        self._opened = 0
+
+    @contextlib.contextmanager
+    def at_first_ps(self, cluster, config, timeout_secs):
+        self._opened += 1
+        if self._opened - 1 in self.failures:
+            raise tf.errors.UnavailableError(None, None, "as of a ps")
+        yield self
+
+    def read(self, *names):
+        return {name: self.notes[name] for name in names if name in self.notes}
+
+    def write(self, name, text):
+        self.notes[name] = text
+
+    def remove(self, name):
+        self.notes.pop(name, None)
+
+    def ask_all(self, names, question):
+        return [self.answers[name] for name in names]
+
+    def monotonic(self):
+        return sum(self.slept)
+
+    def sleep(self, secs):
+        self.slept.append(secs)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    seen = Cluster()
+    monkeypatch.setattr(ps_notes, "at_first_ps", seen.at_first_ps)
+    monkeypatch.setattr(peers, "ask_all", seen.ask_all)
+    clock = types.SimpleNamespace(monotonic=seen.monotonic, sleep=seen.sleep)
+    monkeypatch.setattr(peer_hooks, "time", clock)
+    return seen
+
+
+def hook_of(own, *awaited):
+    return peer_hooks.LastStepsHook(own, {name: name for name in awaited}, {}, None)
+
+
+def test_a_worker_ends_in_order_without_the_ps_that_takes_the_notes(seen, caplog):
+    seen.failures = [0, 1]
+    worker = hook_of("worker 0")
+    worker.after_create_session(None, None)
+    worker.end(None)
+    assert lines(caplog) == [
+        "the first ps takes no notes: as of a ps",
+        "the first ps does not say which tasks still train; the last checkpoint may not "
+        "have all their steps: as of a ps",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failures", "secs", "last_line"),
+    [
+        ([2, 3], 300, "still training after 300 s"),
+        ([2, 3, 4], 0.4, "the first ps does not say which tasks still train"),
+    ],
+)
+def test_a_chief_ends_its_wait_when_the_ps_fails_again_and_again(
+    failures, secs, last_line, seen, caplog
+):
+    seen.failures = failures
+    chief = hook_of("chief 0", "worker 0")
+    chief.after_create_session(None, None)
+    chief.end(None)
+    assert sum(seen.slept) == pytest.approx(secs, abs=2)
+    assert len(seen.slept) < 160
+    assert lines(caplog)[-1].startswith(last_line)
+
+
+def test_a_chief_does_not_wait_long_for_a_worker_whose_machine_is_gone(seen, caplog):
+    seen.answers["worker 0"] = Answer.NONE
+    chief = hook_of("chief 0", "worker 0")
+    chief.after_create_session(None, None)
+    chief.end(None)
+    assert sum(seen.slept) == pytest.approx(15, abs=2)
+    assert lines(caplog)[1:] == [
+        f"no answer from worker 0 for {sum(seen.slept):.0f} s: the last checkpoint may "
+        "not have all of its steps"
+    ]
+
+
+def test_a_chief_does_not_wait_for_a_worker_that_has_restarted_and_ended(
+    seen, monkeypatch
+):
+    for trainings_of_chief, trainings_of_worker in ((50, 1), (51, 2)):
+        monkeypatch.setattr(finish_note, "_trainings", trainings_of_chief)
+        chief = hook_of("chief 0", "worker 0")
+        chief.after_create_session(None, None)
+        monkeypatch.setattr(finish_note, "_trainings", trainings_of_worker)
+        worker = hook_of("worker 0")
+        worker.after_create_session(None, None)
+        worker.end(None)
+        monkeypatch.setattr(finish_note, "_trainings", trainings_of_chief)
+        chief.end(None)
+    assert seen.slept == []
+
+
+def test_a_limit_that_is_no_number_is_refused_before_the_training(monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_LAST_STEPS_SECS", "soon")
+    with pytest.raises(er.EstimatorRuntimeError, match="LAST_STEPS_SECS is 'soon'"):
+        hook_of("worker 0")
