@@ -83,10 +83,18 @@ def function_of_numbers():
     return tf.cond(x > 0, lambda: x, lambda: -x)
 
 
+def long_chain():
+    x = iterator().get_next()
+    for _ in range(700):
+        x = tf.tanh(x)
+    return x
+
+
 @pytest.mark.parametrize(
     "build",
     [
         training_step,
+        long_chain,
         step_that_asserts,
         embedding,
         decaying_rate,
@@ -147,6 +155,11 @@ def large_weights():
     return minimized(tf.reduce_sum(weights**2))
 
 
+def many_columns_of_batches_of_unknown_size():
+    batch = tf1.placeholder_with_default(iterator().get_next(), None)
+    return tf.add_n([tf.tanh(batch) for _ in range(700)])
+
+
 def reference_variable():
     return minimized(tf.reduce_sum(variable(use_resource=False) ** 2))
 
@@ -193,6 +206,7 @@ def two_handles_of_a_variable():
         loop_in_a_function,
         convolution,
         large_weights,
+        many_columns_of_batches_of_unknown_size,
         reference_variable,
         function_of_a_variable,
         loss_that_the_gradient_does_not_need,
