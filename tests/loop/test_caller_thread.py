@@ -106,6 +106,12 @@ def test_the_calling_thread_runs_a_small_step_of_ordered_ops(build):
     assert is_on_caller(build())
 
 
+def test_hooks_that_read_the_global_step_in_a_branch_do_not_change_the_thread(
+    old_control_flow,
+):
+    assert is_on_caller(what_hooks_fetch())
+
+
 def python():
     return tf1.py_func(lambda: 1.0, [], tf.float32)
 
