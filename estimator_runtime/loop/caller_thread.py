@@ -19,7 +19,8 @@ each training. The calling thread runs a request if all of this is true:
 
 The one exception to the last rule is the global step, which hooks fetch at every step.
 TensorFlow's threads nearly always read it before the step adds to it, but no op waits
-for that. So where the calling thread runs the step, hooks get the value from before it.
+for that. So where the calling thread runs the step, hooks get the value from before it,
+unless several threads run steps of the session.
 """
 
 from __future__ import annotations
