@@ -36,6 +36,7 @@ from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.graph import ops, order
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
+from estimator_runtime.loop.plan import MAX_PLANS
 
 _MOST_OPS = 4000
 _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
@@ -59,6 +60,8 @@ class CallingThread:
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self._session = session
+        # What a request fetches and runs, to whether the calling thread runs it.
+        self._chosen: dict[tuple[str, ...], bool] = {}
 
     @functools.cached_property
     def flush(self) -> DenormalFlush | None:
@@ -83,8 +86,13 @@ class CallingThread:
         graph, early = self._session.graph, self.global_step.early
         asked = internals.FetchHandler(graph, fetches, {})
         roots = [t.op for t in asked.fetches() if t.name not in early]
-        step = Subgraph(graph, [*roots, *asked.targets()])
-        return self.flush if fits(step) else None
+        roots.extend(asked.targets())
+        key = tuple(op.name for op in roots)
+        if key not in self._chosen:
+            if len(self._chosen) == MAX_PLANS:
+                self._chosen.clear()
+            self._chosen[key] = fits(Subgraph(graph, roots))
+        return self.flush if self._chosen[key] else None
 
 
 def fits(step: Subgraph) -> bool:

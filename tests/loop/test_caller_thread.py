@@ -9,6 +9,7 @@ from tensorflow.python.framework import function
 from tensorflow.python.ops import data_flow_ops
 from tensorflow.python.training import training_util
 
+from estimator_runtime.loop import caller_thread
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep
@@ -107,6 +108,18 @@ def long_chain():
 )
 def test_the_calling_thread_runs_a_small_step_of_ordered_ops(build):
     assert is_on_caller(build())
+
+
+def test_equal_requests_are_looked_at_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(caller_thread, "fits", lambda step: looked.append(step) or True)
+    step, other = train.get_or_create_global_step(), tf.constant(1)
+    with tf1.Session() as session:
+        thread = CallingThread(session)
+        found = [thread.flush_for({"a": {"b": other, "c": step}}) for _ in range(3)]
+        found.append(thread.flush_for([other + 1]))
+    assert None not in found
+    assert [set(each.ops) for each in looked] == [{"Const"}, {"add", "Const", "add/y"}]
 
 
 def test_hooks_that_read_the_global_step_in_a_branch_do_not_change_the_thread(
