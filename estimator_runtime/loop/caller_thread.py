@@ -9,6 +9,9 @@ each training. The calling thread runs a request if all of this is true:
 - The session has one device, the CPU, and its configuration chooses no threads.
 - The request has few ops, and none is known to take long: no large tensor, no
   convolution, no loop.
+- Little would be gained by running its ops at the same time: it has few ops, or most of
+  them need each other. The graph does not know the size of a batch, and so not how long
+  the ops take. With large batches, this bounds what is lost on many cores.
 - No op waits for another thread, and none calls Python or takes a reference variable.
 - No function or branch takes a resource, such as a variable.
 - Ops that use what the request changes do so in an order that the graph sets. The
@@ -16,7 +19,8 @@ each training. The calling thread runs a request if all of this is true:
 
 The one exception to the last rule is the global step, which hooks fetch at every step.
 TensorFlow's threads nearly always read it before the step adds to it, but no op waits
-for that. So where the calling thread runs the step, hooks get the value from before it.
+for that. So where the calling thread runs the step, hooks get the value from before it,
+unless several threads run steps of the session.
 """
 
 from __future__ import annotations
@@ -32,9 +36,15 @@ from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.graph import ops, order
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
+from estimator_runtime.loop.plan import MAX_PLANS
 
 _MOST_OPS = 4000
 _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
+# Of ops other than constants: a step with more must be narrow. Wide-and-deep models on
+# a few columns have about 500, ten columns with embeddings about 700.
+_MOST_WIDE_OPS = 600
+# Such ops for each op of the longest path: how many could run at a time on average.
+_MOST_WIDTH = 4
 # Types of ops whose kernels take long, or run many times.
 _LONG = re.compile("Conv|FFT|While$|For$|Enter$")
 # The kernel runs on a thread of its own, and does not block the one that starts it.
@@ -50,6 +60,8 @@ class CallingThread:
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self._session = session
+        # What a request fetches and runs, to whether the calling thread runs it.
+        self._chosen: dict[tuple[str, ...], bool] = {}
 
     @functools.cached_property
     def flush(self) -> DenormalFlush | None:
@@ -74,15 +86,26 @@ class CallingThread:
         graph, early = self._session.graph, self.global_step.early
         asked = internals.FetchHandler(graph, fetches, {})
         roots = [t.op for t in asked.fetches() if t.name not in early]
-        step = Subgraph(graph, [*roots, *asked.targets()])
-        return self.flush if fits(step) else None
+        roots.extend(asked.targets())
+        key = tuple(op.name for op in roots)
+        if key not in self._chosen:
+            if len(self._chosen) == MAX_PLANS:
+                self._chosen.clear()
+            self._chosen[key] = fits(Subgraph(graph, roots))
+        return self.flush if self._chosen[key] else None
 
 
 def fits(step: Subgraph) -> bool:
     """Return whether the ops of a step may run, and run well, on the calling thread."""
     if len(step.ops) > _MOST_OPS or not all(map(_is_short, step.ops.values())):
         return False
-    return order.find_unordered(step) is None
+    return _is_narrow(step) and order.find_unordered(step) is None
+
+
+def _is_narrow(step: Subgraph) -> bool:
+    """Return whether many threads could not run a step much faster than one."""
+    count = sum(op.type != "Const" for op in step.ops.values())
+    return count <= _MOST_WIDE_OPS or count < _MOST_WIDTH * order.longest_path(step)
 
 
 def _is_short(op: tf.Operation) -> bool:

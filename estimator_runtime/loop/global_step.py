@@ -54,7 +54,7 @@ class GlobalStep:
         if not isinstance(self.variable, internals.BaseResourceVariable):
             return True
         needed = Subgraph(graph, [graph.get_tensor_by_name(name).op]).ops
-        users = self.variable.handle.consumers()
+        users = ops.users(self.variable.handle)
         return any(op.name in needed and ops.may_write(op) for op in users)
 
     def trained(self) -> int:

@@ -355,6 +355,7 @@ class IdleHooks:
         self._thread: int | None = None
         self._read_step: Any = None
         self._places: tuple[int, ...] = ()
+        self._early_places: tuple[int, ...] = ()
         self._loss_places: tuple[int, ...] = ()
 
     def forbid(self) -> None:
@@ -399,6 +400,7 @@ class IdleHooks:
         self._thread = threading.get_ident()
         self._read_step = global_step.trained
         self._places, self._loss_places = places, loss_places
+        self._early_places = plan.places_of(global_step.early)
         self._steps, self._passed, self._trained = steps, 0, trained
         self._deadline = min(map(_deadline, self._hooks))
 
@@ -414,8 +416,8 @@ class IdleHooks:
         If the result is False, the hooks must see the step.
 
         Args:
-            raw: Raw values of the plan. Those of the global step become its value from
-                before the step.
+            raw: Raw values of the plan. Those of the global step that need no op of the
+                step become its value from before the step.
         """
         if not self._is_here():
             return False  # a call of another thread has ended the idle stretch
@@ -425,7 +427,8 @@ class IdleHooks:
             if raw[place] != self._trained:
                 if self._read_step() != trained:
                     return False
-                raw[place] = type(raw[place])(self._trained)
+                if place in self._early_places:
+                    raw[place] = type(raw[place])(self._trained)
         for place in self._loss_places:
             loss = raw[place]
             if loss != loss:  # NaN

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,10 @@ class PlannedSession(HookedSession):
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
         self._idle = IdleHooks(hooks)
+        self._first_caller: int | None = None  # the thread that has called `run` first
+        self._has_other_callers = False
+        # The global step that the next step begins with, unless the program changes it.
+        self._expected = -1
 
     def run(
         self,
@@ -100,6 +105,9 @@ class PlannedSession(HookedSession):
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
+        thread = threading.get_ident()
+        self._first_caller = self._first_caller or thread
+        self._has_other_callers |= thread != self._first_caller
         is_plain = not feed_dict and options is None and run_metadata is None
         unseen = self._idle.plan if is_plain else None
         # A session with a plan is of TensorFlow's own class, so it can be asked.
@@ -137,7 +145,7 @@ class PlannedSession(HookedSession):
                         run_metadata=run_metadata,
                     )
         else:
-            raw = self._run_plan(plan)
+            raw = self._run_plan(plan, fetches)
             outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
         if self._idle.is_possible and plan is not None and self._is_step(fetches):
@@ -176,14 +184,26 @@ class PlannedSession(HookedSession):
         self._call_after_run(context, outputs, options, run_metadata, late)
         return outputs[CALLER]
 
-    def _run_plan(self, plan: Plan) -> list[Any]:
-        """Run a plan, and return raw values with the global step from before it."""
-        if not plan.is_on_caller:
-            return plan.run()
+    def _run_plan(self, plan: Plan, fetches: Any) -> list[Any]:
+        """Run a plan, and return raw values with the global step from before it.
+
+        If several threads run steps, the values are as the run has read them: what is
+        read in another call may be older or newer.
+        """
         global_step = self._calling_thread.global_step
-        places = plan.places_of(global_step.early)
-        before = global_step.trained() if places else 0
+        places = plan.places_of(global_step.early) if plan.is_on_caller else ()
+        if not places or self._has_other_callers:
+            return plan.run()
+        is_step = self._is_step(fetches)
+        before = self._expected if is_step else global_step.trained()
         raw = plan.run()
+        if self._has_other_callers:  # another thread has begun meanwhile
+            return raw
+        if is_step:
+            # Each read of the variable is a call of the session.
+            if any(raw[place] != before for place in places):
+                before = global_step.trained() - 1
+            self._expected = before + 1
         for place in places:
             raw[place] = type(raw[place])(before)
         return raw

@@ -1,5 +1,7 @@
 """The calling thread runs a step if nothing in its graph could tell the difference."""
 
+import threading
+
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
@@ -7,8 +9,10 @@ from tensorflow.python.framework import function
 from tensorflow.python.ops import data_flow_ops
 from tensorflow.python.training import training_util
 
+from estimator_runtime.loop import caller_thread
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.denormals import DenormalFlush
+from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
@@ -83,10 +87,18 @@ def function_of_numbers():
     return tf.cond(x > 0, lambda: x, lambda: -x)
 
 
+def long_chain():
+    x = iterator().get_next()
+    for _ in range(700):
+        x = tf.tanh(x)
+    return x
+
+
 @pytest.mark.parametrize(
     "build",
     [
         training_step,
+        long_chain,
         step_that_asserts,
         embedding,
         decaying_rate,
@@ -96,6 +108,24 @@ def function_of_numbers():
 )
 def test_the_calling_thread_runs_a_small_step_of_ordered_ops(build):
     assert is_on_caller(build())
+
+
+def test_equal_requests_are_looked_at_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(caller_thread, "fits", lambda step: looked.append(step) or True)
+    step, other = train.get_or_create_global_step(), tf.constant(1)
+    with tf1.Session() as session:
+        thread = CallingThread(session)
+        found = [thread.flush_for({"a": {"b": other, "c": step}}) for _ in range(3)]
+        found.append(thread.flush_for([other + 1]))
+    assert None not in found
+    assert [set(each.ops) for each in looked] == [{"Const"}, {"add", "Const", "add/y"}]
+
+
+def test_hooks_that_read_the_global_step_in_a_branch_do_not_change_the_thread(
+    old_control_flow,
+):
+    assert is_on_caller(what_hooks_fetch())
 
 
 def python():
@@ -147,6 +177,11 @@ def large_weights():
     return minimized(tf.reduce_sum(weights**2))
 
 
+def many_columns_of_batches_of_unknown_size():
+    batch = tf1.placeholder_with_default(iterator().get_next(), None)
+    return tf.add_n([tf.tanh(batch) for _ in range(700)])
+
+
 def reference_variable():
     return minimized(tf.reduce_sum(variable(use_resource=False) ** 2))
 
@@ -193,6 +228,7 @@ def two_handles_of_a_variable():
         loop_in_a_function,
         convolution,
         large_weights,
+        many_columns_of_batches_of_unknown_size,
         reference_variable,
         function_of_a_variable,
         loss_that_the_gradient_does_not_need,
@@ -228,17 +264,68 @@ def test_a_program_that_chooses_threads_or_devices_gets_them(config, expected):
     assert is_on_caller(training_step(), config) is expected
 
 
+class Looking(train.SessionRunHook):
+    """Fetches the global step at every step, and keeps the values in `found`."""
+
+    def __init__(self):
+        self.found = []
+
+    def before_run(self, run_context):
+        return train.SessionRunArgs(train.get_global_step())
+
+    def after_run(self, run_context, run_values):
+        self.found.append(run_values.results)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Return a list that grows at each read of the global step by a call of its own."""
+    found, trained = [], GlobalStep.trained
+
+    def counted(self):
+        found.append(trained(self))
+        return found[-1]
+
+    monkeypatch.setattr(GlobalStep, "trained", counted)
+    return found
+
+
 def test_hooks_get_the_global_step_from_before_the_step_on_the_calling_thread():
-    class Looking(train.SessionRunHook):
-        def before_run(self, run_context):
-            return train.SessionRunArgs(train.get_global_step())
-
-        def after_run(self, run_context, run_values):
-            found.append(run_values.results)
-
-    found = []
+    looking = Looking()
     # Nothing makes the step wait for those that read it.
     add = train.get_or_create_global_step().assign_add(1, read_value=False)
-    with LoopSession(hooks=[Looking()]) as session:
+    with LoopSession(hooks=[looking]) as session:
         values = [session.run([add, train.get_global_step()])[1] for _ in range(20)]
-    assert found == values == list(range(20))
+    assert looking.found == values == list(range(20))
+
+
+def test_hooks_that_read_the_global_step_cost_no_call_of_their_own(reads):
+    looking = Looking()
+    global_step = train.get_or_create_global_step()
+    with tf.control_dependencies([global_step._graph_element]):
+        step = global_step.assign_add(1, read_value=False)
+    with LoopSession(hooks=[looking]) as session:
+        for _ in range(10):
+            session.run(step)
+        raw = session.run_step_fn(lambda step_context: step_context.session)
+        raw.run(step)
+        for _ in range(10):
+            session.run(step)
+    assert looking.found == [*range(10), *range(11, 21)]
+    assert reads == [1, 12]  # after the first step, and after the program's own
+
+
+def test_the_global_step_of_two_threads_is_what_each_step_has_read(reads):
+    looking = Looking()
+    add = train.get_or_create_global_step().assign_add(1, read_value=False)
+    other = tf.constant(3)
+    with LoopSession(hooks=[looking]) as session:
+        thread = threading.Thread(target=session.run, args=[other])
+        session.run(other)
+        thread.start()
+        thread.join()
+        reads.clear()
+        for _ in range(10):
+            session.run(add)
+    assert reads == []
+    assert all(value in (i, i + 1) for i, value in enumerate(looking.found[2:]))

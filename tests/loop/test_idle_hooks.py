@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 import estimator_runtime
+from estimator_runtime.compat import internals
 from estimator_runtime.loop.session import LoopSession
 
 estimator_runtime.install()
@@ -110,6 +111,15 @@ def test_the_runtimes_own_saver_is_called_where_it_is_due(
         assert steps_until_stop(session, step) == 100
     # The first two, those due (50 and 100, or only the last one), and 51.
     assert len(seen_steps) == (5 if "save_checkpoint_steps" in interval else 3)
+
+
+def test_the_caller_gets_the_global_step_that_it_reads_after_the_step(monitored):
+    global_step = train.get_or_create_global_step()
+    with tf.control_dependencies([global_step.assign_add(1, read_value=False)]):
+        after = global_step.read_value()
+    tf1.add_to_collection(internals.GLOBAL_STEP_READ_KEY, after)
+    with monitored(hooks=[train.StopAtStepHook(last_step=30)]) as session:
+        assert [session.run(after) for _ in range(20)] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 50])

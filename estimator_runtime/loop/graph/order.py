@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -51,6 +51,18 @@ def find_unordered(step: Subgraph) -> str | None:
     return None
 
 
+def longest_path(step: Subgraph) -> int:
+    """Return the largest number of ops of a step each of which needs the one before.
+
+    Args:
+        step: The part of the graph that is the step. It has no loop of TensorFlow 1.
+    """
+    lengths: dict[str, int] = {}
+    for name, before in _in_order(step):
+        lengths[name] = 1 + max((lengths[each] for each in before), default=0)
+    return max(lengths.values(), default=0)
+
+
 def _key(handle: tf.Tensor) -> str:
     """Return what identifies the resource of a handle: two ops may return the same."""
     while handle.op.type == "Identity":
@@ -83,21 +95,32 @@ def _needs(step: Subgraph, names: set[str]) -> Callable[[str, str], bool]:
     """Return a function that says whether one op needs another, both of `names`."""
     bits = {name: 1 << i for i, name in enumerate(sorted(names))}
     needed: dict[str, int] = {}  # the bits of the ops that an op needs, by its name
+    for name, before in _in_order(step):
+        needed[name] = 0
+        for each in before:
+            needed[name] |= needed[each] | bits.get(each, 0)
+    return lambda name, other: bool(needed[name] & bits[other])
+
+
+def _in_order(step: Subgraph) -> Iterator[tuple[str, set[str]]]:
+    """Yield the name of each op with those of the ops that it takes or waits for.
+
+    Those come before it. Ops outside the step are left out.
+    """
+    done: set[str] = set()
     pending = list(step.ops)
     while pending:
         name = pending[-1]
-        if name in needed:
+        if name in done:
             pending.pop()
             continue
         op = step.ops[name]
         before = {t.op.name for t in op.inputs}.union(c.name for c in op.control_inputs)
         before &= step.ops.keys()
-        waiting = before - needed.keys()
+        waiting = before - done
         if waiting:
             pending.extend(waiting)
             continue
-        needed[name] = 0
-        for each in before:
-            needed[name] |= needed[each] | bits.get(each, 0)
+        done.add(name)
         pending.pop()
-    return lambda name, other: bool(needed[name] & bits[other])
+        yield name, before
