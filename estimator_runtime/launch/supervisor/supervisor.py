@@ -183,7 +183,9 @@ class Supervisor:
             self._handle_loss(event.reason)
             return
         if isinstance(event, Refused):
-            self._stop_for(event.reason)
+            # The leader can save what has been trained before its folder was refused.
+            politely = event.is_late and self._leader.is_running
+            self._stop_for(event.reason, politely=politely)
             return
         state = self._states[event.run.task]
         if isinstance(event, Output):
@@ -409,10 +411,12 @@ class Supervisor:
         politely = self._leader.is_running and can_save
         self._stop((1, reason, state), politely)
 
-    def _stop_for(self, problem: str | None, exit_status: int = 1) -> None:
-        """Stop the job at once if there is a problem and it is not stopping already."""
+    def _stop_for(
+        self, problem: str | None, exit_status: int = 1, politely: bool = False
+    ) -> None:
+        """Stop the job if there is a problem and it is not stopping already."""
         if problem is not None and self._ending is None:
-            self._stop((exit_status, problem, None), politely=False)
+            self._stop((exit_status, problem, None), politely)
 
     def _stop(self, ending: tuple[int, str, TaskState | None], politely: bool) -> None:
         self.state, self._ending = "stopping", ending

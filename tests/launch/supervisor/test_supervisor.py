@@ -17,7 +17,7 @@ from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.supervisor.task_log import TaskLog
-from estimator_runtime.launch.task import Ended, Lost, Reported
+from estimator_runtime.launch.task import Ended, Lost, Refused, Reported
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
 
@@ -71,6 +71,9 @@ class Tasks:
 
     def end(self, task, status, **how):
         self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
+
+    def refuse(self, refusal):
+        self._events.put(refusal)
 
     def lose_all(self):
         self._events.put(Lost(reason="the fork server of the tasks is gone"))
@@ -183,6 +186,14 @@ def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     hung.set()
     assert outcome.exit_status == 0, said
     assert outcome.reason == f"the job is done at step 20, in {saved}/model.ckpt-20"
+
+
+@pytest.mark.parametrize("is_late, number", [(False, _KILL), (True, _TERM)])
+def test_a_folder_that_is_refused_late_lets_the_leader_save(run, is_late, number):
+    refusal = Refused(reason="node 1 has no such folder", is_late=is_late)
+    outcome, tasks, _ = run(lambda *_: None, at={9: lambda it: it.refuse(refusal)})
+    assert (outcome.exit_status, outcome.reason) == (1, "node 1 has no such folder")
+    assert dict(tasks.signals)["chief"] == number
 
 
 def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
