@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -222,21 +222,31 @@ class Record:
             self._saved_state = state
             _, self._saved_step, _ = self._scan()
 
-    def with_lost_steps(self, outcome: Outcome, reached: int) -> Outcome:
+    def with_lost_steps(
+        self, outcome: Outcome, reached: int, folders: Collection[str]
+    ) -> Outcome:
         """Return an outcome that names the steps up to `reached` that are not saved.
 
-        It is returned unchanged for a job that has failed, or without a checkpoint.
+        It is returned unchanged for a job that has failed, or without a checkpoint. So
+        it is if any of `folders`, where the steps were trained, is not the model
+        directory: the program has trained another model then.
         """
         path = None if outcome.exit_status == 1 else outcome.checkpoint
         saved = None if path is None else files.step_of(path)
         if path is None or saved is None or saved >= reached:
             return outcome
-        saved = self.files.ask(functools.partial(_step_in, path), None) or saved
-        if saved >= reached:
+        saved = self.files.ask(functools.partial(self._step_here, path, folders), None)
+        if saved is None or saved >= reached:
             return outcome
         steps = f"after step {saved}, up to step {reached} or more"
         lost = f"lost: what was trained {steps}, is in no checkpoint"
         return dataclasses.replace(outcome, lost=lost)
+
+    def _step_here(self, path: str, folders: Collection[str]) -> int | None:
+        """Return the step of a checkpoint; None unless it is the one of all folders."""
+        if any(_resolve(each)[0] != self.model_dir for each in folders):
+            return None
+        return _step_in(path) or files.step_of(path)
 
     def outcome(
         self,

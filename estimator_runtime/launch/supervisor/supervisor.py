@@ -153,7 +153,7 @@ class Supervisor:
             now = self._clock()
             seen = self._status.now(now)
             self._publish(seen, now)
-            outcome = self._record.with_lost_steps(self._conclude(seen), seen.step)
+            outcome = self._with_lost_steps(self._conclude(seen))
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
         except BaseException:
@@ -430,6 +430,17 @@ class Supervisor:
         return self._ending is not None or (
             self._completion.is_seen and not self._starts.is_waiting
         )
+
+    def _with_lost_steps(self, outcome: Outcome) -> Outcome:
+        """Name the steps that are in no checkpoint, if they are known for certain."""
+        folders, reached = self._leader.folders, 0
+        if not folders:
+            return outcome
+        for state in self._states.values():
+            if "step" in state.report:
+                folders |= state.step_folders
+                reached = max(reached, state.report["step"])
+        return self._record.with_lost_steps(outcome, reached, folders)
 
     def _conclude(self, seen: JobStatus) -> Outcome:
         """Return the final outcome of the job, whose last progress is `seen`."""

@@ -698,6 +698,29 @@ def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
     )
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        dict(checkpoint_dir="/other", step=31),
+        dict(trained=10000, step=19),
+        dict(loss=1.0),
+    ],
+    ids=["of a later model", "trained earlier", "not yet at a step"],
+)
+def test_steps_of_another_model_are_not_missed_in_a_checkpoint(run, saved, report):
+    def stop(tasks):
+        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
+
+    def script(tasks, attempt):
+        tasks.report("chief", checkpoint_dir="/earlier")
+        tasks.report("chief", step=1000)
+        tasks.report("chief", checkpoint_dir=str(saved))
+        tasks.report("chief", **report)
+
+    outcome, _, _ = run(script, at={30: stop})
+    assert outcome.lost is None
+
+
 def test_who_asks_twice_at_once_waits_for_nobody(run):
     def stop(tasks):
         for _ in range(2):
