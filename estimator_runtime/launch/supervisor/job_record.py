@@ -204,8 +204,8 @@ class Record:
 
         Both are None if there is no checkpoint, or if it is not known here.
         """
-        path, step, _ = self.scan()
-        return path, step
+        found = self.scan()
+        return found[:2] if found is not None else (None, None)
 
     def saved_step(self) -> int | None:
         """Return the step of `checkpoint()`, for a display.
@@ -315,12 +315,15 @@ class Record:
         times = [(each.st_ino, each.st_mtime_ns) for each in (folder, state)]
         return self.model_dir, *times
 
-    def scan(self) -> tuple[str | None, int | None, str | None]:
-        """Return what `checkpoint()` does, and why that cannot be known here, if so."""
+    def scan(self) -> tuple[str | None, int | None, str | None] | None:
+        """Return what `checkpoint()` does, and why that cannot be known here, if so.
+
+        None stands for files that do not answer.
+        """
         # A late answer is that of the next call.
         self._scanning = self._scanning or self.files.do(self._scan)
         if not self.files.wait(self._scanning):
-            return None, None, f"as {self.model_dir} does not answer"
+            return None
         found, self._scanning = self._scanning.result(), None
         return found
 
