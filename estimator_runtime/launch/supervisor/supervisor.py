@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _TICK_SECS = 0.2
 # How long the last look at the checkpoints of a job that has failed may take.
 _LAST_SECS = 15.0
+# The same if it has to find one without NaN, which takes minutes for a large one.
+_NAN_SECS = 3600.0
 
 
 class Supervisor:
@@ -466,11 +468,10 @@ class Supervisor:
                 )
             return self._record.outcome(0, reason)
         is_nan = any(state.failure.is_nan for state in self._states.values())
-        until = self._clock() + _LAST_SECS
+        until = self._clock() + (_NAN_SECS if is_nan else _LAST_SECS)
 
         def goes_on() -> bool:
-            # To look for NaN in a large checkpoint takes minutes.
-            return not self._requests and (is_nan or self._clock() < until)
+            return not self._requests and self._clock() < until
 
         return self._record.outcome(
             *self._ending, is_nan, None if self._is_hurried else goes_on

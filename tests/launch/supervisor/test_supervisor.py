@@ -15,6 +15,7 @@ import pytest
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
+from estimator_runtime.launch.supervisor import supervisor
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Ended, Lost, Refused, Reported
@@ -156,6 +157,21 @@ def test_a_disk_that_hangs_at_the_end_is_waited_for_and_then_fails_the_job(
         1,
         f"chief has saved step 20, but {saved} hangs",
     ), said
+
+
+def test_the_search_for_a_checkpoint_without_nan_ends_if_the_disk_hangs(
+    run, saved, hang, monkeypatch
+):
+    monkeypatch.setattr(supervisor, "_NAN_SECS", 20.0)  # of the clock, not of the test
+
+    def script(tasks, attempt):
+        tasks.report("chief", model_dir=str(saved))
+        hang()
+        tasks.report("chief", error=[_NAN, "x", "y"])
+        tasks.end("chief", 1)
+
+    outcome, _, _ = run(script)
+    assert outcome.unknown == f"as {saved} does not answer"
 
 
 def test_a_file_of_metrics_that_hangs_stops_nobody(run, tmp_path):
