@@ -32,6 +32,8 @@ class FileThread:
         what: The files, for the user.
         say: Receives each line that is for the user.
         answer_secs: How long to wait for an operation.
+        is_vital: Whether `check` raises what an operation has raised. If not, it is
+            named, and the later operations go on.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class FileThread:
         what: str,
         say: Callable[[str], None],
         answer_secs: float = _ANSWER_SECS,
+        is_vital: bool = True,
     ) -> None:
+        self._is_vital, self._is_failure_named = is_vital, False
         self._what, self._say, self._answer_secs = what, say, answer_secs
         self._calls: queue.SimpleQueue[
             tuple[Future[Any], Callable[[], Any], int] | None
@@ -128,10 +132,13 @@ class FileThread:
         Call this repeatedly; `now` is the time in seconds.
 
         Raises:
-            BaseException: What an operation has raised.
+            BaseException: What an operation has raised, if the files are vital.
         """
-        if self._failure is not None:
+        if self._failure is not None and self._is_vital:
             raise self._failure
+        if self._failure is not None and not self._is_failure_named:
+            self._is_failure_named = True
+            self._say(f"{self._what}: {self._failure!r}; the job goes on")
         if self._added == self._done or self._done != self._seen:
             if self._is_named:
                 self._say(f"{self._what}: there is an answer again")

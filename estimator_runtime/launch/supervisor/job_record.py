@@ -61,7 +61,7 @@ class Record:
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
         self._say = say
         self.files = FileThread("the model directory", say)
-        self.log_files = FileThread("the logs", say)
+        self.log_files = FileThread("the logs", say, is_vital=False)
         # Each gives the reason why the job cannot go on, or None.
         self._answers: collections.deque[Future[str | None]] = collections.deque()
         self._scanning: Future[tuple[str | None, int | None, str | None]] | None = None

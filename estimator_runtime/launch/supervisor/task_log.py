@@ -87,8 +87,9 @@ class TaskLog:
                 self._file, self.path = self._open_file(self.spool())
                 self._is_spooled = True
             self._write_line(line)
-        except OSError as error:
-            self._is_stale = self._file is not None and error.errno == errno.ESTALE
+        except (OSError, ValueError) as error:  # ValueError: the file is closed
+            number = getattr(error, "errno", None)
+            self._is_stale = self._file is not None and number == errno.ESTALE
             if not self._is_stale:
                 self._stop(error)
 
@@ -216,14 +217,16 @@ class TaskLog:
                 )
             with contextlib.suppress(FileNotFoundError):  # it has been removed
                 os.replace(self.path, earlier)
+            # If the new file cannot be opened, the old one is still there to be closed.
+            opened, path = self._open_file(os.path.dirname(self.path))
             self._file.close()
-            self._file, self.path = self._open_file(os.path.dirname(self.path))
+            self._file, self.path = opened, path
         _write(self._file, line.encode(errors="replace") + b"\n")
 
-    def _stop(self, error: OSError) -> None:
+    def _stop(self, error: OSError | ValueError) -> None:
         """Stop writing to the file, and tell the user once."""
         if self.problem is None:
-            self.problem = error.strerror or str(error)
+            self.problem = getattr(error, "strerror", None) or str(error)
             self.is_whole = False
             where = f", {self.path}," if self.path else ""
             self.say(

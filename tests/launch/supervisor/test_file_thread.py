@@ -76,6 +76,17 @@ def test_lines_are_waited_for_until_the_files_are_named_and_then_left_out(files,
     assert not files.has_room
 
 
+def test_an_error_in_files_that_the_job_can_do_without_is_named_once(said):
+    logs = FileThread("the logs", said.append, is_vital=False)
+    logs.do(lambda: int("x"))
+    assert logs.ask(lambda: "later", None) == "later"
+    for now in range(3):
+        logs.check(float(now))
+    logs.close()
+    [line] = said
+    assert line.startswith("the logs: ValueError(") and line.endswith("; the job goes on")
+
+
 def test_an_error_that_nobody_waited_for_is_not_lost(files):
     def fail():
         raise RuntimeError("a mistake")

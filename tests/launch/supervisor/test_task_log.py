@@ -176,6 +176,25 @@ def test_a_log_that_is_long_for_its_disk_is_renamed(tmp_path, free_bytes, most_b
     assert (log.is_whole, log.problem) == (False, None)
 
 
+def test_a_log_whose_next_file_cannot_be_opened_goes_on_when_it_can(
+    tmp_path, monkeypatch
+):
+    log, said = _on_a_disk(0, tmp_path)
+    log.write("x" * 64 * KIB)
+    with monkeypatch.context() as broken:
+        broken.setattr(task_log.os, "makedirs", _raise_stale)
+        for _ in range(2):
+            log.write("one")
+    log.write("two")
+    log.close()
+    assert (tmp_path / "chief-0.log").read_text() == "two\n"
+    assert (len(said), log.problem) == (1, None)
+
+
+def _raise_stale(*_, **__):
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
 def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
     log, said = _on_a_disk(40_000 * KIB, tmp_path)
     for number in range(3000):
