@@ -76,9 +76,11 @@ class Record:
         self._saved_state: tuple[object, ...] | None = None
 
     def write(self, log: TaskLog, line: str) -> None:
-        """Append a line to a log; it is left out if too much is waiting."""
+        """Append a line to a log; its file lacks it if too much is waiting."""
+        log.keep(line)
         if self.log_files.has_room:
-            self.log_files.do(functools.partial(log.write, line), len(line) + _PER_LINE)
+            write = functools.partial(log.write_file, line)
+            self.log_files.do(write, len(line) + _PER_LINE)
         else:
             log.is_whole = False
 
@@ -270,7 +272,10 @@ class Record:
         unknown: dict[str, Any] = {
             "unknown": f"as {self.model_dir or 'the disk'} does not answer"
         }
-        self.log_files.ask(self._restore_logs, None)
+        self.log_files.do(self._restore_logs)
+        if not self.log_files.drain():
+            for log in self._logs:
+                log.is_whole = False
         facts = self.files.ask(functools.partial(self._facts, is_nan), unknown, goes_on)
         if failed is not None:
             facts["task"], facts["excerpt"] = str(failed.task), failed.log.excerpt()

@@ -75,13 +75,25 @@ class TaskLog:
         self.problem: str | None = None
         self.is_whole = True
         self._file: io.FileIO | None = None
+        # The last lines of the current run, and those that have been written to the
+        # file, maybe by another thread.
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._written: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
     def write(self, line: str) -> None:
         """Append a line."""
+        self.keep(line)
+        self.write_file(line)
+
+    def keep(self, line: str) -> None:
+        """Keep a line for `excerpt`, without touching the file."""
+        self._tail.append(line[:_TAIL_CHARS])
+
+    def write_file(self, line: str) -> None:
+        """Append a line to the file, which may take long."""
         if self._clock() - self._checked_at >= _CHECK_SECS:
             self._restore_if_removed(is_hurried=False)
-        self._tail.append(line[:_TAIL_CHARS])
+        self._written.append(line[:_TAIL_CHARS])
         try:
             if self._file is None and self.problem is None and self.spool is not None:
                 self._file, self.path = self._open_file(self.spool())
@@ -135,7 +147,7 @@ class TaskLog:
                 file.close()
             self._is_gone = self._is_stale = False
             self._file, self.path = self._open_file(os.path.dirname(path))
-            for line in self._tail:
+            for line in self._written:
                 self._write_line(line)
         except OSError as error:
             self._stop(error)

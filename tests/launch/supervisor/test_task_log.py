@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shutil
+import threading
 import tracemalloc
 
 import pytest
@@ -318,6 +319,20 @@ def test_a_log_that_was_removed_is_there_again_when_an_outcome_names_it(
     path = tmp_path / "model" / "logs" / "worker-1.log"
     assert f"\npart of the log: {path}\n" in str(outcome)
     assert path.read_text() == "one\ntwo\n"
+
+
+def test_the_lines_of_a_failure_are_shown_though_its_log_hangs(tmp_path, monkeypatch):
+    hung = threading.Event()
+    monkeypatch.setattr(TaskLog, "write_file", lambda log, line: hung.wait())
+    watch = TaskState(Task(type="worker", index=1), max_restarts=0)
+    record = Record([watch.log], log_dir="given")
+    for line in ("Traceback (most recent call last):", "KeyError: 'label'"):
+        record.write(watch.log, line)
+    outcome = record.outcome(1, "it failed", watch)
+    hung.set()
+    record.close()
+    assert outcome.excerpt == ("Traceback (most recent call last):", "KeyError: 'label'")
+    assert not outcome.is_log_whole
 
 
 def test_a_removed_log_that_cannot_be_made_again_is_given_up(removed, tmp_path):
