@@ -83,8 +83,8 @@ def check_rereadable(path: str) -> None:
         UsageError: If `path` is a pipe, or what this process alone has open.
     """
     # In /dev/shm, for example, there are files that any process can read.
-    is_open_here = os.path.abspath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))
-    if is_open_here or not os.path.isfile(path):
+    open_here = ("/dev/fd/", "/dev/stdin", "/proc/")
+    if os.path.abspath(path).startswith(open_here) or not os.path.isfile(path):
         raise UsageError(
             f"script {path!r} is standard input or a pipe, which only one process can "
             "read, once; write it to a file, and name that"

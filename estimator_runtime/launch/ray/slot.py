@@ -156,8 +156,8 @@ class Slot:
                 continue
             except GetTimeoutError as error:
                 # While no other node has room, Ray reports nothing about an actor that
-                # was to be created on a node that is gone. `node_id` is the node of an
-                # actor only once a run has been started: before, it may be the last one.
+                # was to be created on a node that is gone. `node_id` is that node
+                # once a run was started. Before, it may be that of an earlier actor.
                 expected = self.node_id if self._run is not None else None
                 if self._has_address and self._has_lost(here or expected):
                     self._lose(actor, error)

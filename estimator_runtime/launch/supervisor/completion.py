@@ -206,7 +206,8 @@ class Completion:
             if problem is not None or (step is not None and step >= expected):
                 return None, False
             has = "there is no checkpoint" if step is None else f"the newest has {step}"
-        return f"{self._leader.task} has saved step {expected}, but {has}", found is None
+        missing = f"{self._leader.task} has saved step {expected}, but {has}"
+        return missing, found is None
 
     def _wait_for_others(self, secs: float) -> str | None:
         """Log which tasks still run so long after the training was found complete.

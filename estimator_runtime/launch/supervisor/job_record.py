@@ -67,7 +67,7 @@ class Record:
         self._scanning: Future[tuple[str | None, int | None, str | None]] | None = None
         self._spool: str | None = None
         for log in logs:
-            log.say, log.spool = say, self._spool_folder
+            log.say, log.spool, log.shared_by = say, self._spool_folder, len(logs)
         self.model_dir: str | None = None
         self.is_remote = False
         self.restarts = 0

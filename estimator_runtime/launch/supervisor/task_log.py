@@ -20,8 +20,8 @@ from estimator_runtime.launch.task import Task
 _CHUNK = 1 << 20
 # The tail of all lines, and the part of each, that is kept in memory.
 _TAIL_LINES, _TAIL_CHARS = 300, 4096
-# A file with this many bytes is renamed, and a new one begun: this part of what is free
-# on its disk, on which checkpoints may need room too, between two limits.
+# A file with this many bytes is renamed, and a new one begun: its share of this part of
+# what is free on its disk, on which checkpoints may need room too, between two limits.
 _PART_OF_FREE, _LEAST_BYTES, _MOST_BYTES = 50, 64 << 10, 64 << 20
 _EARLIER = ".1"  # ends the name of the renamed file
 _EXCERPT_LINES = 20
@@ -55,6 +55,7 @@ class TaskLog:
         problem: Why the file has been given up, or None.
         is_whole: Whether the file has all lines.
         say: Called with each line that is for the user.
+        shared_by: How many logs there are in the job, this one included.
         spool: Returns the folder for lines that are written before `open` is called;
             if it is None, only the last of those lines are kept.
     """
@@ -67,7 +68,7 @@ class TaskLog:
         clock: Callable[[], float] = time.monotonic,
         free_bytes: Callable[[str], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
-        self.task, self.say, self.spool = task, say, spool
+        self.task, self.say, self.spool, self.shared_by = task, say, spool, 1
         self._free_bytes, self._most_bytes = free_bytes, _MOST_BYTES
         self._clock, self._checked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
@@ -208,7 +209,7 @@ class TaskLog:
         """Open the file in a folder for appending, and return it with its path."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.task.file_name)
-        part = self._free_bytes(folder) // _PART_OF_FREE
+        part = self._free_bytes(folder) // _PART_OF_FREE // self.shared_by
         self._most_bytes = min(max(part, _LEAST_BYTES), _MOST_BYTES)
         # Unbuffered: users read the log while it is written, and bytes in a buffer
         # would fail a second time when the file is closed.

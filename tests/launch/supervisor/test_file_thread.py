@@ -95,7 +95,9 @@ def test_an_error_in_files_that_the_job_can_do_without_is_named_once(said):
         logs.check(float(now))
     logs.close()
     [line] = said
-    assert line.startswith("the logs: ValueError(") and line.endswith("; the job goes on")
+    assert line.startswith("the logs: ValueError(") and line.endswith(
+        "; the job goes on"
+    )
 
 
 def test_an_error_that_nobody_waited_for_is_not_lost(files):

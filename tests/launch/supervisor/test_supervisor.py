@@ -717,9 +717,9 @@ def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
 @pytest.mark.parametrize(
     "report",
     [
-        dict(checkpoint_dir="/other", step=31),
-        dict(trained=10000, step=19),
-        dict(loss=1.0),
+        {"checkpoint_dir": "/other", "step": 31},
+        {"trained": 10000, "step": 19},
+        {"loss": 1.0},
     ],
     ids=["of a later model", "trained earlier", "not yet at a step"],
 )

@@ -208,6 +208,21 @@ def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
     assert len(said) == 1
 
 
+def test_the_logs_of_many_tasks_take_no_more_of_the_disk_than_one(tmp_path):
+    free, said = 40_000 * KIB, []
+    tasks = [Task(type="worker", index=index) for index in range(5)]
+    logs = [TaskLog(task, free_bytes=lambda _: free) for task in tasks]
+    Record(logs, log_dir=None, say=said.append).open_logs(str(tmp_path))
+    for log in logs:
+        for number in range(400):
+            log.write(f"{number:1023}")
+        log.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1600 * KIB
+    assert [line[:26] for line in said[1:]] == [
+        f"the log of worker {index}, {tmp_path}"[:26] for index in range(5)
+    ]
+
+
 def test_no_more_is_copied_to_the_folder_than_a_log_may_have(tmp_path):
     spool = tmp_path / "spool"
     spool.mkdir()
@@ -331,7 +346,10 @@ def test_the_lines_of_a_failure_are_shown_though_its_log_hangs(tmp_path, monkeyp
     outcome = record.outcome(1, "it failed", watch)
     hung.set()
     record.close()
-    assert outcome.excerpt == ("Traceback (most recent call last):", "KeyError: 'label'")
+    assert outcome.excerpt == (
+        "Traceback (most recent call last):",
+        "KeyError: 'label'",
+    )
     assert not outcome.is_log_whole
 
 
