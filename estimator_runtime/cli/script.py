@@ -82,8 +82,9 @@ def check_rereadable(path: str) -> None:
     Raises:
         UsageError: If `path` is a pipe, or what this process alone has open.
     """
-    is_open_here = os.path.abspath(path).startswith(("/dev/", "/proc/"))
-    if is_open_here or not os.path.isfile(path):
+    # In /dev/shm, for example, there are files that any process can read.
+    open_here = ("/dev/fd/", "/dev/stdin", "/proc/")
+    if os.path.abspath(path).startswith(open_here) or not os.path.isfile(path):
         raise UsageError(
             f"script {path!r} is standard input or a pipe, which only one process can "
             "read, once; write it to a file, and name that"

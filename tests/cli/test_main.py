@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import zipapp
 
@@ -13,6 +14,7 @@ import pytest
 
 import estimator_runtime
 from estimator_runtime.cli.main import main
+from estimator_runtime.cli.script import check_rereadable
 
 TF_CONFIG_OF_WORKER = json.dumps(
     {
@@ -364,6 +366,11 @@ def test_a_script_that_only_one_process_can_read_once_is_refused_by_others(
         "script '/dev/stdin' is standard input or a pipe, which only one process can "
         "read, once; write it to a file, and name that",
     )
+
+
+def test_a_script_in_shared_memory_is_a_file_that_every_task_can_read():
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".py") as script:
+        check_rereadable(script.name)
 
 
 def test_one_process_runs_a_script_from_a_pipe_whatever_its_options(folder):

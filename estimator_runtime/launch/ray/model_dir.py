@@ -47,6 +47,7 @@ class ModelDir:
         self._is_named = False
         # The folders that have been checked, each with the node that sees it.
         self._checked: set[tuple[str, str]] = set()
+        self._good: set[str] = set()  # the folders that all nodes have seen once
 
     def hear(self, event: Reported) -> None:
         """Check the folder in a task's report, if there is one, in a thread."""
@@ -102,11 +103,14 @@ class ModelDir:
                 f"the machine of the launcher cannot write to model_dir {path!r}: "
                 f"{error.strerror}; use a folder that it shares with all nodes"
             )
+        else:
+            if problem is None:
+                self._good.add(path)
         finally:
             with contextlib.suppress(OSError):
                 os.remove(token)
         if problem is not None:
-            self._refuse(Refused(reason=problem))
+            self._refuse(Refused(reason=problem, is_late=path in self._good))
 
 
 def _is_in(path: str, folder: str) -> bool:

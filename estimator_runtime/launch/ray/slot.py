@@ -79,8 +79,7 @@ class Slot:
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run at the address of the task, or where Ray places the actor."""
-        is_lost = self._has_lost_node()
-        if is_lost and self._has_address:
+        if self._has_address and self._has_lost(self.node_id):
             cause = "cannot get its address again: its node is gone"
             self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
             return
@@ -121,13 +120,12 @@ class Slot:
         if self._follower is not None:
             self._follower.join(timeout_secs)
 
-    def _has_lost_node(self) -> bool:
-        """Return whether the node is gone, and False if Ray cannot be asked.
+    def _has_lost(self, node: str | None) -> bool:
+        """Return whether a node is gone, and False if Ray cannot be asked.
 
         An exception would prevent the end of a run from being reported.
         """
         try:
-            node = self.node_id
             return node is not None and not self._cluster.is_alive(node)
         except Exception:
             _logger.debug("Ray does not say which nodes there are", exc_info=True)
@@ -158,8 +156,10 @@ class Slot:
                 continue
             except GetTimeoutError as error:
                 # While no other node has room, Ray reports nothing about an actor that
-                # was to be created on a node that is gone.
-                if self._has_address and self._has_lost_node():
+                # was to be created on a node that is gone. `node_id` is that node
+                # once a run was started. Before, it may be that of an earlier actor.
+                expected = self.node_id if self._run is not None else None
+                if self._has_address and self._has_lost(here or expected):
                     self._lose(actor, error)
                     return
                 continue
@@ -204,7 +204,7 @@ class Slot:
             self._cluster.kill(actor)  # it may only be unreachable
         finally:
             if run is not None:
-                is_lost = self._has_lost_node()
+                is_lost = self._has_lost(self.node_id)
                 what = "node" if is_lost else "actor"
                 end = Ended(
                     run=run,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # A shared folder may show a file only some time after another machine has written it:
 # an NFS client caches the contents of a folder for 30 to 60 s (acdirmin, acdirmax).
 _SEEN_SECS = 70.0
-# Seconds after which the user is told of that wait.
+# A disk that hangs, or a file server that is gone, may answer again.
+_ANSWER_SECS = 600.0
+# Seconds after which the user is told of such a wait.
 _NAMED_SECS = 5.0
 # Seconds after which the user is told of an evaluator that still runs, and told again
 # whenever twice that time has passed.
@@ -50,8 +52,10 @@ class Completion:
         self._leader, self._shutdown = trainers[0], shutdown
         self._is_gang = job.is_gang
         self._timeout_secs = job.evaluation_timeout_secs
-        self._seen_by: float | None = None
-        self._is_wait_named = self._is_doubted = False
+        # The seconds of the waits for the last checkpoint, by whether its disk hung.
+        self._waited, self._waited_at = {False: 0.0, True: 0.0}, float("inf")
+        self._named_waits: set[bool] = set()
+        self._is_doubted = False
         self._seen_at: float | None = None
         self._long_secs = _LONG_SECS
 
@@ -162,16 +166,9 @@ class Completion:
             return self._wait_for_others(now - self._seen_at)
         if not all(state.has_succeeded or state.has_left for state in self._trainers):
             return None
-        missing = self._missing()
+        missing, is_hung = self._missing()
         if missing is not None:
-            self._seen_by = self._seen_by or now + _SEEN_SECS
-            left = self._seen_by - now
-            if left <= _SEEN_SECS - _NAMED_SECS and not self._is_wait_named:
-                self._is_wait_named = True
-                self._console.say(
-                    f"{missing}: waiting {left:.0f} s at most until its folder shows it"
-                )
-            return missing if left <= 0 else None
+            return self._wait_for_checkpoint(missing, is_hung, now)
         self._seen_at = now
         for state in self._states:
             if state.task.type == TaskType.PS:
@@ -179,19 +176,38 @@ class Completion:
                 self._shutdown.terminate(state, now)
         return None
 
-    def _missing(self) -> str | None:
-        """Return what is known to be missing in the checkpoints, or None."""
+    def _wait_for_checkpoint(
+        self, missing: str, is_hung: bool, now: float
+    ) -> str | None:
+        """Return what is missing if it has been waited for long enough, else None."""
+        self._waited[is_hung] += max(0.0, now - self._waited_at)
+        self._waited_at = now
+        waited = self._waited[is_hung]
+        left = (_ANSWER_SECS if is_hung else _SEEN_SECS) - waited
+        if waited >= _NAMED_SECS and is_hung not in self._named_waits:
+            self._named_waits.add(is_hung)
+            until = "its disk answers" if is_hung else "its folder shows it"
+            self._console.say(f"{missing}: waiting {left:.0f} s at most until {until}")
+        return missing if left <= 0 else None
+
+    def _missing(self) -> tuple[str | None, bool]:
+        """Return what is known to be missing in the checkpoints, or None.
+
+        The second value is whether the disk does not answer.
+        """
         expected = self._leader.report.get("trained")
         if expected is None:
-            return None
-        _, step, problem = self._record.scan()
-        if self._record.files.is_hung:
-            where = self._record.model_dir or "its disk"
-            return f"{self._leader.task} has saved step {expected}, but {where} hangs"
-        if problem is not None or (step is not None and step >= expected):
-            return None
-        has = "there is no checkpoint" if step is None else f"the newest has {step}"
-        return f"{self._leader.task} has saved step {expected}, but {has}"
+            return None, False
+        found = self._record.scan()
+        if found is None:
+            has = f"{self._record.model_dir or 'its disk'} hangs"
+        else:
+            _, step, problem = found
+            if problem is not None or (step is not None and step >= expected):
+                return None, False
+            has = "there is no checkpoint" if step is None else f"the newest has {step}"
+        missing = f"{self._leader.task} has saved step {expected}, but {has}"
+        return missing, found is None
 
     def _wait_for_others(self, secs: float) -> str | None:
         """Log which tasks still run so long after the training was found complete.

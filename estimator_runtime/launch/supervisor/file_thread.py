@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ _Result = TypeVar("_Result")
 # How long to wait for an operation. A healthy disk takes milliseconds.
 _ANSWER_SECS = 2.0
 _POLL_SECS = 0.2
+# How long to wait for all operations of a slow disk at the end.
+_DRAIN_SECS = 15.0
 # Files that have not answered for so long are named in the log.
 _NAMED_SECS = 15.0
 # Characters that wait to be written: from _BEHIND on the disk counts as behind, and
@@ -32,6 +35,8 @@ class FileThread:
         what: The files, for the user.
         say: Receives each line that is for the user.
         answer_secs: How long to wait for an operation.
+        is_vital: Whether `check` raises what an operation has raised. If not, it is
+            named, and the later operations go on.
     """
 
     def __init__(
@@ -39,7 +44,9 @@ class FileThread:
         what: str,
         say: Callable[[str], None],
         answer_secs: float = _ANSWER_SECS,
+        is_vital: bool = True,
     ) -> None:
+        self._is_vital, self._is_failure_named = is_vital, False
         self._what, self._say, self._answer_secs = what, say, answer_secs
         self._calls: queue.SimpleQueue[
             tuple[Future[Any], Callable[[], Any], int] | None
@@ -128,10 +135,13 @@ class FileThread:
         Call this repeatedly; `now` is the time in seconds.
 
         Raises:
-            BaseException: What an operation has raised.
+            BaseException: What an operation has raised, if the files are vital.
         """
-        if self._failure is not None:
+        if self._failure is not None and self._is_vital:
             raise self._failure
+        if self._failure is not None and not self._is_failure_named:
+            self._is_failure_named = True
+            self._say(f"{self._what}: {self._failure!r}; the job goes on")
         if self._added == self._done or self._done != self._seen:
             if self._is_named:
                 self._say(f"{self._what}: there is an answer again")
@@ -143,9 +153,27 @@ class FileThread:
                 "frozen, or the file server gone?); the job goes on without"
             )
 
+    def drain(self) -> bool:
+        """Wait for all operations, and return whether they have ended.
+
+        That takes as long as one after the other ends, but not for ever.
+        """
+        if self._thread is None:
+            return True
+        last = self.do(lambda: None)
+        deadline = time.monotonic() + _DRAIN_SECS
+        while not self.is_hung and time.monotonic() < deadline:
+            done = self._done
+            if concurrent.futures.wait([last], self._answer_secs).done:
+                break
+            if self._done == done:
+                self._hung_at = done
+        return last.done()
+
     def close(self) -> None:
         """End the thread after the last operation, and wait for that for a while."""
         if self._thread is not None:
+            self.drain()
             self._calls.put(None)
             self._thread.join(0 if self.is_hung else self._answer_secs)
 

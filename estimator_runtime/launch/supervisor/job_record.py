@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -61,13 +61,13 @@ class Record:
         self._logs, self._log_dir, self._leader = logs, log_dir, leader
         self._say = say
         self.files = FileThread("the model directory", say)
-        self.log_files = FileThread("the logs", say)
+        self.log_files = FileThread("the logs", say, is_vital=False)
         # Each gives the reason why the job cannot go on, or None.
         self._answers: collections.deque[Future[str | None]] = collections.deque()
         self._scanning: Future[tuple[str | None, int | None, str | None]] | None = None
         self._spool: str | None = None
         for log in logs:
-            log.say, log.spool = say, self._spool_folder
+            log.say, log.spool, log.shared_by = say, self._spool_folder, len(logs)
         self.model_dir: str | None = None
         self.is_remote = False
         self.restarts = 0
@@ -76,9 +76,11 @@ class Record:
         self._saved_state: tuple[object, ...] | None = None
 
     def write(self, log: TaskLog, line: str) -> None:
-        """Append a line to a log; it is left out if too much is waiting."""
+        """Append a line to a log; its file lacks it if too much is waiting."""
+        log.keep(line)
         if self.log_files.has_room:
-            self.log_files.do(functools.partial(log.write, line), len(line) + _PER_LINE)
+            write = functools.partial(log.write_file, line)
+            self.log_files.do(write, len(line) + _PER_LINE)
         else:
             log.is_whole = False
 
@@ -204,8 +206,8 @@ class Record:
 
         Both are None if there is no checkpoint, or if it is not known here.
         """
-        path, step, _ = self.scan()
-        return path, step
+        found = self.scan()
+        return found[:2] if found is not None else (None, None)
 
     def saved_step(self) -> int | None:
         """Return the step of `checkpoint()`, for a display.
@@ -222,21 +224,31 @@ class Record:
             self._saved_state = state
             _, self._saved_step, _ = self._scan()
 
-    def with_lost_steps(self, outcome: Outcome, reached: int) -> Outcome:
+    def with_lost_steps(
+        self, outcome: Outcome, reached: int, folders: Collection[str]
+    ) -> Outcome:
         """Return an outcome that names the steps up to `reached` that are not saved.
 
-        It is returned unchanged for a job that has failed, or without a checkpoint.
+        It is returned unchanged for a job that has failed, or without a checkpoint. So
+        it is if any of `folders`, where the steps were trained, is not the model
+        directory: the program has trained another model then.
         """
         path = None if outcome.exit_status == 1 else outcome.checkpoint
         saved = None if path is None else files.step_of(path)
         if path is None or saved is None or saved >= reached:
             return outcome
-        saved = self.files.ask(functools.partial(_step_in, path), None) or saved
-        if saved >= reached:
+        saved = self.files.ask(functools.partial(self._step_here, path, folders), None)
+        if saved is None or saved >= reached:
             return outcome
         steps = f"after step {saved}, up to step {reached} or more"
         lost = f"lost: what was trained {steps}, is in no checkpoint"
         return dataclasses.replace(outcome, lost=lost)
+
+    def _step_here(self, path: str, folders: Collection[str]) -> int | None:
+        """Return the step of a checkpoint; None unless it is the one of all folders."""
+        if any(_resolve(each)[0] != self.model_dir for each in folders):
+            return None
+        return _step_in(path) or files.step_of(path)
 
     def outcome(
         self,
@@ -260,7 +272,10 @@ class Record:
         unknown: dict[str, Any] = {
             "unknown": f"as {self.model_dir or 'the disk'} does not answer"
         }
-        self.log_files.ask(self._restore_logs, None)
+        self.log_files.do(self._restore_logs)
+        if not self.log_files.drain():
+            for log in self._logs:
+                log.is_whole = False
         facts = self.files.ask(functools.partial(self._facts, is_nan), unknown, goes_on)
         if failed is not None:
             facts["task"], facts["excerpt"] = str(failed.task), failed.log.excerpt()
@@ -305,12 +320,15 @@ class Record:
         times = [(each.st_ino, each.st_mtime_ns) for each in (folder, state)]
         return self.model_dir, *times
 
-    def scan(self) -> tuple[str | None, int | None, str | None]:
-        """Return what `checkpoint()` does, and why that cannot be known here, if so."""
+    def scan(self) -> tuple[str | None, int | None, str | None] | None:
+        """Return what `checkpoint()` does, and why that cannot be known here, if so.
+
+        None stands for files that do not answer.
+        """
         # A late answer is that of the next call.
         self._scanning = self._scanning or self.files.do(self._scan)
         if not self.files.wait(self._scanning):
-            return None, None, f"as {self.model_dir} does not answer"
+            return None
         found, self._scanning = self._scanning.result(), None
         return found
 

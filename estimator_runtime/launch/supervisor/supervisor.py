@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _TICK_SECS = 0.2
 # How long the last look at the checkpoints of a job that has failed may take.
 _LAST_SECS = 15.0
+# The same if it has to find one without NaN, which takes minutes for a large one.
+_NAN_SECS = 3600.0
 
 
 class Supervisor:
@@ -153,7 +155,7 @@ class Supervisor:
             now = self._clock()
             seen = self._status.now(now)
             self._publish(seen, now)
-            outcome = self._record.with_lost_steps(self._conclude(seen), seen.step)
+            outcome = self._with_lost_steps(self._conclude(seen))
             self.state = "failed" if outcome.exit_status else "succeeded"
             return outcome
         except BaseException:
@@ -183,7 +185,9 @@ class Supervisor:
             self._handle_loss(event.reason)
             return
         if isinstance(event, Refused):
-            self._stop_for(event.reason)
+            # The leader can save what has been trained before its folder was refused.
+            politely = event.is_late and self._leader.is_running
+            self._stop_for(event.reason, politely=politely)
             return
         state = self._states[event.run.task]
         if isinstance(event, Output):
@@ -409,10 +413,12 @@ class Supervisor:
         politely = self._leader.is_running and can_save
         self._stop((1, reason, state), politely)
 
-    def _stop_for(self, problem: str | None, exit_status: int = 1) -> None:
-        """Stop the job at once if there is a problem and it is not stopping already."""
+    def _stop_for(
+        self, problem: str | None, exit_status: int = 1, politely: bool = False
+    ) -> None:
+        """Stop the job if there is a problem and it is not stopping already."""
         if problem is not None and self._ending is None:
-            self._stop((exit_status, problem, None), politely=False)
+            self._stop((exit_status, problem, None), politely)
 
     def _stop(self, ending: tuple[int, str, TaskState | None], politely: bool) -> None:
         self.state, self._ending = "stopping", ending
@@ -426,6 +432,17 @@ class Supervisor:
         return self._ending is not None or (
             self._completion.is_seen and not self._starts.is_waiting
         )
+
+    def _with_lost_steps(self, outcome: Outcome) -> Outcome:
+        """Name the steps that are in no checkpoint, if they are known for certain."""
+        folders, reached = self._leader.folders, 0
+        if not folders:
+            return outcome
+        for state in self._states.values():
+            if "step" in state.report:
+                folders |= state.step_folders
+                reached = max(reached, state.report["step"])
+        return self._record.with_lost_steps(outcome, reached, folders)
 
     def _conclude(self, seen: JobStatus) -> Outcome:
         """Return the final outcome of the job, whose last progress is `seen`."""
@@ -451,11 +468,10 @@ class Supervisor:
                 )
             return self._record.outcome(0, reason)
         is_nan = any(state.failure.is_nan for state in self._states.values())
-        until = self._clock() + _LAST_SECS
+        until = self._clock() + (_NAN_SECS if is_nan else _LAST_SECS)
 
         def goes_on() -> bool:
-            # To look for NaN in a large checkpoint takes minutes.
-            return not self._requests and (is_nan or self._clock() < until)
+            return not self._requests and self._clock() < until
 
         return self._record.outcome(
             *self._ending, is_nan, None if self._is_hurried else goes_on

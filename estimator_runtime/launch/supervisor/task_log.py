@@ -20,8 +20,8 @@ from estimator_runtime.launch.task import Task
 _CHUNK = 1 << 20
 # The tail of all lines, and the part of each, that is kept in memory.
 _TAIL_LINES, _TAIL_CHARS = 300, 4096
-# A file with this many bytes is renamed, and a new one begun: this part of what is free
-# on its disk, on which checkpoints may need room too, between two limits.
+# A file with this many bytes is renamed, and a new one begun: its share of this part of
+# what is free on its disk, on which checkpoints may need room too, between two limits.
 _PART_OF_FREE, _LEAST_BYTES, _MOST_BYTES = 50, 64 << 10, 64 << 20
 _EARLIER = ".1"  # ends the name of the renamed file
 _EXCERPT_LINES = 20
@@ -55,6 +55,7 @@ class TaskLog:
         problem: Why the file has been given up, or None.
         is_whole: Whether the file has all lines.
         say: Called with each line that is for the user.
+        shared_by: How many logs there are in the job, this one included.
         spool: Returns the folder for lines that are written before `open` is called;
             if it is None, only the last of those lines are kept.
     """
@@ -67,7 +68,7 @@ class TaskLog:
         clock: Callable[[], float] = time.monotonic,
         free_bytes: Callable[[str], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
-        self.task, self.say, self.spool = task, say, spool
+        self.task, self.say, self.spool, self.shared_by = task, say, spool, 1
         self._free_bytes, self._most_bytes = free_bytes, _MOST_BYTES
         self._clock, self._checked_at = clock, clock()
         self._is_spooled = self._is_gone = self._is_stale = False
@@ -75,20 +76,33 @@ class TaskLog:
         self.problem: str | None = None
         self.is_whole = True
         self._file: io.FileIO | None = None
+        # The last lines of the current run, and those that have been written to the
+        # file, maybe by another thread.
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._written: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
 
     def write(self, line: str) -> None:
         """Append a line."""
+        self.keep(line)
+        self.write_file(line)
+
+    def keep(self, line: str) -> None:
+        """Keep a line for `excerpt`, without touching the file."""
+        self._tail.append(line[:_TAIL_CHARS])
+
+    def write_file(self, line: str) -> None:
+        """Append a line to the file, which may take long."""
         if self._clock() - self._checked_at >= _CHECK_SECS:
             self._restore_if_removed(is_hurried=False)
-        self._tail.append(line[:_TAIL_CHARS])
+        self._written.append(line[:_TAIL_CHARS])
         try:
             if self._file is None and self.problem is None and self.spool is not None:
                 self._file, self.path = self._open_file(self.spool())
                 self._is_spooled = True
             self._write_line(line)
-        except OSError as error:
-            self._is_stale = self._file is not None and error.errno == errno.ESTALE
+        except (OSError, ValueError) as error:  # ValueError: the file is closed
+            number = getattr(error, "errno", None)
+            self._is_stale = self._file is not None and number == errno.ESTALE
             if not self._is_stale:
                 self._stop(error)
 
@@ -134,7 +148,7 @@ class TaskLog:
                 file.close()
             self._is_gone = self._is_stale = False
             self._file, self.path = self._open_file(os.path.dirname(path))
-            for line in self._tail:
+            for line in self._written:
                 self._write_line(line)
         except OSError as error:
             self._stop(error)
@@ -195,7 +209,7 @@ class TaskLog:
         """Open the file in a folder for appending, and return it with its path."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self.task.file_name)
-        part = self._free_bytes(folder) // _PART_OF_FREE
+        part = self._free_bytes(folder) // _PART_OF_FREE // self.shared_by
         self._most_bytes = min(max(part, _LEAST_BYTES), _MOST_BYTES)
         # Unbuffered: users read the log while it is written, and bytes in a buffer
         # would fail a second time when the file is closed.
@@ -216,14 +230,16 @@ class TaskLog:
                 )
             with contextlib.suppress(FileNotFoundError):  # it has been removed
                 os.replace(self.path, earlier)
+            # If the new file cannot be opened, the old one is still there to be closed.
+            opened, path = self._open_file(os.path.dirname(self.path))
             self._file.close()
-            self._file, self.path = self._open_file(os.path.dirname(self.path))
+            self._file, self.path = opened, path
         _write(self._file, line.encode(errors="replace") + b"\n")
 
-    def _stop(self, error: OSError) -> None:
+    def _stop(self, error: OSError | ValueError) -> None:
         """Stop writing to the file, and tell the user once."""
         if self.problem is None:
-            self.problem = error.strerror or str(error)
+            self.problem = getattr(error, "strerror", None) or str(error)
             self.is_whole = False
             where = f", {self.path}," if self.path else ""
             self.say(

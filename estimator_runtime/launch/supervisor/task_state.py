@@ -36,6 +36,7 @@ class TaskState:
             not to be told.
         killed_at: When the task was sent SIGKILL, or None.
         report: Everything that the current run has reported, by key.
+        step_folders: The `folders` when it last reported a step.
         heard_at: When the task last sent a report, or was started.
         worked_at: When the task was last seen to use the CPU without sending a report;
             no earlier than `heard_at`.
@@ -68,6 +69,7 @@ class TaskState:
         self.given_secs: float | None = None
         self.killed_at: float | None = None
         self.report: dict[str, Any] = {}
+        self.step_folders: set[str] = set()
         self.heard_at = self.worked_at = 0.0
         self.has_lived = self.has_trained = False
         self.is_named_silent = False
@@ -83,6 +85,7 @@ class TaskState:
         self.is_running, self.status = True, None
         self.restart_at = self.kill_at = self.given_secs = self.killed_at = None
         self.report, self.killed_for, self.is_displaced = {}, None, False
+        self.step_folders = set()
         self.log.start_run()
         self.hear({}, now)
         self.has_lived = False
@@ -91,6 +94,8 @@ class TaskState:
     def hear(self, report: dict[str, Any], now: float) -> None:
         """Record a report of the current run; an empty one is a mere sign of life."""
         self.report.update(report)
+        if "step" in report:
+            self.step_folders = self.folders
         self.hidden_warnings += report.get("hidden", 0)
         if not report.keys().isdisjoint(_SIGNS_OF_TRAINING):
             self.has_trained = True
@@ -119,6 +124,12 @@ class TaskState:
         self.is_displaced = is_displaced
         # The silence of a task says more than the signal that then killed it.
         self.killed_for = self.killed_for or cause
+
+    @property
+    def folders(self) -> set[str]:
+        """The last model directory and folder of a session that its run has named."""
+        names = ("model_dir", "checkpoint_dir")
+        return {self.report[name] for name in names if name in self.report}
 
     @property
     def has_ended_well(self) -> bool:

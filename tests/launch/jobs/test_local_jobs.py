@@ -182,7 +182,8 @@ def test_where_no_task_names_a_model_directory_the_logs_are_kept_and_named(run):
 
 def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):
     (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "worker-0.log").symlink_to("/dev/full")
+    # Of an earlier job. No file may get longer: there is no room for another line.
+    (tmp_path / "logs" / "worker-0.log").write_bytes(bytes(60 << 10))
     job = run(
         """
         for line in range(100):
@@ -193,9 +194,10 @@ def test_a_full_disk_under_a_log_does_not_end_the_job(run, tmp_path):
         time.sleep(60)
         """,
         *("--workers", "1", "--ps", "1", "--max-restarts", "0", "--log-dir", "logs"),
+        within=("sh", "-c", 'ulimit -f 120 && exec "$@"', "sh"),  # blocks of 512 bytes
     )
     assert job.end() == 1
-    stopped = "| the log of worker 0, logs/worker-0.log, stops here: No space left on "
+    stopped = "| the log of worker 0, logs/worker-0.log, stops here: File too large; "
     assert job.text.count(stopped) == 1
     assert "  KeyError: 'label'\npart of the log: logs/worker-0.log\n" in job.text
     assert "line 99\n" in (tmp_path / "logs" / "chief-0.log").read_text()

@@ -48,9 +48,12 @@ class _Actor:
 
 @pytest.fixture
 def hear():
-    """Return a function that reports folders, and returns what was refused."""
+    """Return a function that reports folders, and returns a fact of each refusal.
 
-    def hear(actors, *reports, copies=()):
+    `moved` are the actors that there are too from the second report on.
+    """
+
+    def hear(actors, *reports, copies=(), moved=(), fact="reason"):
         from estimator_runtime.launch.ray.model_dir import ModelDir
 
         refused: list[Refused] = []
@@ -62,7 +65,8 @@ def hear():
             for thread in threading.enumerate():
                 if thread.name == "estimator_runtime check":
                     thread.join(30)
-        return [each.reason for each in refused]
+            actors.update(moved)
+        return [getattr(each, fact) for each in refused]
 
     return hear
 
@@ -113,6 +117,16 @@ def test_a_node_is_asked_once_for_each_folder_and_again_if_its_actor_was_lost(
     actors = {"10.0.0.1": _Actor(is_lost=True)}
     assert hear(actors, *[(_CHIEF, {"model_dir": first})] * 2) == []
     assert actors["10.0.0.1"].asked == [first] * 2
+
+
+def test_a_node_without_the_folder_that_others_have_seen_is_refused_late(
+    hear, tmp_path
+):
+    reports = [(task, {"model_dir": str(tmp_path)}) for task in (_CHIEF, _WORKER)]
+    other = {"10.0.0.2": _Actor(own=tmp_path)}
+    late = hear({"10.0.0.1": _Actor()}, *reports, moved=other, fact="is_late")
+    assert late == [True]
+    assert hear(other, *reports, fact="is_late") == [False]
 
 
 def test_a_folder_in_the_copy_of_the_working_directory_is_refused(hear):

@@ -365,6 +365,22 @@ def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(start, c
     assert all(end.is_displaced for end in ends)
 
 
+def test_an_actor_that_is_slow_to_start_on_another_node_is_not_given_up(start, cluster):
+    tasks = start(answer_secs=0.1)
+    cluster.is_deaf, cluster.lost = True, {"id"}
+    for actor in cluster.actors:
+        actor.die()
+    assert all(tasks.next().is_displaced for _ in tasks.runs)
+    cluster.nodes = lambda: ["other"] * 2
+    assert tasks.tasks.place(_TWO.tasks) is None
+    _wait_until(lambda: len(cluster.actors) == 4, tasks)
+    time.sleep(0.5)  # for several answers that do not come
+    for actor in cluster.actors[2:]:
+        actor.answer("where", ("other", "10.0.0.2", ".", 5000))
+    tasks.place()
+    assert (cluster.killed, len(cluster.actors)) == (cluster.actors[:2], 4)
+
+
 @pytest.mark.parametrize("has_room_at_once", [False, True])
 def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
     tasks_of, cluster, has_room_at_once

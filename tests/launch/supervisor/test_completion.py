@@ -1,6 +1,9 @@
 """When a job is complete, and whom it still waits for, by a clock of the test."""
 
 import io
+import types
+
+import pytest
 
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.completion import Completion
@@ -14,7 +17,7 @@ class _NoSignals:
     """A back end whose tasks get no signal."""
 
 
-def _trained(**arguments):
+def _trained(scan=None, **arguments):
     """Return (the completion of a job that evaluates yet, the evaluator, what it says)."""
     job = Job(command=("train.py",), replicas={"chief": 1, "evaluator": 1}, **arguments)
     said = io.StringIO()
@@ -24,6 +27,9 @@ def _trained(**arguments):
         watch.start(now=0.0)
     chief.end(0)
     record = Record([], log_dir=None)
+    if scan is not None:
+        chief.hear({"trained": 20}, now=0.0)
+        record = types.SimpleNamespace(model_dir="/model", scan=scan)
     shutdown = Shutdown(_NoSignals(), watches, [chief], 30.0, console)
     completion = Completion(job, watches, [chief], record, shutdown, console)
     return completion, evaluator, said
@@ -61,3 +67,32 @@ def test_an_evaluator_that_waits_for_its_restart_is_named_too():
         "the training is done, but evaluator did not end within 100 s after it; "
         "--evaluation-timeout is that limit"
     )
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_disk_that_hangs_at_the_end_does_not_use_up_the_time_of_a_checkpoint(has_it):
+    hangs, shown = None, (None, 19, None)
+    answers = {0.0: shown, 10.0: shown, 590.0: hangs, 600.0: shown, 640.0: shown}
+    completion, _, said = _trained(scan=lambda: answers[now])
+    for now in answers:
+        assert completion.advance(now) is None
+    now, answers[651.0] = 651.0, ("ckpt-20", 20, None) if has_it else shown
+    missing = completion.advance(now)
+    assert completion.is_seen is has_it
+    assert missing == (
+        None if has_it else "chief has saved step 20, but the newest has 19"
+    )
+    assert said.getvalue().splitlines() == [
+        "launcher | chief has saved step 20, but the newest has 19: waiting 60 s at most "
+        "until its folder shows it",
+        "launcher | chief has saved step 20, but /model hangs: waiting 20 s at most until "
+        "its disk answers",
+    ]
+
+
+def test_a_disk_that_hangs_at_the_end_is_not_waited_for_for_ever():
+    completion, _, _ = _trained(scan=lambda: None)
+    assert completion.advance(1.0) is None
+    assert completion.advance(600.9) is None
+    problem = completion.advance(601.0)
+    assert problem == "chief has saved step 20, but /model hangs"

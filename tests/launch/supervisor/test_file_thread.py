@@ -1,6 +1,7 @@
 """File operations that hang, and what a supervisor gets from them."""
 
 import threading
+import time
 
 import pytest
 
@@ -74,6 +75,29 @@ def test_lines_are_waited_for_until_the_files_are_named_and_then_left_out(files,
     assert not files.is_behind()
     files.do(lambda: None, 6 << 20)
     assert not files.has_room
+
+
+def test_slow_files_are_waited_for_as_long_as_they_make_progress(files, hung):
+    done = []
+    for number in range(20):
+        files.do(lambda number=number: (time.sleep(0.02), done.append(number)))
+    assert files.drain()
+    assert len(done) == 20
+    files.do(hung.wait)
+    assert not files.drain()
+
+
+def test_an_error_in_files_that_the_job_can_do_without_is_named_once(said):
+    logs = FileThread("the logs", said.append, is_vital=False)
+    logs.do(lambda: int("x"))
+    assert logs.ask(lambda: "later", None) == "later"
+    for now in range(3):
+        logs.check(float(now))
+    logs.close()
+    [line] = said
+    assert line.startswith("the logs: ValueError(") and line.endswith(
+        "; the job goes on"
+    )
 
 
 def test_an_error_that_nobody_waited_for_is_not_lost(files):

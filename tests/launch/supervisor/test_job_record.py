@@ -92,13 +92,13 @@ def test_the_step_of_a_checkpoint_is_that_of_its_values_not_of_its_name(tmp_path
     record = Record(logs=[], log_dir=None)
     record.model_dir = str(tmp_path)
     stopped = record.outcome(143, "stopped")
-    assert record.with_lost_steps(stopped, 25) == stopped
-    assert record.with_lost_steps(stopped, 26).lost == (
+    assert record.with_lost_steps(stopped, 25, [str(tmp_path)]) == stopped
+    assert record.with_lost_steps(stopped, 26, [f"{tmp_path}/x/.."]).lost == (
         "lost: what was trained after step 25, up to step 26 or more, is in no checkpoint"
     )
     # Whoever reads of a failure knows that what follows the checkpoint is lost.
     failed = record.outcome(1, "failed")
-    assert record.with_lost_steps(failed, 26) == failed
+    assert record.with_lost_steps(failed, 26, [str(tmp_path)]) == failed
 
 
 def _last_line(record):

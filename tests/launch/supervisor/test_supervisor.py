@@ -15,9 +15,10 @@ import pytest
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
+from estimator_runtime.launch.supervisor import supervisor
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.supervisor.task_log import TaskLog
-from estimator_runtime.launch.task import Ended, Lost, Reported
+from estimator_runtime.launch.task import Ended, Lost, Refused, Reported
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
 
@@ -71,6 +72,9 @@ class Tasks:
 
     def end(self, task, status, **how):
         self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
+
+    def refuse(self, refusal):
+        self._events.put(refusal)
 
     def lose_all(self):
         self._events.put(Lost(reason="the fork server of the tasks is gone"))
@@ -155,6 +159,21 @@ def test_a_disk_that_hangs_at_the_end_is_waited_for_and_then_fails_the_job(
     ), said
 
 
+def test_the_search_for_a_checkpoint_without_nan_ends_if_the_disk_hangs(
+    run, saved, hang, monkeypatch
+):
+    monkeypatch.setattr(supervisor, "_NAN_SECS", 20.0)  # of the clock, not of the test
+
+    def script(tasks, attempt):
+        tasks.report("chief", model_dir=str(saved))
+        hang()
+        tasks.report("chief", error=[_NAN, "x", "y"])
+        tasks.end("chief", 1)
+
+    outcome, _, _ = run(script)
+    assert outcome.unknown == f"as {saved} does not answer"
+
+
 def test_a_file_of_metrics_that_hangs_stops_nobody(run, tmp_path):
     pipe = tmp_path / "metrics"  # that nobody reads
     os.mkfifo(pipe)
@@ -183,6 +202,14 @@ def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     hung.set()
     assert outcome.exit_status == 0, said
     assert outcome.reason == f"the job is done at step 20, in {saved}/model.ckpt-20"
+
+
+@pytest.mark.parametrize("is_late, number", [(False, _KILL), (True, _TERM)])
+def test_a_folder_that_is_refused_late_lets_the_leader_save(run, is_late, number):
+    refusal = Refused(reason="node 1 has no such folder", is_late=is_late)
+    outcome, tasks, _ = run(lambda *_: None, at={9: lambda it: it.refuse(refusal)})
+    assert (outcome.exit_status, outcome.reason) == (1, "node 1 has no such folder")
+    assert dict(tasks.signals)["chief"] == number
 
 
 def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
@@ -685,6 +712,29 @@ def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
         f"the job was stopped by SIGTERM\n{checkpoint}; the same command goes on from "
         f"there{lost if is_told else ''}"
     )
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"checkpoint_dir": "/other", "step": 31},
+        {"trained": 10000, "step": 19},
+        {"loss": 1.0},
+    ],
+    ids=["of a later model", "trained earlier", "not yet at a step"],
+)
+def test_steps_of_another_model_are_not_missed_in_a_checkpoint(run, saved, report):
+    def stop(tasks):
+        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
+
+    def script(tasks, attempt):
+        tasks.report("chief", checkpoint_dir="/earlier")
+        tasks.report("chief", step=1000)
+        tasks.report("chief", checkpoint_dir=str(saved))
+        tasks.report("chief", **report)
+
+    outcome, _, _ = run(script, at={30: stop})
+    assert outcome.lost is None
 
 
 def test_who_asks_twice_at_once_waits_for_nobody(run):

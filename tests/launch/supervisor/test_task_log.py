@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shutil
+import threading
 import tracemalloc
 
 import pytest
@@ -176,6 +177,25 @@ def test_a_log_that_is_long_for_its_disk_is_renamed(tmp_path, free_bytes, most_b
     assert (log.is_whole, log.problem) == (False, None)
 
 
+def test_a_log_whose_next_file_cannot_be_opened_goes_on_when_it_can(
+    tmp_path, monkeypatch
+):
+    log, said = _on_a_disk(0, tmp_path)
+    log.write("x" * 64 * KIB)
+    with monkeypatch.context() as broken:
+        broken.setattr(task_log.os, "makedirs", _raise_stale)
+        for _ in range(2):
+            log.write("one")
+    log.write("two")
+    log.close()
+    assert (tmp_path / "chief-0.log").read_text() == "two\n"
+    assert (len(said), log.problem) == (1, None)
+
+
+def _raise_stale(*_, **__):
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
 def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
     log, said = _on_a_disk(40_000 * KIB, tmp_path)
     for number in range(3000):
@@ -186,6 +206,21 @@ def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
     lines = "".join(path.read_text() for path in files).split()
     assert lines == [str(number) for number in range(1600, 3000)]
     assert len(said) == 1
+
+
+def test_the_logs_of_many_tasks_take_no_more_of_the_disk_than_one(tmp_path):
+    free, said = 40_000 * KIB, []
+    tasks = [Task(type="worker", index=index) for index in range(5)]
+    logs = [TaskLog(task, free_bytes=lambda _: free) for task in tasks]
+    Record(logs, log_dir=None, say=said.append).open_logs(str(tmp_path))
+    for log in logs:
+        for number in range(400):
+            log.write(f"{number:1023}")
+        log.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1600 * KIB
+    assert [line[:26] for line in said[1:]] == [
+        f"the log of worker {index}, {tmp_path}"[:26] for index in range(5)
+    ]
 
 
 def test_no_more_is_copied_to_the_folder_than_a_log_may_have(tmp_path):
@@ -299,6 +334,23 @@ def test_a_log_that_was_removed_is_there_again_when_an_outcome_names_it(
     path = tmp_path / "model" / "logs" / "worker-1.log"
     assert f"\npart of the log: {path}\n" in str(outcome)
     assert path.read_text() == "one\ntwo\n"
+
+
+def test_the_lines_of_a_failure_are_shown_though_its_log_hangs(tmp_path, monkeypatch):
+    hung = threading.Event()
+    monkeypatch.setattr(TaskLog, "write_file", lambda log, line: hung.wait())
+    watch = TaskState(Task(type="worker", index=1), max_restarts=0)
+    record = Record([watch.log], log_dir="given")
+    for line in ("Traceback (most recent call last):", "KeyError: 'label'"):
+        record.write(watch.log, line)
+    outcome = record.outcome(1, "it failed", watch)
+    hung.set()
+    record.close()
+    assert outcome.excerpt == (
+        "Traceback (most recent call last):",
+        "KeyError: 'label'",
+    )
+    assert not outcome.is_log_whole
 
 
 def test_a_removed_log_that_cannot_be_made_again_is_given_up(removed, tmp_path):
