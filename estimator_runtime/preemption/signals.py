@@ -118,7 +118,7 @@ class SignalPipe:
             os.write(self._writer, mark)
 
     def restore(self) -> None:
-        """Give the signals back to the program, unless it has taken them already."""
+        """Restore the program's descriptor, unless it has set another one since."""
         try:
             current = signal.set_wakeup_fd(self._of_program)
         except (OSError, ValueError):  # it has closed its own

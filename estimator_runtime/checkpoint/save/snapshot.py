@@ -250,7 +250,7 @@ class CopyBuffers:
         return copies
 
     def release(self, copies: dict[int, np.ndarray]) -> None:
-        """Let the next call of `copies` overwrite these copies.
+        """Allow the next call of `copies` to overwrite these copies.
 
         It does nothing if their buffers have been freed.
         """

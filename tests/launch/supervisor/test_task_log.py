@@ -100,7 +100,7 @@ def test_lines_written_before_the_folder_is_known_are_in_the_file_too(tmp_path):
 
 @contextlib.contextmanager
 def _room(size):
-    """Let no file grow beyond this size in bytes, as on a full disk."""
+    """Limit the size of files in bytes, as a full disk would."""
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
     try:
