@@ -85,7 +85,8 @@ def allowed_starts(item: Item, good: dict[int, int]) -> tuple[set[int], bool]:
     # Complete, but not in the state file when the save was cut off. Whoever has named
     # another one since then wants that.
     is_uncommitted = item.base.name.startswith("image-") and named == was_named
-    uncommitted = {CRASHED} if is_uncommitted or named not in good else set()
+    is_allowed = CRASHED in good.values() and (is_uncommitted or named not in good)
+    uncommitted = {CRASHED} if is_allowed else set()
     if named in good and is_exact:
         return {good[named], *uncommitted}, False
     newest = {max(names) for names in (good, good.keys() - {CRASHED}) if names}
