@@ -16,7 +16,7 @@ import importlib
 import os
 from typing import Any
 
-from estimator_runtime import compat, reporting
+from estimator_runtime import patching, reporting
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.output import log_filter
@@ -76,7 +76,7 @@ def install(
         ConfigError: If one of the variables is neither 0 nor 1, or resource variables
             are asked for without TensorFlow 1 mode.
     """
-    compat.install(tf1=tf1, tf1_resource_variables=tf1_resource_variables)
+    patching.install(tf1=tf1, tf1_resource_variables=tf1_resource_variables)
     reporting.start(os.environ)  # of a task that has replaced itself by `os.execv`
     log_filter.start_in_library(os.environ, quiet)
 

@@ -13,7 +13,7 @@ if __name__ == "__main__":
             os.getcwd()
         except FileNotFoundError:
             count = 0
-        startup = f"{__file__.removesuffix('__main__.py')}compat/inject/startup"
+        startup = f"{__file__.removesuffix('__main__.py')}patching/injection/startup"
         sys.path[:count] = [startup]
 
     from estimator_runtime.cli.main import main

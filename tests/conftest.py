@@ -49,7 +49,7 @@ _SAME_ON_EACH = (
     "cli/test_main",
     "cli/test_script",
     "cli/test_tf_config_command",
-    "compat/inject/test_current_folder",
+    "patching/injection/test_current_folder",
     "test_groups",
     "test_second_chance",
 )
@@ -232,7 +232,7 @@ def _names(nodes):
 @pytest.fixture
 def now(monkeypatch):
     """Return the time of TensorFlow's timers, in seconds, as the item of a list."""
-    from estimator_runtime.compat import internals
+    from estimator_runtime.tf_internals import internals
 
     now = [1000.0]
     monkeypatch.setattr(internals, "now", lambda: now[0])
@@ -291,9 +291,9 @@ def _no_inheritance(monkeypatch):
 def _no_training_left():
     """Stop sessions that a test has left open from taking the signals of the next one."""
     yield
-    preemption = sys.modules.get("estimator_runtime.preemption.request")
-    if preemption is not None:
-        preemption._request.end_all()
+    stop_request = sys.modules.get("estimator_runtime.signals.request")
+    if stop_request is not None:
+        stop_request._request.end_all()
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_the_architecture_names_modules_that_there_are():
     package = ROOT / "estimator_runtime"
     folders = "|".join(each.name for each in package.iterdir() if each.is_dir())
     named = set(re.findall(rf"\b(?:{folders})(?:/\w+)+", _text("docs/architecture.md")))
-    assert {"launch/job", "compat/seam", "checkpoint/restore/recovery"} <= named
+    assert {"launch/job", "estimator/seam", "checkpoint/restore/recovery"} <= named
     gone = [
         name
         for name in named

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.compat import versions
+from estimator_runtime.tf_internals import versions
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "migrating.md"
 NEW = versions.parse(tf.__version__) >= (2, 16)

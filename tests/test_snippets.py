@@ -56,7 +56,7 @@ OTHERS = {
         "test_snippets.py: test_a_command_runs_the_script_with_its_own_flags"
     ),
     "docs/start.md | estimator-runtime enable": (
-        "compat/inject/test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
+        "patching/injection/test_activation.py: test_plain_python_has_estimators_where_it_is_enabled_until_"
         "it_is_disabled"
     ),
     "docs/start.md | estimator-runtime run train.py --your --flags                  ": (
@@ -107,7 +107,7 @@ OTHERS = {
         "verbose_brings_back_all"
     ),
     "docs/tensorflow1.md | estimator-runtime run --tf1": (
-        "compat/tf1/test_mode.py: test_a_program_trains_and_its_checkpoint_has_the_names_of_"
+        "tf1/test_mode.py: test_a_program_trains_and_its_checkpoint_has_the_names_of_"
         "version_1"
     ),
     "docs/tensorflow1.md | estimator-runtime doctor": (

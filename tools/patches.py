@@ -9,7 +9,7 @@ import sys
 import traceback
 
 import estimator_runtime
-from estimator_runtime.compat.report import report
+from estimator_runtime.patching.report import report
 
 
 def main() -> int:

@@ -23,11 +23,11 @@ from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
-from estimator_runtime.compat import internals
-from estimator_runtime.compat.internals import STEP_METHODS
 from estimator_runtime.config import options
 from estimator_runtime.output.training_log import TRAINING_LOG
-from estimator_runtime.preemption import request
+from estimator_runtime.signals import request
+from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals.internals import STEP_METHODS
 
 if TYPE_CHECKING:
     from estimator_runtime.checkpoint.restore.session_creator import (

@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Callable
 
-from estimator_runtime.compat import install, versions
-from estimator_runtime.compat.inject.activation import VARIABLE, Activation
-from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.patching import install
+from estimator_runtime.patching.injection.activation import VARIABLE, Activation
+from estimator_runtime.patching.report import report
+from estimator_runtime.tf_internals import versions
 
 _WHERE_ENABLED = (
     "Where it is enabled, plain `python train.py`, notebooks and tests have "

@@ -28,14 +28,14 @@ from estimator_runtime.cli.parser import (
     unknown_argument,
     write_out,
 )
-from estimator_runtime.compat.inject import garbage_collector
-from estimator_runtime.compat.inject.process_name import name_after_task, task_name
-from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.config import proxies
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, relay, tensorboard
 from estimator_runtime.output.terminal import printable
+from estimator_runtime.patching.injection import garbage_collector
+from estimator_runtime.patching.injection.process_name import name_after_task, task_name
+from estimator_runtime.tf1 import mode
 
 _NAME = "estimator-runtime"
 

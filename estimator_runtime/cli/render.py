@@ -55,7 +55,7 @@ def render(options: argparse.Namespace) -> str:
         ConfigError: If a value is invalid.
         UsageError: If no task would train.
     """
-    from estimator_runtime.launch.kubernetes import KubernetesBackend
+    from estimator_runtime.launch.backends.kubernetes import KubernetesBackend
 
     job = run.job_of(options)
     name = options.name or _name_of(options.program[0])

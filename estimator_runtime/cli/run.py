@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output.tensorboard import Dashboard
-from estimator_runtime.preemption.signals import NOTICES, StopRequests
+from estimator_runtime.signals.signals import NOTICES, StopRequests
 
 if TYPE_CHECKING:
     from estimator_runtime.launch import Job, JobHandle, Outcome

@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat.removed import contrib as private
-from estimator_runtime.compat.seam import MultiLabelHead
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.estimator.removed import contrib as private
+from estimator_runtime.estimator.seam import MultiLabelHead
 
 __all__ = [
     "binary_classification_head",

@@ -4,10 +4,10 @@ Plain data, read by the importer of TensorFlow 1 mode, by docs/contrib.md and by
 tests. Names are written as in TensorFlow 1.15, without the leading `tf.contrib.`.
 """
 
-from estimator_runtime.compat.tf1.contrib_names import CONTRIB_MODULES
+from estimator_runtime.tf1.contrib_names import CONTRIB_MODULES
 
 _TF = "tensorflow.compat.v1"
-_PRIVATE = "estimator_runtime.compat.removed.contrib"
+_PRIVATE = "estimator_runtime.estimator.removed.contrib"
 _OURS = "estimator_runtime.contrib"
 _TREES = "the package ydf or TensorFlow Decision Forests, which have no Estimators"
 

@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 
 from estimator_runtime.checkpoint.store import files, locks
-from estimator_runtime.compat import internals
 from estimator_runtime.errors import (
     CheckpointError,
     ConfigError,
@@ -30,6 +29,7 @@ from estimator_runtime.errors import (
     PredictorClosedError,
     PredictorInputError,
 )
+from estimator_runtime.tf_internals import internals
 
 __all__ = ["Predictor", "from_estimator", "from_saved_model"]
 

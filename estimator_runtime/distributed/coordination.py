@@ -22,8 +22,8 @@ import tensorflow as tf
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
-from estimator_runtime.compat import internals
 from estimator_runtime.errors import PeerTimeoutError
+from estimator_runtime.tf_internals import internals
 
 _logger = logging.getLogger(__name__)
 # To read all of a checkpoint from a slow disk may take long.

@@ -20,7 +20,6 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.store import locks
-from estimator_runtime.compat import seam
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import TrainingOptions, best_mode_of
 from estimator_runtime.config.role import TaskType
@@ -29,8 +28,9 @@ from estimator_runtime.distributed.finish_note import FinishNote, saved_step
 from estimator_runtime.distributed.liveness import JobLiveness
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
+from estimator_runtime.estimator import seam
 from estimator_runtime.output.training_log import TRAINING_LOG
-from estimator_runtime.preemption import exit
+from estimator_runtime.signals import exit
 
 _logger = logging.getLogger(__name__)
 _POLL_SECS = 0.5

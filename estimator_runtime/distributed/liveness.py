@@ -16,7 +16,7 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers
 from estimator_runtime.distributed.peers import Answer
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.preemption import exit
+from estimator_runtime.signals import exit
 
 _logger = logging.getLogger(__name__)
 CHECK_EVERY_SECS = 3.0

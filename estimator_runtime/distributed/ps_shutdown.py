@@ -17,7 +17,7 @@ from types import FrameType
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
-from estimator_runtime.preemption.signals import (
+from estimator_runtime.signals.signals import (
     DEFAULTS,
     STATUS_OF_SIGNALS,
     SignalPipe,

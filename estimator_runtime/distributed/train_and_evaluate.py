@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.store import files
-from estimator_runtime.compat import seam
-from estimator_runtime.compat.seam import stock_train_and_evaluate
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import executor, finish_note, open_trainings, peers
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.estimator import seam
+from estimator_runtime.estimator.seam import stock_train_and_evaluate
 
 _logger = logging.getLogger(__name__)
 

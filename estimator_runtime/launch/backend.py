@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from estimator_runtime.launch.supervisor.supervisor import Supervisor
 
 _BACKENDS = {
-    "local": "estimator_runtime.launch.local.backend:LocalBackend",
-    "ray": "estimator_runtime.launch.ray.backend:RayBackend",
+    "local": "estimator_runtime.launch.backends.local.backend:LocalBackend",
+    "ray": "estimator_runtime.launch.backends.ray.backend:RayBackend",
 }
 
 

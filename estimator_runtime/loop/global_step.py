@@ -5,11 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.plan import Plan
+from estimator_runtime.tf_internals import internals
 
 _VALUE = "value"
 

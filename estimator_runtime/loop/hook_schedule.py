@@ -45,11 +45,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
-from estimator_runtime.compat.internals import STEP_METHODS
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.plan import Plan, key_of
+from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals.internals import STEP_METHODS
 
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"

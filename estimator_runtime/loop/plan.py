@@ -23,9 +23,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
+from estimator_runtime.tf_internals import internals
 
 _SESSION_RUN = internals.SESSION_RUN
 

@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
@@ -21,8 +20,9 @@ from estimator_runtime.loop.plan import (
     Planner,
     key_of,
 )
-from estimator_runtime.preemption import request
-from estimator_runtime.preemption.session_close import closable, slow_close_logged
+from estimator_runtime.signals import request
+from estimator_runtime.signals.session_close import closable, slow_close_logged
+from estimator_runtime.tf_internals import internals
 
 CALLER = "caller"
 _SESSION_LOST = "Session handle is not found"  # message of a server that lost it

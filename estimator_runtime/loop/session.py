@@ -13,14 +13,14 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.hook import flush_event_files
 from estimator_runtime.checkpoint.restore import nan_scan
-from estimator_runtime.compat import internals
 from estimator_runtime.config import options, waits
 from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
 from estimator_runtime.loop.packing.requests import PackingLog, is_remote
 from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
-from estimator_runtime.preemption import request
+from estimator_runtime.signals import request
+from estimator_runtime.tf_internals import internals
 
 _Saver = tf.compat.v1.train.CheckpointSaverHook
 _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError

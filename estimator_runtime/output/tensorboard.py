@@ -20,9 +20,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from estimator_runtime.compat.inject.children import helper_command
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import terminal
+from estimator_runtime.patching.injection.children import helper_command
 
 HOST = "127.0.0.1"
 # Used instead of a port number: the first free port from 6006, TensorBoard's default.

@@ -20,13 +20,13 @@ import tensorflow as tf
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.checkpoint.store import locks
-from estimator_runtime.compat import internals
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
-from estimator_runtime.preemption import request
 from estimator_runtime.session.hooks.peer_hooks import servers_watched
 from estimator_runtime.session.settings import SessionSettings
+from estimator_runtime.signals import request
+from estimator_runtime.tf_internals import internals
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train

@@ -10,11 +10,10 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
-from estimator_runtime.compat import internals, seam
-from estimator_runtime.compat.internals import USE_DEFAULT
 from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, input_sharding, peers
+from estimator_runtime.estimator import seam
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import metrics_file, progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -23,6 +22,8 @@ from estimator_runtime.session.hooks import peer_hooks
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
+from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals.internals import USE_DEFAULT
 
 _logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1

@@ -11,11 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.compat import seam
-from estimator_runtime.compat.estimator import strategies
-from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.estimator import seam, strategies
+from estimator_runtime.estimator.seam import StockRunConfig
 from estimator_runtime.session import run_config_values
 
 _USE_DEFAULT: Any = object()

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.store import files
-from estimator_runtime.compat.internals import USE_DEFAULT
 from estimator_runtime.config import options
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
+from estimator_runtime.tf_internals.internals import USE_DEFAULT
 
 _DEFAULT_SUMMARY_STEPS = 100
 # Arguments that TensorFlow's session for a multi-worker strategy also takes.

@@ -18,10 +18,10 @@ from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.state_file import read_state
-from estimator_runtime.compat import versions
 from estimator_runtime.config import options
 from estimator_runtime.errors import CheckpointError
-from estimator_runtime.preemption import request
+from estimator_runtime.signals import request
+from estimator_runtime.tf_internals import versions
 
 er.install()
 

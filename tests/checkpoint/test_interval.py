@@ -12,10 +12,10 @@ from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.snapshot import Snapshot
-from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.estimator.seam import StockRunConfig
 
 er.install()
 

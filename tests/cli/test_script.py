@@ -608,7 +608,7 @@ def test_children_and_their_children_get_the_runtime_before_the_script(
         {
             "train.py": f"""
                 import multiprocessing, sys
-                print("estimator_runtime.compat" in sys.modules, __name__, flush=True)
+                print("estimator_runtime.patching" in sys.modules, __name__, flush=True)
                 def child(depth):
                     if depth:
                         context = multiprocessing.get_context({method!r})

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.compat.tf1 import facade
 from estimator_runtime.contrib import names
+from estimator_runtime.tf1 import facade
 
 estimator_runtime.install()
 

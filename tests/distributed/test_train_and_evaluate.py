@@ -7,12 +7,12 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.compat.seam import stock_train_and_evaluate
 from estimator_runtime.distributed.train_and_evaluate import (
     check_reachable,
     warn_of_unknown_hosts,
 )
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.estimator.seam import stock_train_and_evaluate
 
 EXAMPLE = {
     "chief": ["host0:2222"],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.compat import versions
+from estimator_runtime.tf_internals import versions
 
 _SCRIPT = str(Path(__file__).parents[2] / "examples" / "digits.py")
 _RUNTIME = [sys.executable, "-m", "estimator_runtime", "run"]

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.local.processes import Processes
+from estimator_runtime.launch.backends.local.processes import Processes
 from estimator_runtime.launch.task import Ended, Events, Output, Reported, Run, Working
 
 # Far more than a pipe holds.

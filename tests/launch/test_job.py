@@ -6,7 +6,7 @@ import pytest
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch import Job, get_backend
-from estimator_runtime.launch.local import backend
+from estimator_runtime.launch.backends.local import backend
 from estimator_runtime.launch.task import Task
 
 

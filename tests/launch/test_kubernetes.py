@@ -11,7 +11,7 @@ import yaml
 from estimator_runtime.cli.main import main
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.kubernetes import KubernetesBackend
+from estimator_runtime.launch.backends.kubernetes import KubernetesBackend
 
 _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 import estimator_runtime
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.session import LoopSession
+from estimator_runtime.tf_internals import internals
 
 estimator_runtime.install()
 tf1 = tf.compat.v1

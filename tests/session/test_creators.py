@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.preemption import request
 from estimator_runtime.session import creators
+from estimator_runtime.signals import request
 
 er.install()
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.estimator.seam import StockRunConfig
 
 PROPERTIES = [
     name

@@ -26,8 +26,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.checkpoint.save.save_ops import Saved, saved_by
-from estimator_runtime.compat import internals
 from estimator_runtime.config.memory import available_mb
+from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
-from estimator_runtime.compat import versions
-from estimator_runtime.compat.inject.activation import Activation
-from estimator_runtime.compat.report import report
-from estimator_runtime.compat.versions import TESTED
 from estimator_runtime.errors import CompatibilityError
+from estimator_runtime.patching.injection.activation import Activation
+from estimator_runtime.patching.report import report
+from estimator_runtime.tf_internals import versions
+from estimator_runtime.tf_internals.versions import TESTED
 
 _OLDEST_RAY = (2, 60)  # as in setup.cfg
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
-from estimator_runtime.compat.inject.children import helper_command
-from estimator_runtime.compat.report import report
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.patching.injection.children import helper_command
+from estimator_runtime.patching.report import report
 
 DEADLINE_SECS = 120.0
 

@@ -17,8 +17,8 @@ from typing import Any
 from estimator_runtime.cli.doctor import batches
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from estimator_runtime.cli.script import load_script
-from estimator_runtime.compat import versions
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.tf_internals import versions
 
 _ROOTS = ("tensorflow", "tensorflow_estimator", "keras")
 # Names of modules, in any package.

@@ -6,7 +6,7 @@ from typing import Any
 
 from estimator_runtime.cli.doctor.finding import NOTE, PROBLEM, Finding
 from estimator_runtime.cli.doctor.script import Uses, shown
-from estimator_runtime.compat.tf1 import contrib_names, moved
+from estimator_runtime.tf1 import contrib_names, moved
 
 _CONTRIB = "tensorflow.contrib"
 # With fewer names than that, a program is soon changed.

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from estimator_runtime.compat.seam import Exporter
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.contrib.learning.estimator import replace_monitors_with_hooks
 from estimator_runtime.distributed.train_and_evaluate import train_and_evaluate
 from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.estimator.seam import Exporter
 
 __all__ = [
     "Experiment",

@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.tf_internals import internals
 
 __all__ = [
     "FusedRNNCellAdaptor",

@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.compat import internals
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.denormals import DenormalFlush
@@ -37,6 +36,7 @@ from estimator_runtime.loop.plan import (
 )
 from estimator_runtime.loop.planned import CALLER, PlannedSession, differ
 from estimator_runtime.loop.run_length import RunLength, RunLog
+from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.fusion import adam
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
@@ -26,6 +25,7 @@ from estimator_runtime.loop.graph.subgraph import (
     keeps_resource,
 )
 from estimator_runtime.loop.plan import Substitute
+from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
 # Every step stores the values that the caller fetches in variables, so they must be

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
+from estimator_runtime.tf_internals import internals
 
 # Set on control flow that TensorFlow lowers: its branches become part of the graph.
 _LOWERED = "_lower_using_switch_merge"

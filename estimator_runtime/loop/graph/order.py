@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
+from estimator_runtime.tf_internals import internals
 
 # Types of ops that change nothing that another op reads. Summaries are only written.
 _READERS = re.compile(

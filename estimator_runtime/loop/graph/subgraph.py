@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.compat import internals
-from estimator_runtime.compat.tf1 import mode
 from estimator_runtime.loop.graph import ops
+from estimator_runtime.tf1 import mode
+from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
 

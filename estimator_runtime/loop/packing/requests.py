@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.compat import internals
 from estimator_runtime.loop.graph import ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
@@ -22,6 +21,7 @@ from estimator_runtime.loop.plan import (
     structure,
 )
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.tf_internals import internals
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8

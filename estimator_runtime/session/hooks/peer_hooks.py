@@ -33,7 +33,7 @@ from estimator_runtime.distributed.liveness import concerns as concerns_of
 from estimator_runtime.distributed.peers import Answer
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.output.training_log import TRAINING_LOG
-from estimator_runtime.preemption import exit, request
+from estimator_runtime.signals import exit, request
 
 _logger = logging.getLogger(__name__)
 # A ps that is alive answers in milliseconds.

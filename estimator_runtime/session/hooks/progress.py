@@ -21,7 +21,7 @@ from estimator_runtime.checkpoint.store.state_file import StateError, read_state
 from estimator_runtime.config import options
 from estimator_runtime.distributed import open_trainings
 from estimator_runtime.output.progress_bar import Progress
-from estimator_runtime.preemption import request
+from estimator_runtime.signals import request
 
 POLL_SECS = 0.5
 # How long a session that ends waits for the thread, which may hang on a lost server.

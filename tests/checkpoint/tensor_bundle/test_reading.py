@@ -94,7 +94,7 @@ def restored(folder):
 
 def estimator_checks(folder):
     assert tf.estimator.Estimator  # which that module patches
-    from estimator_runtime.compat.estimator import checkpoints
+    from estimator_runtime.estimator import checkpoints
 
     checkpoints._check_result(str(folder), recovery.recover(str(folder)), max_steps=30)
 

@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime.cli.doctor import probe
-from estimator_runtime.compat import versions
-from estimator_runtime.compat.registry import PATCHES
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.patching.table import PATCHES
+from estimator_runtime.tf_internals import versions
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
 NEW = versions.parse(tf.__version__) >= (2, 16)

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from estimator_runtime.cli.doctor import script, tensorflow_1
-from estimator_runtime.compat.tf1 import contrib_names
+from estimator_runtime.tf1 import contrib_names
 
 TABLES = types.SimpleNamespace(
     AVAILABLE={

@@ -66,7 +66,7 @@ import json, os, pathlib, time
 
 import tensorflow as tf
 
-from estimator_runtime.preemption import request as preemption
+from estimator_runtime.signals import request
 
 v1 = tf.compat.v1
 task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
@@ -87,7 +87,7 @@ class Hold(v1.train.SessionRunHook):
     def after_run(self, context, values):
         if task == "chief" and context.session.run(self.step) >= 10:
             holds.touch()
-            wait_until(preemption.is_requested)
+            wait_until(request.is_requested)
 
 
 def model_fn(features, labels, mode):

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from estimator_runtime.launch.local import process_tree
+from estimator_runtime.launch.backends.local import process_tree
 
 # A task of it forks a daemon, in a session of its own, and both say who they are.
 _SERVE = r"""
 import contextlib, os, resource, signal, socket, sys
-from estimator_runtime.launch.local import process_tree as descendants
-from estimator_runtime.launch.local.fork_server import ForkServer
+from estimator_runtime.launch.backends.local import process_tree as descendants
+from estimator_runtime.launch.backends.local.fork_server import ForkServer
 
 connection = socket.socket(fileno=int(sys.argv[1]))
 connection.set_inheritable(False)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from estimator_runtime.launch.local.ports import HeldPorts
+from estimator_runtime.launch.backends.local.ports import HeldPorts
 
 
 def test_a_held_port_is_given_to_nobody_else_but_a_server_can_listen_on_it():

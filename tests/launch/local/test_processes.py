@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from estimator_runtime.launch.local.processes import Reader
+from estimator_runtime.launch.backends.local.processes import Reader
 from estimator_runtime.launch.task import (
     Ended,
     Events,

@@ -8,7 +8,7 @@ _PROGRAM = """
 import os, resource, sys, threading, time
 
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.ray.actor import TaskActor
+from estimator_runtime.launch.backends.ray.actor import TaskActor
 from estimator_runtime.launch.task import Output, Run
 
 

@@ -4,7 +4,7 @@ import subprocess
 
 
 def test_an_error_of_several_lines_is_one():
-    from estimator_runtime.launch.ray.errors import brief
+    from estimator_runtime.launch.backends.ray.errors import brief
 
     error = RuntimeError(
         "Version mismatch: The cluster was started with:\n"
@@ -21,7 +21,7 @@ def test_an_error_of_several_lines_is_one():
 def test_an_error_of_a_task_is_its_last_line_with_both_of_its_ends():
     from ray.exceptions import RayTaskError
 
-    from estimator_runtime.launch.ray.errors import brief
+    from estimator_runtime.launch.backends.ray.errors import brief
 
     cause = subprocess.CalledProcessError(1, ["python", "-c", "x = 1\n" * 100])
     traceback = f'Traceback (most recent call last):\n  File "x.py"\n{cause!r}\n{cause}'
@@ -35,7 +35,7 @@ def test_of_an_actor_that_is_gone_it_is_why():
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
     from ray.exceptions import ActorDiedError
 
-    from estimator_runtime.launch.ray.errors import brief
+    from estimator_runtime.launch.backends.ray.errors import brief
 
     context = ActorDiedErrorContext(
         actor_id=b"0" * 16,
@@ -57,7 +57,7 @@ def test_of_an_actor_whose_node_is_gone_it_is_why_without_numbers():
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
     from ray.exceptions import ActorDiedError
 
-    from estimator_runtime.launch.ray.errors import brief
+    from estimator_runtime.launch.backends.ray.errors import brief
 
     context = ActorDiedErrorContext(
         actor_id=b"0" * 16,
@@ -74,7 +74,7 @@ def test_of_an_actor_whose_node_is_gone_it_is_why_without_numbers():
 def test_of_an_actor_that_could_not_be_made_it_is_the_last_line_of_its_error():
     from ray.exceptions import ActorDiedError, RayTaskError
 
-    from estimator_runtime.launch.ray.errors import brief
+    from estimator_runtime.launch.backends.ray.errors import brief
 
     cause = FileNotFoundError(2, "No such file or directory", "/folder")
     traceback = f"Traceback (most recent call last):\nFileNotFoundError: {cause}"

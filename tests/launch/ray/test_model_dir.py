@@ -12,7 +12,7 @@ _CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
 
 class _Cluster:
     def __init__(self):
-        from estimator_runtime.launch.ray.cluster import RayWaits
+        from estimator_runtime.launch.backends.ray.cluster import RayWaits
 
         self.waits = RayWaits()
 
@@ -54,7 +54,7 @@ def hear():
     """
 
     def hear(actors, *reports, copies=(), moved=(), fact="reason"):
-        from estimator_runtime.launch.ray.model_dir import ModelDir
+        from estimator_runtime.launch.backends.ray.model_dir import ModelDir
 
         refused: list[Refused] = []
         checks = ModelDir(_CHIEF, lambda: actors, _Cluster(), refused.append)

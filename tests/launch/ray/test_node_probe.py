@@ -5,8 +5,8 @@ import platform
 import pytest
 
 import estimator_runtime
-from estimator_runtime.compat import versions
-from estimator_runtime.launch.ray.node_probe import difference, probe
+from estimator_runtime.launch.backends.ray.node_probe import difference, probe
+from estimator_runtime.tf_internals import versions
 
 _HERE = {"Python": "3.11", "estimator_runtime": "0.1.0", "TensorFlow": "2.21.0"}
 

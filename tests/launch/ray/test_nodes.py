@@ -49,7 +49,7 @@ class _Ray:
 @pytest.fixture
 def ray(monkeypatch):
     """Return the `_Ray`, and the answers of this machine, of which the last one counts."""
-    from estimator_runtime.launch.ray import cluster
+    from estimator_runtime.launch.backends.ray import cluster
 
     ray, here = _Ray(), [_HERE]
 
@@ -64,7 +64,7 @@ def ray(monkeypatch):
 
 
 def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(ray):
-    from estimator_runtime.launch.ray.cluster import RayCluster
+    from estimator_runtime.launch.backends.ray.cluster import RayCluster
 
     cluster = RayCluster(None)
     ray[0].found = {"1" * 56: _NEW, "2" * 56: _NEW, "3" * 56: _OLD, "4" * 56: _HERE}
@@ -88,7 +88,7 @@ def test_nodes_are_held_against_each_other_where_this_machine_has_no_tensorflow(
 def test_this_machine_is_asked_once_and_what_it_cannot_say_is_an_error_of_ours(
     ray, error, told
 ):
-    from estimator_runtime.launch.ray.cluster import RayCluster
+    from estimator_runtime.launch.backends.ray.cluster import RayCluster
 
     (there, here), cluster = ray, RayCluster(None)
     there.found = {"1" * 56: _NEW, "2" * 56: _NEW}

@@ -212,7 +212,7 @@ def test_a_node_that_sees_another_model_dir_is_named(
 
 def test_help_and_local_jobs_do_not_import_ray():
     program = (
-        "import sys, estimator_runtime.cli.main, estimator_runtime.launch.local.backend as l\n"
+        "import sys, estimator_runtime.cli.main, estimator_runtime.launch.backends.local.backend as l\n"
         "import estimator_runtime.cli.run, estimator_runtime.cli.run_flags\n"
         "print({'ray', 'tensorflow'} & set(sys.modules))"
     )

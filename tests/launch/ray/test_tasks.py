@@ -163,8 +163,8 @@ class _Tasks:
     """`RayTasks` of a job in a `_Cluster`, and what they tell."""
 
     def __init__(self, cluster, job, waits):
-        from estimator_runtime.launch.ray.cluster import RayWaits
-        from estimator_runtime.launch.ray.tasks import RayTasks
+        from estimator_runtime.launch.backends.ray.cluster import RayWaits
+        from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
         self.cluster, self._job, self._said = cluster, job, io.StringIO()
         cluster.size = len(job.tasks)
@@ -288,7 +288,7 @@ def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
 
 
 def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
-    from estimator_runtime.launch.ray.cluster import NodeLostError
+    from estimator_runtime.launch.backends.ray.cluster import NodeLostError
 
     cluster.problems = [NodeLostError("no answer")] * 2
     start(retry_secs=0.1)

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.compat.seam import StockRunConfig
 from estimator_runtime.errors import ConfigError
+from estimator_runtime.estimator.seam import StockRunConfig
 from estimator_runtime.loop import session as loop_session
 from estimator_runtime.loop.fusion import session as fusion_session
 from estimator_runtime.loop.fusion.session import FusedSession, Steps

@@ -1,1 +1,0 @@
-"""Patches that change the behaviour of Estimators, and the reasons for them."""

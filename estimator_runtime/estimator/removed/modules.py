@@ -1,0 +1,98 @@
+"""Replacements of modules that TensorFlow 2.16 removed.
+
+The frozen package or the programs that use it import these modules.
+"""
+
+import importlib
+import sys
+import types
+from importlib.machinery import ModuleSpec
+from typing import NoReturn
+
+from estimator_runtime.estimator.removed import api
+
+_TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
+_API_PARAMETERS = (
+    "AdagradParameters",
+    "AdamParameters",
+    "FtrlParameters",
+    "StochasticGradientDescentParameters",
+)
+
+
+def provide_estimator_training(_module: types.ModuleType) -> None:
+    """Provide this package's estimator_training under TensorFlow's former name."""
+    ours = importlib.import_module(
+        "estimator_runtime.estimator.removed.estimator_training"
+    )
+    _provide("tensorflow.python.distribute", "estimator_training", ours)
+
+
+def provide_tpu_stand_ins(_module: types.ModuleType) -> None:
+    """Provide importable stand-ins for the TPU embedding modules.
+
+    Together with the configuration classes of embeddings they are sufficient for
+    `TPUEstimator(use_tpu=False)`. Their other names are classes that raise
+    NotImplementedError when they are instantiated.
+    """
+    for name in _TPU_MODULES:
+        stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
+        _provide("tensorflow.python.tpu", name, stand_in)
+    ours = importlib.import_module("estimator_runtime.estimator.removed.tpu_embedding")
+    embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
+    for name in ours.__all__:
+        setattr(embedding, name, getattr(ours, name))
+    parameters = {name: getattr(ours, name) for name in _API_PARAMETERS}
+    api.add("tpu.experimental", parameters, only_v1=True)
+
+
+def provide_async_checkpoint(_module: types.ModuleType) -> None:
+    """Provide the module of the hook that saves while a TPU goes on training.
+
+    This runtime saves in the background with TensorFlow's CheckpointSaverHook itself,
+    but not with its subclasses. So the former name of the hook is an alias of
+    CheckpointSaverHook, which takes the same arguments.
+    """
+    from tensorflow.python.training import basic_session_run_hooks
+
+    name = "tensorflow.python.tpu.async_checkpoint"
+    module = types.ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
+    vars(module)["AsyncCheckpointSaverHook"] = (
+        basic_session_run_hooks.CheckpointSaverHook
+    )
+    _provide("tensorflow.python.tpu", "async_checkpoint", module)
+
+
+def _provide(package_name: str, name: str, module: types.ModuleType) -> None:
+    """Make a module importable as `name` of a package."""
+    sys.modules[f"{package_name}.{name}"] = module
+    setattr(importlib.import_module(package_name), name, module)
+
+
+class _StandIn(types.ModuleType):
+    """A module whose missing public names are classes that cannot be instantiated."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # Without a spec, `importlib.util.find_spec` raises an error for the module.
+        self.__spec__ = ModuleSpec(name, None)
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = _unavailable(self.__name__, name)
+        setattr(self, name, value)
+        return value
+
+
+def _unavailable(module_name: str, name: str) -> type:
+    """Return a class that raises NotImplementedError when you call it."""
+
+    def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
+        raise NotImplementedError(
+            f"{module_name}.{name} was removed in TensorFlow 2.16; TPU training "
+            "needs TensorFlow 2.15 or older"
+        )
+
+    return type(name, (), {"__module__": module_name, "__new__": refuse})

@@ -1,1 +1,0 @@
-"""Graphs and sessions of an Estimator, kept from one evaluation to the next."""

@@ -1,0 +1,139 @@
+"""The Ray back end: every task is a process on a node of a Ray cluster.
+
+Ray places the tasks, and transports their output lines and reports. The same supervisor
+as for local jobs decides what is started, when, and how the job ends.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch.backend import JobHandle, check_launch
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job_file import JobFile
+from estimator_runtime.launch.supervisor.supervisor import Supervisor
+from estimator_runtime.launch.terminal.console import Console
+from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
+
+_STRATEGIES = ("spread", "pack")
+_PLACEMENT_SECS = 300.0
+# The variables of this process that the tasks receive: our options and TensorFlow's.
+_PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
+# Except these, which belong to one process. The stop grace is part of the job.
+_OF_ONE_PROCESS = (REPORTS_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
+
+
+class RayBackend:
+    """Runs jobs in a Ray cluster that this machine is a node of.
+
+    Attributes:
+        address: "host:port" of the cluster's head node. "auto" uses RAY_ADDRESS or, if
+            that is not set, the cluster that runs on this machine.
+        placement: "spread" over many nodes, or "pack" on few.
+        working_dir: A folder that is copied to the nodes, and in which the tasks run.
+            None runs them in the current folder, which all nodes must have.
+        placement_timeout_secs: How long the job may wait for room. None waits for five
+            minutes, and refuses at once a job for which the cluster is too small.
+        console: Where the output lines of the tasks go.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: str = "auto",
+        placement: str = "spread",
+        working_dir: str | None = None,
+        placement_timeout_secs: float | None = None,
+        console: Console | None = None,
+    ) -> None:
+        """Check the options, which are described as attributes of the class.
+
+        Raises:
+            ConfigError: If Ray is not installed, or an option cannot be used.
+        """
+        # Ray reports lost nodes with long excerpts of its logs; we report them in one
+        # line.
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+        try:
+            import ray  # noqa: F401 - needed by the modules that `submit` imports
+        except ImportError as error:
+            raise ConfigError(
+                f"the Ray back end needs Ray, which cannot be imported ({error}); "
+                "install it with: pip install 'estimator-runtime[ray]'"
+            ) from error
+        if placement not in _STRATEGIES:
+            raise ConfigError(
+                f"placement is {placement!r}; use {' or '.join(_STRATEGIES)}"
+            )
+        if working_dir is not None and not os.path.isdir(working_dir):
+            raise ConfigError(
+                f"working directory {working_dir!r} is not a folder; give the "
+                "folder that has the script"
+            )
+        self.address, self.placement, self.working_dir = address, placement, working_dir
+        self.placement_timeout_secs = placement_timeout_secs
+        self.console = console or Console()
+
+    def submit(self, job: Job) -> JobHandle:
+        """Reserve room in the cluster and start a job there; see `Backend.submit`.
+
+        Raises:
+            ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
+                written, a variable has an invalid value, no cluster answers, or Ray or
+                the cluster can never provide what the job needs.
+            LaunchError: If there is no room in time, or a node differs from this
+                machine.
+        """
+        from estimator_runtime.launch.backends.ray import cluster as ray_cluster
+        from estimator_runtime.launch.backends.ray.placement import Placement
+        from estimator_runtime.launch.backends.ray.tasks import RayTasks
+
+        check_launch(job, os.environ)
+        _check_gpus(job)
+        screen = Screen(self.console, Presentation.of(job, os.environ))
+        folder = os.getcwd() if self.working_dir is None else None
+        ray_cluster.connect(self.address, self.working_dir)
+        cluster = ray_cluster.RayCluster(folder)
+        placement = Placement(job, self.placement, self.console)
+        try:
+            never = placement.why_never()
+            if never is not None and self.placement_timeout_secs is None:
+                raise ConfigError(
+                    f"the cluster can never run this job: {never}; start fewer tasks, "
+                    "or, where nodes are about to join, set a --placement-timeout"
+                )
+            timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
+            placement.reserve(timeout_secs)
+            cluster.check_nodes(placement.nodes())
+            env = {**_shared_variables(os.environ), **job.env}
+            job = dataclasses.replace(job, env=env)
+            tasks = RayTasks(job, placement, timeout_secs, self.console, cluster)
+            job_file = JobFile(job, "ray")
+            return JobHandle(Supervisor(job, tasks, screen, job_file=job_file))
+        except BaseException:
+            placement.release()
+            cluster.disconnect()
+            raise
+
+
+def _check_gpus(job: Job) -> None:
+    """Raise `ConfigError` if a task takes neither a part of one GPU nor whole ones."""
+    for task in job.tasks:
+        gpus = job.resources_of(task).gpus
+        if gpus > 1 and gpus != int(gpus):
+            raise ConfigError(
+                f"a task takes {gpus:g} GPU, and Ray assigns a fraction of one GPU, or "
+                "whole GPUs; give a whole number with --gpus-per-worker, or less than 1"
+            )
+
+
+def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_PREFIXES) and name not in _OF_ONE_PROCESS
+    }

@@ -1,0 +1,294 @@
+"""Stop requests: a signal stops a training after a step, and saves a checkpoint of it.
+
+Without this, SIGTERM ends a process in the middle of a step, and everything since the
+last checkpoint is lost. While a training runs in the main thread, SIGTERM, SIGHUP (a
+lost connection), SIGUSR1, SIGUSR2, SIGXCPU (a time limit) and a first Ctrl-C only
+request a stop, unless the program has a handler of its own. The session then ends as it
+does after its last step. After that, SystemExit(128 + the number), or KeyboardInterrupt
+for Ctrl-C, is raised, so that no caller mistakes the training for a finished one. If no
+session is open, there is nothing to save, and the exception is raised at once.
+"""
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from typing import NoReturn
+
+from estimator_runtime import reporting
+from estimator_runtime.config import waits
+from estimator_runtime.signals import exit
+from estimator_runtime.signals.signals import StopSignals, end_at_once
+
+_logger = logging.getLogger(__name__)
+_MARK = "estimator_runtime_preempted"
+_SUMMARY = "estimator_runtime_summary"
+_AGAIN = "; the same again ends the program at once"
+# How long a main thread that creates a session may take to handle a signal.
+_CREATION_SECS = 1.0
+
+
+class Watch:
+    """A period in which signals request an orderly stop, until `end` is called.
+
+    A watch does nothing outside the main thread. Several watches may overlap.
+
+    Args:
+        has_session: Whether a session is open, or a stop has something to save for
+            another reason. If not, a signal ends the program at once.
+        saves: Whether this process saves a checkpoint when it stops.
+
+    Attributes:
+        has_session: As given; may be changed later.
+        saves: As given.
+        is_on: Whether the watch has not ended, and this is the thread that handles
+            signals.
+    """
+
+    def __init__(self, has_session: bool = True, saves: bool = False) -> None:
+        self.has_session, self.saves = has_session, saves
+        self.is_on = threading.current_thread() is threading.main_thread()
+        if self.is_on:
+            _request.begin(self)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the training should stop at the end of this step."""
+        return _request.number is not None and self.is_on
+
+    def leave(self) -> None:
+        """End the program if a stop was requested, and at once if one comes later.
+
+        Call it where it turns out that nothing has to be saved; see `leave` below.
+        """
+        self.has_session = False  # first, so that no signal falls between the two
+        leave()
+
+    def hold(self) -> None:
+        """Suspend the grace period until this watch ends, or all watches are ended."""
+        _request.signals.grace.hold(self)
+
+    def end(self) -> None:
+        """Stop watching for signals; a second call does nothing."""
+        _request.signals.grace.release(self)
+        if self.is_on:
+            self.is_on = False
+            _request.end(self)
+
+
+def is_requested() -> bool:
+    """Return whether a training in this process should stop after its current step."""
+    return _request.number is not None
+
+
+def requested() -> int | None:
+    """Return the number of the signal that requested a stop, or None."""
+    return _request.number
+
+
+def request(number: int) -> None:
+    """Request a stop on behalf of another task, as the signal `number` would."""
+    if _request.number is None:
+        _request.number = number
+
+
+def is_hurried() -> bool:
+    """Return whether a second signal has arrived, so the main thread must not wait.
+
+    The result stays True until another training begins. In other threads it is False.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return _request.is_hurried and is_main
+
+
+def leave(saved: str | None = None) -> None:
+    """End the program if a stop was requested; call it when everything is saved.
+
+    Args:
+        saved: Path, without suffix, of the checkpoint of the last step; "" if the
+            stopped training saves no checkpoints; None if no step was running.
+
+    Raises:
+        SystemExit: With 128 + the number of the signal, such as 143 for SIGTERM.
+        KeyboardInterrupt: For SIGINT. Python then ends a program with status 130, and
+            a notebook remains usable.
+    """
+    number, _request.number = _request.number, None
+    if number is None:
+        return
+    _request.signals.forget_first()
+    stopped, remedy = _stop_summary(signal.Signals(number).name, saved)
+    if number == signal.SIGINT:
+        error: BaseException = KeyboardInterrupt(stopped)
+    else:
+        error = SystemExit(128 + number)
+    setattr(error, _MARK, True)
+    setattr(error, _SUMMARY, (stopped, remedy))
+    raise error
+
+
+def give_up() -> NoReturn:
+    """End the program as the signal does by default, and save nothing.
+
+    Raises:
+        KeyboardInterrupt: For SIGINT; other signals end the process.
+    """
+    number, _request.number = _request.number, None
+    if number is not None and number != signal.SIGINT:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise KeyboardInterrupt
+
+
+def is_stop(error: BaseException | None) -> bool:
+    """Return whether an exception was raised by `leave`."""
+    return getattr(error, _MARK, False)
+
+
+def summary(error: BaseException | None) -> tuple[str, ...]:
+    """Return lines that describe how a training stopped; () for other exceptions.
+
+    A command prints them instead of a traceback, because the stop was requested.
+    """
+    return getattr(error, _SUMMARY, ())
+
+
+def _stop_summary(name: str, saved: str | None) -> tuple[str, str]:
+    """Return how a signal stopped a training, and how to resume it."""
+    again = "run the same command again to go on"
+    if saved is None:
+        return f"stopped by {name}; no step was under way here", again
+    if not saved:
+        return (
+            f"stopped by {name} after a step; no checkpoint of it was saved here",
+            f"{again} from the newest checkpoint, if there is one",
+        )
+    step = saved.rpartition("-")[2]
+    place = f"at step {step}" if step.isdigit() else "after a step"
+    return f"stopped by {name} {place}; it is saved in {saved}", f"{again} from there"
+
+
+@contextlib.contextmanager
+def saving() -> Iterator[None]:
+    """Suspend the grace period while this context saves a checkpoint."""
+    grace, holder = _request.signals.grace, object()
+    grace.hold(holder)
+    try:
+        yield
+    finally:
+        grace.release(holder)
+
+
+@contextlib.contextmanager
+def creating_session() -> Iterator[None]:
+    """Make a signal end the program at once while this context waits in native code.
+
+    Nothing has to be saved yet. TensorFlow waits there for the other tasks, and Python
+    handles no signal meanwhile.
+    """
+    _request.is_attended = is_attended = threading.Event()
+    try:
+        yield
+    finally:
+        is_attended.set()
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Make signals stop the trainings in this context in an orderly way; see `leave`.
+
+    Raises:
+        SystemExit, KeyboardInterrupt: As for `leave`, once the training is saved, or at
+            once if no session is open.
+    """
+    watch = Watch(has_session=False)
+    is_outermost = _request.is_only(watch)
+    try:
+        yield
+    finally:
+        if is_outermost:
+            _request.end_all()
+        watch.end()
+    if is_outermost:
+        leave()
+
+
+class _Request:
+    """The request to stop the training in this process, if any; a singleton."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.is_hurried = False
+        # Set unless a session is being created and the main thread has seen no signal.
+        self.is_attended = threading.Event()
+        self.is_attended.set()
+        self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
+        self._watches: list[Watch] = []
+
+    def begin(self, watch: Watch) -> None:
+        self.is_hurried = False
+        if not self._watches:
+            self.signals.install()
+        self._watches.append(watch)
+
+    def is_only(self, watch: Watch) -> bool:
+        return self._watches == [watch]
+
+    def end(self, watch: Watch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
+            self._restore()
+
+    def end_all(self) -> None:
+        """End all watches, including those of sessions that an error left open."""
+        self._watches.clear()
+        self._restore()
+
+    def _restore(self) -> None:
+        # A session that was never closed may be garbage-collected in any thread.
+        is_main = threading.current_thread() is threading.main_thread()
+        if not self._watches and is_main:
+            self.signals.restore()
+
+    def _take(self, number: int, is_first: bool) -> None:
+        self.is_attended.set()
+        if not is_first:  # another Ctrl-C: the user does not want to wait
+            self.number = None
+            self.is_hurried = True
+            self.signals.forget_first()
+            error = KeyboardInterrupt("stopped by a second SIGINT")
+            lines = (
+                "stopped by a second SIGINT; the last step was not saved",
+                "run the same command again to go on from the newest checkpoint",
+            )
+            setattr(error, _SUMMARY, lines)
+            raise error
+        if self.number is None:
+            self.number = number
+        if not self._has_session():
+            leave()
+
+    def _announce(self, number: int) -> None:
+        if not self._has_session() and not self.is_attended.wait(_CREATION_SECS):
+            text = "%s: ending before there is a session; nothing had to be saved"
+            name = signal.Signals(number).name
+            exit.call_and_flush(lambda: _logger.warning(text, name))
+            end_at_once(number)
+        if self._has_session():
+            # Under a launcher, a second signal goes to the launcher, not to this task.
+            again = "" if reporting.is_on() else _AGAIN
+            # Beside a chief, a worker can't know what will be saved.
+            saves = any(watch.saves for watch in list(self._watches))
+            _logger.warning(
+                "%s: stopping after this step%s%s",
+                signal.Signals(number).name,
+                ", with a checkpoint of it" if saves else "",
+                again,
+            )
+
+    def _has_session(self) -> bool:
+        return any(watch.has_session for watch in list(self._watches))
+
+
+_request = _Request()

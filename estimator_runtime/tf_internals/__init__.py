@@ -1,0 +1,1 @@
+"""Private names of TensorFlow, and the versions that the runtime knows."""

@@ -1,0 +1,205 @@
+"""What an Estimator keeps is bounded, shared by threads and freed with it."""
+
+import copy
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import estimator_runtime as er
+from estimator_runtime.errors import ConfigError
+
+er.install()
+
+import tensorflow as tf  # noqa: E402
+
+from estimator_runtime.estimator.reuse.cache import GraphCache  # noqa: E402
+
+tf1 = tf.compat.v1
+
+
+def cache_of(estimator):
+    [cache] = [v for k, v in vars(estimator).items() if k.endswith("_graph_cache")]
+    return cache
+
+
+def wide(width):
+    """Return an input_fn whose features have a static shape of their own."""
+    x = np.ones((4, width), "f")
+    return lambda: tf.data.Dataset.from_tensor_slices(({"x": x}, x[:, 0])).batch(2)
+
+
+def test_four_models_are_kept_and_the_least_recently_used_one_goes(pair, linear):
+    pair = pair(linear)
+    pair.train(wide(1))
+    for width in (1, 2, 3, 4, 1, 5):  # 5 takes the place of 2
+        pair.kept.evaluate(wide(width))
+    assert len(pair.calls) == 5
+    assert len(cache_of(pair.kept)) == 4
+    pair.kept.evaluate(wide(1))
+    assert len(pair.calls) == 5
+    pair.kept.evaluate(wide(2))
+    assert len(pair.calls) == 6
+
+
+def test_a_graph_that_was_made_while_another_was_is_closed():
+    class Graph:
+        is_closed = False
+
+        def close(self):
+            self.is_closed = True
+
+    cache = GraphCache()
+    inner, outer = Graph(), Graph()
+
+    def make():
+        assert cache.graph("key", lambda: inner) is inner
+        return outer
+
+    assert cache.graph("key", make) is outer
+    assert cache.graph("key", pytest.fail) is outer
+    assert (inner.is_closed, outer.is_closed) == (True, False)
+
+
+def test_other_params_are_another_graph(pair, rows):
+    def model_fn(features, labels, mode, params):
+        w = tf1.get_variable("w", [], initializer=tf1.ones_initializer())
+        predicted = w * params["factor"]["of"] * features["x"][:, 0]
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions=predicted,
+            loss=tf.reduce_mean(predicted),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    pair = pair(model_fn, params={"factor": {"of": 1.0}})
+    pair.train(rows())
+    pair.assert_equal(rows())
+    for estimator in (pair.stock, pair.kept):
+        estimator._params["factor"]["of"] = 3.0
+    pair.assert_equal(rows())
+    assert pair.calls == ["eval", "infer"] * 2
+
+
+def test_a_prediction_that_is_read_by_half_keeps_its_checkpoint(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    expected = [row["predicted"] for row in pair.stock.predict(rows())]
+    half = pair.kept.predict(rows())
+    found = [next(half)["predicted"]]
+    pair.train(rows())
+    pair.assert_equal(rows())  # with another session, as that one is in use
+    found += [row["predicted"] for row in half]
+    assert found == expected
+    assert pair.calls == ["infer", "eval"]
+
+
+def test_a_prediction_that_nobody_reads_on_gives_its_session_back(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    for _ in range(5):
+        half = pair.kept.predict(rows())
+        next(half)
+        half.close()
+        dropped = pair.kept.predict(rows())
+        next(dropped)
+        del dropped
+    [model] = cache_of(pair.kept)._kept.values()
+    assert len(model._idle) == 1
+    pair.assert_equal(rows())
+
+
+def test_two_threads_predict_and_evaluate_at_once(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    inputs = [rows(seed=seed) for seed in range(4)]
+    metrics = [pair.stock.evaluate(each) for each in inputs]
+    expected = [[r["predicted"] for r in pair.stock.predict(e)] for e in inputs]
+    wrong = []
+
+    def work(index):
+        for _ in range(3):
+            found = [r["predicted"] for r in pair.kept.predict(inputs[index])]
+            if found != expected[index]:
+                wrong.append(("predict", index, found))
+            found = pair.kept.evaluate(inputs[index], name=str(index))
+            if found != metrics[index]:
+                wrong.append(("evaluate", index, found))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+    assert sorted(pair.calls) == ["eval", "infer"]
+    assert all(len(m._idle) <= 2 for m in cache_of(pair.kept)._kept.values())
+
+
+def test_all_is_freed_with_the_estimator(linear, rows, tmp_path):
+    config = er.RunConfig(tmp_path, reuse_graphs=True)
+    estimator = tf.estimator.Estimator(linear, config=config)
+    estimator.train(rows(), steps=1)
+    estimator.evaluate(rows())
+    list(estimator.predict(rows()))
+    kept = [
+        weakref.ref(thing)
+        for model in cache_of(estimator)._kept.values()
+        for thing in (model, model.graph, model._idle[0].raw)
+    ]
+    assert len(kept) == 6
+    del estimator
+    gc.collect()
+    assert [each() for each in kept] == [None] * 6
+
+
+def test_a_copy_of_an_estimator_keeps_nothing(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    pair.kept.evaluate(rows())
+    assert len(copy.deepcopy(cache_of(pair.kept))) == 0
+    shared = copy.copy(pair.kept)  # as exporters may make one
+    assert shared.evaluate(rows()) == pair.stock.evaluate(rows())
+
+
+def test_without_the_option_nothing_is_kept(pair, linear, rows):
+    pair = pair(linear)
+    pair.train(rows())
+    pair.stock.evaluate(rows())
+    assert not any(name.endswith("_graph_cache") for name in vars(pair.stock))
+
+
+def test_the_environment_turns_it_on(linear, rows, tmp_path, monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_REUSE_GRAPHS", "1")
+    estimator = tf.estimator.Estimator(linear, str(tmp_path))
+    estimator.train(rows(), steps=1)
+    estimator.evaluate(rows())
+    assert len(cache_of(estimator)) == 1
+    with pytest.raises(ConfigError, match="REUSE_GRAPHS is 'yes'; give 1"):
+        monkeypatch.setenv("ESTIMATOR_RUNTIME_REUSE_GRAPHS", "yes")
+        estimator.evaluate(rows())
+
+
+def test_a_prediction_does_not_wait_while_an_evaluation_builds_its_graph(
+    pair, linear, rows
+):
+    is_building, may_build = threading.Event(), threading.Event()
+
+    def model_fn(features, labels, mode):
+        if mode == tf.estimator.ModeKeys.EVAL:
+            is_building.set()
+            assert may_build.wait(60)
+        return linear(features, labels, mode)
+
+    pair = pair(model_fn)
+    pair.train(rows())
+    expected = list(pair.kept.predict(rows()))
+    evaluating = threading.Thread(target=pair.kept.evaluate, args=(rows(),))
+    evaluating.start()
+    assert is_building.wait(60)
+    assert list(pair.kept.predict(rows())) == expected
+    may_build.set()
+    evaluating.join(60)
+    assert pair.calls == ["infer", "eval"]

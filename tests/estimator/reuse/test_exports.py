@@ -1,0 +1,238 @@
+"""SavedModels that are written from a graph that is kept are those of TensorFlow."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import estimator_runtime as er
+
+er.install()
+
+import tensorflow as tf  # noqa: E402
+from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
+
+from estimator_runtime.estimator.reuse import exports  # noqa: E402
+from estimator_runtime.estimator.reuse.export import next_export_dir  # noqa: E402
+
+tf1 = tf.compat.v1
+export = tf.estimator.export
+_X = np.arange(6, dtype="f").reshape(2, 3)
+
+
+def serving(width=3):
+    """Return a serving_input_receiver_fn."""
+
+    def serving_input_receiver_fn():
+        x = tf1.placeholder(tf.float32, [None, width], name="x")
+        return export.ServingInputReceiver({"x": x}, {"x": x})
+
+    return serving_input_receiver_fn
+
+
+def files(folder):
+    """Return the files of a SavedModel, without the random names that it holds."""
+    found = {}
+    for path in sorted(pathlib.Path(tf.compat.as_str_any(folder)).rglob("*")):
+        if path.name == "saved_model.pb":
+            model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+            # A Saver has a name of its own for the files that it has not finished, and
+            # TensorFlow numbers the branches of all graphs of a process.
+            text = re.sub("_temp_[0-9a-f]{32}", "_temp", str(model))
+            text = re.sub(r"(cond_true|cond_false)_\d+", r"\1", text)
+            found[path.name] = sorted(text.splitlines())
+        elif path.is_file():
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def assert_same_exports(pair, folder, receiver_fn, **kwargs):
+    stock = pair.stock.export_saved_model(str(folder / "s"), receiver_fn, **kwargs)
+    kept = pair.kept.export_saved_model(str(folder / "k"), receiver_fn, **kwargs)
+    assert files(kept) == files(stock)
+    assert "variables.index" in files(kept)
+    return tf.compat.as_str_any(kept)
+
+
+def test_exports_of_one_graph_after_another(pair, linear, rows, tmp_path, refusals):
+    pair = pair(linear)
+    for _ in range(3):
+        pair.train(rows())
+        kept = assert_same_exports(pair, tmp_path / "export", serving())
+    loaded = tf.saved_model.load(kept).signatures["serving_default"]
+    expected = [row["predicted"] for row in pair.stock.predict(lambda: slices(_X))]
+    assert loaded(x=tf.constant(_X))["predicted"].numpy().tolist() == expected
+    assert pair.calls == ["infer"]
+    assert refusals == []
+
+
+def slices(x):
+    return tf.data.Dataset.from_tensors({"x": x})
+
+
+def test_other_inputs_are_another_graph(pair, linear, rows, tmp_path):
+    pair = pair(linear)
+    pair.train(rows())
+    for width in (3, 4, 3, None):
+        assert_same_exports(pair, tmp_path / "export", serving(width))
+    assert pair.calls == ["infer"] * 3
+
+
+def test_all_modes_of_an_export(pair, linear, rows, tmp_path):
+    supervised = tf.estimator.experimental.build_raw_supervised_input_receiver_fn(
+        {"x": tf.zeros([1, 3])}, {"y": tf.zeros([1])}
+    )
+    receivers = {"train": supervised, "eval": supervised, "infer": serving()}
+    pair = pair(linear)
+    for _ in range(2):
+        pair.train(rows())
+        stock, kept = (
+            estimator.experimental_export_all_saved_models(
+                str(tmp_path / f"of_{name}"), receivers
+            )
+            for name, estimator in (("stock", pair.stock), ("kept", pair.kept))
+        )
+        assert files(kept) == files(stock)
+    assert pair.calls == ["train", "eval", "infer"]
+
+
+def test_a_checkpoint_that_is_named_is_exported(pair, linear, rows, tmp_path):
+    pair = pair(linear)
+    pair.train(rows())
+    first = pair.stock.latest_checkpoint()
+    pair.train(rows())
+    for path in (None, first, None):
+        assert_same_exports(
+            pair, tmp_path / "export", serving(), checkpoint_path=path, as_text=False
+        )
+    assert pair.calls == ["infer"]
+
+
+def test_parsed_examples_and_files_of_a_vocabulary(tmp_path, rows):
+    vocabulary = tmp_path / "vocabulary.txt"
+    vocabulary.write_text("a\nb\n")
+    words = tf.feature_column.categorical_column_with_vocabulary_file(
+        "w", str(vocabulary), vocabulary_size=2
+    )
+    columns = [tf.feature_column.embedding_column(words, 2)]
+    spec = tf.feature_column.make_parse_example_spec(columns)
+    parsing = export.build_parsing_serving_input_receiver_fn(spec)
+
+    def data():
+        x = {"w": np.array(["a", "b", "c"])}
+        return tf.data.Dataset.from_tensor_slices((x, [0, 1, 0])).batch(2)
+
+    calls = []
+
+    def estimator(reuse_graphs):
+        config = er.RunConfig(tmp_path / "model", reuse_graphs=reuse_graphs)
+        made = tf.estimator.DNNClassifier([2], columns, config=config)
+        if reuse_graphs:
+            original = made._model_fn
+            made._model_fn = lambda features, labels, mode, config: (
+                calls.append(mode) or original(features, labels, mode, config)
+            )
+        return made
+
+    stock, kept = estimator(False), estimator(True)
+    for _ in range(2):
+        stock.train(data)
+        a = stock.export_saved_model(str(tmp_path / "s"), parsing)
+        b = kept.export_saved_model(str(tmp_path / "k"), parsing)
+        assert files(a) == files(b)
+        assert files(b)["vocabulary.txt"] == b"a\nb\n"
+    assert calls == ["infer"]
+
+
+def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
+    pair, linear, rows, tmp_path
+):
+    more = [False]
+
+    def model_fn(features, labels, mode):
+        if more[0]:
+            tf1.get_variable("more", [])
+        return linear(features, labels, mode)
+
+    pair = pair(model_fn)
+    pair.train(rows())
+    more[0] = True
+    for estimator in (pair.stock, pair.kept):
+        with pytest.raises(ValueError, match="Could not load all requested variables"):
+            estimator.export_saved_model(str(tmp_path / "export"), serving())
+
+
+def test_inputs_that_are_no_tensors_are_exported_as_ever(
+    pair, linear, rows, tmp_path, refusals
+):
+    def receiver_fn():
+        x = tf1.placeholder(tf.float32, [None, 3], name="x")
+        variable = tf1.get_local_variable("local", [3])
+        features = {"x": x, "more": variable}
+        made = export.ServingInputReceiver({"x": x}, {"x": x})
+        return made._replace(features=features)
+
+    def model_fn(features, labels, mode):
+        return linear({"x": features["x"]}, labels, mode)
+
+    pair = pair(model_fn)
+    pair.train(rows())
+    for _ in range(2):
+        assert_same_exports(pair, tmp_path / "export", receiver_fn)
+    assert pair.calls == ["infer"] * 2
+    [line] = refusals
+    assert line.startswith(
+        "export builds a graph of its own, because input_receiver_fn returns a "
+    )
+
+
+def test_exports_within_a_second_take_the_next_ones_and_nothing_sleeps(
+    pair, linear, rows, tmp_path, monkeypatch
+):
+    pair = pair(linear)
+    pair.train(rows())
+    monkeypatch.setattr(
+        exports,
+        "next_export_dir",
+        lambda base: next_export_dir(base, lambda: 1000.9, pytest.fail),
+    )
+    base = tmp_path / "export"
+    found = [pair.kept.export_saved_model(str(base), serving()) for _ in range(3)]
+    names = ["1000", "1001", "1002"]
+    assert found == [str(base / each).encode() for each in names]
+    assert sorted(each.name for each in base.iterdir()) == names
+
+
+@pytest.mark.parametrize(
+    ("names", "second", "sleeps"),
+    [
+        ([], 1000, 0),
+        (["999", "notes", "temp-notes"], 1000, 0),
+        (["1000"], 1001, 0),
+        (["1000", "1002"], 1003, 0),  # never before an export that is older
+        (["1001"], 1002, 0),
+        (["temp-1000"], 1001, 0),  # an export under way, or one that was killed
+        (["1005"], 1006, 1),  # beyond five seconds, as TensorFlow does
+        (["1006"], 1000, 0),  # of another clock, which TensorFlow ignores
+    ],
+)
+def test_the_name_of_an_export_is_the_next_free_second(tmp_path, names, second, sleeps):
+    for name in names:
+        (tmp_path / name).mkdir()
+    slept = []
+    found = next_export_dir(str(tmp_path), lambda: 1000.9 + sum(slept), slept.append)
+    assert found == str(tmp_path / str(second)).encode()
+    assert slept == [1] * sleeps
+
+
+def test_no_name_is_found_where_the_clock_stands_still(tmp_path):
+    (tmp_path / "1005").mkdir()
+    slept = []
+    assert next_export_dir(str(tmp_path), lambda: 1000.0, slept.append) is None
+    assert slept == [1] * 9
+
+
+def test_a_folder_that_is_not_there_yet_gets_the_first_name(tmp_path):
+    base = str(tmp_path / "none")
+    assert next_export_dir(base, lambda: 7.5) == f"{base}/7".encode()

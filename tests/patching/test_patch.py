@@ -1,0 +1,139 @@
+"""When a patch is applied, shown on modules of the standard library."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from estimator_runtime.patching import patch
+from estimator_runtime.patching.patch import Patch
+
+
+def _patch(name, after, apply=lambda module: None, **when):
+    return Patch(name=name, reason="for the test", after=after, apply=apply, **when)
+
+
+def test_a_patch_waits_for_its_module_and_is_applied_right_after_the_import():
+    sys.modules.pop("this", None)
+    seen = []
+    zen = _patch("zen", "this", apply=lambda module: seen.append(module.s[:3]))
+    patch.schedule([zen])
+    assert seen == [] and "zen" not in patch.applied()
+    import this  # noqa: F401
+
+    assert seen == ["Gur"] and patch.applied()[-1] == "zen"
+
+
+def test_a_patch_of_a_module_that_is_there_is_applied_at_once_and_only_once():
+    seen = []
+    for _ in range(2):
+        patch.schedule([_patch("json", "json", apply=seen.append)])
+    assert seen == [sys.modules["json"]]
+
+
+@pytest.mark.parametrize(
+    "version, applies", [((2, 15), False), ((2, 16), True), ((2, 17), False)]
+)
+def test_a_patch_applies_from_since_up_to_but_without_until(version, applies):
+    each = _patch("range", "json", since=(2, 16), until=(2, 17))
+    assert each.applies_to(version) is applies
+
+
+# What fails stays failed for the process: each program has one of its own.
+_FAILING = """
+import sys
+import estimator_runtime
+from estimator_runtime.patching import patch
+def fail(module):
+    raise ERROR(module.__name__)
+seen = []
+first = patch.Patch(name="first", reason="a test", after="colorsys", apply=fail)
+second = patch.Patch(name="second", reason="a test", after="colorsys", apply=seen.append)
+def attempt(function, *args):
+    try:
+        function(*args)
+    except BaseException as error:
+        print(type(error).__name__, error, sep=": ")
+def report():
+    print(*(patch.state(each, (2, 21)) for each in (first, second)), len(seen), sep="; ")
+"""
+
+
+def _lines(program, error="LookupError"):
+    done = subprocess.run(
+        [sys.executable, "-c", _FAILING.replace("ERROR", error) + program],
+        env={**os.environ, "ESTIMATOR_RUNTIME_AUTO": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+_REFUSED = (
+    "CompatibilityError: colorsys is only partly patched: 'first' has failed "
+    "(LookupError: colorsys); start a new process"
+)
+
+
+def test_an_error_in_a_patch_fails_the_import_and_each_one_after_it():
+    lines, _ = _lines("""
+patch.schedule([first, second])
+attempt(__import__, "colorsys")
+report()
+attempt(__import__, "colorsys")
+attempt(estimator_runtime.install)
+""")
+    assert lines == [
+        "LookupError: colorsys",
+        "failed (LookupError: colorsys); applied; 1",
+        _REFUSED,
+        _REFUSED,
+    ]
+
+
+def test_an_error_in_a_patch_of_a_module_that_is_there_is_not_forgotten():
+    lines, _ = _lines("""
+import colorsys
+attempt(patch.schedule, [first, second])
+report()
+attempt(estimator_runtime.install)
+""")
+    assert lines == [
+        "LookupError: colorsys",
+        "failed (LookupError: colorsys); applied; 1",
+        _REFUSED,
+    ]
+
+
+def test_an_interrupted_patch_is_not_taken_for_one_that_was_applied():
+    lines, _ = _lines(
+        """
+patch.schedule([first, second], are_required=False)
+attempt(__import__, "colorsys")
+report()
+attempt(__import__, "colorsys")
+""",
+        error="KeyboardInterrupt",
+    )
+    assert lines == [
+        "KeyboardInterrupt: colorsys",
+        "failed (KeyboardInterrupt: colorsys); waiting for colorsys; 0",
+        _REFUSED.replace("LookupError", "KeyboardInterrupt"),
+    ]
+
+
+def test_a_patch_that_is_not_required_fails_with_a_line_and_lets_the_import_be():
+    lines, errors = _lines("""
+patch.schedule([first, second], are_required=False)
+import colorsys
+report()
+estimator_runtime.install()
+""")
+    assert lines == ["failed (LookupError: colorsys); applied; 1"]
+    assert errors == [
+        "first cannot be patched on this TensorFlow, and stays as it is (a test): "
+        "LookupError: colorsys"
+    ]

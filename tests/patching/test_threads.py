@@ -1,0 +1,214 @@
+"""Threads that import TensorFlow and call install() at once, each pair in a process.
+
+A loader stops one thread in the middle of an import until another has come to a point.
+"""
+
+import os
+import subprocess
+import sys
+
+from estimator_runtime.patching.injection import children
+
+_PAUSE = """
+import importlib.abc, importlib.util, sys, threading
+class At(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    '''Calls a function when a module is about to be loaded, once.
+
+    Not when it is looked for: then no other thread could import anything.
+    '''
+    def __init__(self, name, function):
+        self.name, self.function = name, function
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        self.loader, spec.loader = spec.loader, self
+        return spec
+    def create_module(self, spec):
+        self.function()
+        spec.loader = self.loader
+        return self.loader.create_module(spec)
+    def exec_module(self, module):
+        self.loader.exec_module(module)
+def start(function):
+    def run():
+        try:
+            function()
+        except BaseException as error:
+            print(type(error).__name__, error)
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+"""
+
+
+def _run(program, *, is_child=False):
+    """Run a program, as a child of one that has the runtime or by itself."""
+    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    environ = {**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if is_child:
+        children.arm_environment(environ)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _PAUSE + program],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_install_waits_for_the_import_of_another_thread():
+    program = """
+import estimator_runtime as er
+begun, called = threading.Event(), threading.Event()
+def pause():
+    begun.set()
+    called.wait(60)
+sys.meta_path.insert(0, At("tensorflow.python.tools", pause))
+thread = start(lambda: importlib.import_module("tensorflow"))
+begun.wait(60)
+called.set()  # the rest of the import takes longer than the next line's first look
+er.install()
+thread.join()
+import tensorflow as tf
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True"
+
+
+def test_install_in_the_middle_of_an_import_is_one_clear_error():
+    program = """
+import estimator_runtime as er
+def call():
+    try:
+        er.install()
+    except er.EstimatorRuntimeError as error:
+        print(error)
+sys.meta_path.insert(0, At("tensorflow.python.tools", call))
+import tensorflow as tf
+er.install()
+assert tf.estimator.RunConfig is er.RunConfig
+"""
+    assert _run(program) == (
+        "estimator_runtime.install() was called in the middle of `import tensorflow`, by "
+        "something that it imports; call it before or after"
+    )
+
+
+def test_threads_that_take_different_roads_to_estimators_do_not_wait_for_each_other():
+    program = """
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+in_ours, in_frozen = threading.Event(), threading.Event()
+def pause_in_ours():
+    in_ours.set()
+    in_frozen.wait(60)
+def pause_in_frozen():
+    in_frozen.set()
+    threading.Event().wait(1)  # for the other thread to come to this import too
+sys.meta_path[:0] = [
+    At("estimator_runtime.session.run_config_values", pause_in_ours),
+    At("tensorflow_estimator", pause_in_frozen),
+]
+ours = start(lambda: er.RunConfig)
+in_ours.wait(60)
+frozen = start(lambda: tf.estimator.Estimator)
+ours.join()
+frozen.join()
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True"
+
+
+def test_the_old_name_of_the_frozen_package_lets_other_threads_import_too():
+    program = """
+import estimator_runtime as er
+er.install()
+import tensorflow as tf
+in_training, in_frozen = threading.Event(), threading.Event()
+def pause_in_training():  # which the frozen package imports
+    in_training.set()
+    assert in_frozen.wait(60)
+    import json.tool
+sys.meta_path[:0] = [
+    At("tensorflow_estimator", in_frozen.set),
+    At("estimator_runtime.session.run_config_values", pause_in_training),
+]
+other = start(lambda: importlib.import_module("estimator_runtime.session.run_config_values"))
+in_training.wait(60)
+import tensorflow.python.estimator.estimator
+other.join()
+print("json.tool" in sys.modules, tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True True"
+
+
+def test_a_child_that_imports_tensorflow_lets_its_other_threads_import_too():
+    program = """
+in_wrapt, installing = threading.Event(), threading.Event()
+def pause_in_wrapt():  # which install() imports
+    in_wrapt.set()
+    assert installing.wait(60)
+    import json.tool
+sys.meta_path[:0] = [
+    At("wrapt", pause_in_wrapt), At("estimator_runtime", installing.set)
+]
+other = start(lambda: importlib.import_module("wrapt"))
+in_wrapt.wait(60)
+import tensorflow as tf
+other.join()
+import estimator_runtime as er
+print("json.tool" in sys.modules, tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program, is_child=True) == "True True"
+
+
+def test_a_child_may_call_install_while_another_thread_of_it_imports_tensorflow():
+    program = """
+import estimator_runtime as er
+from estimator_runtime.patching import patch, versions
+has_lock, is_importing = threading.Event(), threading.Event()
+check_installed, check = versions.check_installed, patch.check
+def pause():
+    has_lock.set()
+    assert is_importing.wait(60)
+    return check_installed()
+def go_on():
+    check()
+    if has_lock.is_set():
+        is_importing.set()
+versions.check_installed, patch.check = pause, go_on
+other = start(er.install)
+has_lock.wait(60)
+import tensorflow as tf
+other.join()
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program, is_child=True) == "True"
+
+
+def test_the_old_name_of_the_frozen_package_waits_for_the_import_of_another_thread():
+    program = """
+import estimator_runtime as er
+er.install()
+begun, is_waiting = threading.Event(), threading.Event()
+def pause():
+    import tensorflow.python  # there, and so asked for no more by the other thread
+    begun.set()
+    is_waiting.wait(60)
+sys.meta_path.insert(0, At("tensorflow.python.tools", pause))
+thread = start(lambda: importlib.import_module("tensorflow"))
+begun.wait(60)
+is_waiting.set()  # the rest of the import takes longer than the next line's first look
+from tensorflow.python.estimator import run_config
+thread.join()
+import tensorflow as tf
+import tensorflow_estimator.python.estimator.run_config as frozen
+print(run_config is frozen, run_config.RunConfig is er.RunConfig)
+print(tf.estimator.RunConfig is er.RunConfig)
+"""
+    assert _run(program) == "True True\nTrue"
