@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from estimator_runtime.output import relay, terminal
+from estimator_runtime.output import terminal
+from estimator_runtime.output.json_log import JsonStream
 from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
@@ -62,7 +63,7 @@ def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | N
         seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
-    if mode == "bar" and relay.makes_json():
+    if mode == "bar" and isinstance(sys.stderr, JsonStream):
         mode = "plain"
     displays: dict[str, type[Bar] | type[ProgressLines] | None] = {
         "bar": Bar,
