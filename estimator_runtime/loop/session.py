@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,8 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.hook import flush_event_files
 from estimator_runtime.checkpoint.restore import nan_scan
-from estimator_runtime.config import options, waits
+from estimator_runtime.config import waits
+from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
 from estimator_runtime.loop.packing.requests import PackingLog, is_remote
@@ -50,20 +52,23 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
 
     Args:
         *args: Positional arguments of MonitoredSession.
+        training_options: The options of the training; None for the defaults.
         **kwargs: Keyword arguments of MonitoredSession.
     """
 
     class _CoordinatedSessionCreator(internals.CoordinatedSessionCreator):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(
+            self, training_options: TrainingOptions, *args: Any, **kwargs: Any
+        ) -> None:
             super().__init__(*args, **kwargs)
             saves = any(isinstance(hook, _Saver) for hook in self._hooks)
             self.watch = request.Watch(has_session=False, saves=saves)
-            # Read the options once. When a lost session is created again, other options
-            # may be in force, and the run length may already be single steps.
-            chosen = options.current()
-            self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
-            self._loop = chosen.loop
-            self._packs_transfers = chosen.pack_transfers
+            # Kept when a lost session is created again: it may be single steps by then.
+            self.run_length = RunLength(
+                training_options.steps_per_run, waits.stop_grace_secs()
+            )
+            self._loop = training_options.loop
+            self._packs_transfers = training_options.pack_transfers
             self._packing_log = PackingLog()
             if self._loop != "auto":
                 self.run_length.run_singly(f"is run by the loop {self._loop!r}")
@@ -120,7 +125,15 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
 
     _hooks: list[Any]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        training_options: TrainingOptions | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._CoordinatedSessionCreator = functools.partial(  # type: ignore[assignment, misc]
+            type(self)._CoordinatedSessionCreator, training_options or TrainingOptions()
+        )
         try:
             super().__init__(*args, **kwargs)
         except BaseException:
