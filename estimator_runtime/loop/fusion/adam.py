@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph.ops import READERS
+from estimator_runtime.loop.graph import op_kinds
 
 tf1 = tf.compat.v1
 # The kernel updates a smaller variable on one thread too, in half the time of the ops.
@@ -89,7 +89,7 @@ def _changes_alone(update: tf.Operation, operations: Container[str]) -> bool:
     as a whole. Locks make no difference, because the steps of a loop do not overlap.
     """
     return all(
-        op is update or op.name not in operations or op.type in READERS
+        op is update or op.name not in operations or op_kinds.of(op.type).reads_variable
         for handle in update.inputs[:3]
         for op in handle.consumers()
     )

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph import ops, xla
+from estimator_runtime.loop.graph import op_kinds, ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
 from estimator_runtime.loop.plan import (
@@ -25,8 +25,6 @@ from estimator_runtime.tf_internals import internals
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8
-# The only ops that update anything in the steps of a SyncReplicasOptimizer.
-_HAND_OVER = ("ResourceAccumulatorApplyGradient", "SparseAccumulatorApplyGradient")
 _COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep)
 
 
@@ -249,8 +247,9 @@ class PackedRequests:
 
 def _is_step(part: Subgraph) -> bool:
     """Return whether a part trains, or hands gradients to a chief that does."""
+    # In the steps of a SyncReplicasOptimizer only accumulators are updated.
     return ops.any_trains(part.graph, part.ops.values()) or any(
-        op.type in _HAND_OVER for op in part.ops.values()
+        op_kinds.of(op.type).accumulates for op in part.ops.values()
     )
 
 
@@ -316,7 +315,7 @@ class TaskOfOp:
         return self._of_op[op.name]
 
     def _find(self, op: tf.Operation) -> str | None:
-        if ops.takes_function(op.type):
+        if op_kinds.of(op.type).calls_functions:
             return None
         resource = next((t.op for t in op.inputs if t.dtype == tf.resource), None)
         if resource is None:

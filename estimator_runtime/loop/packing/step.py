@@ -15,35 +15,19 @@ import numpy as np
 import tensorflow as tf
 
 from estimator_runtime.loop.global_step import reads_of
-from estimator_runtime.loop.graph import ops
-from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
-from estimator_runtime.loop.packing.transfers import (
-    Pack,
-    StepTransfers,
-    ordered,
-    predecessors,
+from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph.order import ordered, predecessors
+from estimator_runtime.loop.graph.subgraph import (
+    Subgraph,
+    has_reference,
+    reference_variable,
 )
-from estimator_runtime.tf1 import mode
+from estimator_runtime.loop.packing.transfers import Pack, StepTransfers
 from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
 SCOPE = "packed_step"
 _COPY_NAME = re.compile(rf"\b{SCOPE}(_\d+)?/[\w./>-]+")
-_FRAMES = frozenset(
-    {
-        "Enter",
-        "Exit",
-        "LoopCond",
-        "Merge",
-        "NextIteration",
-        "RefEnter",
-        "RefExit",
-        "RefMerge",
-        "RefNextIteration",
-        "RefSwitch",
-        "Switch",
-    }
-)
 
 
 class CannotPack(Exception):
@@ -353,10 +337,10 @@ class _CopiedPart:
 def _check(part: Subgraph) -> None:
     """Raise CannotPack if a part of the graph has ops that cannot be copied."""
     for op in part.ops.values():
-        if op.type in _FRAMES:
+        if op_kinds.of(op.type).is_control_flow_v1:
             raise CannotPack(f"has control flow of TensorFlow 1, {op.name!r}")
         if has_reference(op):
-            raise CannotPack(f"has {mode.reference_variable(op.name)}")
+            raise CannotPack(f"has {reference_variable(op.name)}")
     if waiting := part.waiting_handle():
         raise CannotPack(f"has a resource that waits for other ops, {waiting!r}")
 

@@ -32,7 +32,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph.order import ordered, predecessors
 from estimator_runtime.loop.graph.subgraph import Subgraph
 
 # A tensor with more elements is sent alone.
@@ -45,15 +46,6 @@ _MAX_CONSTANT_ELEMENTS = 1024
 _USUAL_DIMENSION = 128
 # A sum of this many terms is the same in any order.
 _EXACT_TERMS = 2
-_SUMS = ("Add", "AddN", "AddV2")
-_JOINED = (*_SUMS, "Identity")  # TensorFlow removes an Identity between sums
-# Ops that return their input in the same memory.
-_FORWARDING = frozenset(
-    """
-    Bitcast CheckNumerics CheckNumericsV2 EnsureShape ExpandDims Identity IdentityN
-    PlaceholderWithDefault PreventGradient Reshape Snapshot Squeeze StopGradient
-    """.split()
-)
 PACKABLE = frozenset(
     {
         tf.bfloat16,
@@ -191,7 +183,7 @@ class StepTransfers:
                     is_border = task is None or task != other
                     level = max(level, levels[before.name] + is_border)
                     wait |= waits[before.name]
-            if ops.may_wait(op.type):
+            if op_kinds.of(op.type).may_wait:
                 wait |= 1 << bits
                 bits += 1
             levels[op.name], waits[op.name] = level, wait
@@ -242,9 +234,9 @@ class StepTransfers:
                 if op.name in seen or op.name not in self.step.ops:
                     continue
                 seen.add(op.name)
-                if op.type in _SUMS and self._count_terms(op) > _EXACT_TERMS:
+                if op_kinds.of(op.type).sums and self._count_terms(op) > _EXACT_TERMS:
                     return True
-                if op.type in _FORWARDING:
+                if op_kinds.of(op.type).returns_its_input:
                     pending.extend(op.outputs)
         return False
 
@@ -256,7 +248,9 @@ class StepTransfers:
             inputs = [tensor.op for tensor in each.inputs]
             users = [user for tensor in each.outputs for user in tensor.consumers()]
             for other in (*inputs, *users):
-                if other.type in _JOINED and other.name in self.step.ops:
+                # TensorFlow removes an Identity between sums.
+                is_joined = op_kinds.of(other.type).sums or other.type == "Identity"
+                if is_joined and other.name in self.step.ops:
                     if other.name not in sums:
                         sums.add(other.name)
                         pending.append(other)
@@ -303,31 +297,6 @@ class StepTransfers:
             for pack in packs
         ]
         return [pack for pack in made if len(pack.tensors) > pack.count]
-
-
-def predecessors(op: tf.Operation) -> list[tf.Operation]:
-    """Return the ops that an op depends on directly."""
-    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-
-
-def ordered(operations: dict[str, tf.Operation]) -> list[tf.Operation]:
-    """Return the given ops in an order in which each follows those it depends on."""
-    done: dict[str, tf.Operation] = {}
-    for first in operations.values():
-        stack = [first]
-        while stack:
-            op = stack[-1]
-            waiting = [
-                before
-                for before in predecessors(op)
-                if before.name in operations and before.name not in done
-            ]
-            if waiting:
-                stack.extend(waiting)
-            else:
-                done.setdefault(op.name, op)
-                stack.pop()
-    return list(done.values())
 
 
 def is_packable(shape: tuple[int | None, ...] | None) -> bool:

@@ -200,11 +200,11 @@ def keras_layers(features):
     ("model", "reason"),
     [
         (reference_variable, "has a reference variable, "),
-        (through_py_function, "calls Python (py_function), 'EagerPyFunc'"),
-        (through_py_func, "calls Python (py_func), 'PyFunc'"),
-        (through_numpy_function, "calls Python (py_func), 'PyFunc"),
-        (python_in_a_function, "calls Python (py_func), 'PyFunc"),
-        (python_in_a_branch, "calls Python (py_func), 'PyFunc"),
+        (through_py_function, "calls Python, 'EagerPyFunc'"),
+        (through_py_func, "calls Python, 'PyFunc'"),
+        (through_numpy_function, "calls Python, 'PyFunc"),
+        (python_in_a_function, "calls Python, 'PyFunc"),
+        (python_in_a_branch, "calls Python, 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
         (
             summary_of_a_reference_variable,
