@@ -160,10 +160,14 @@ def MonitoredTrainingSession(
         program=hooks,
         batches_per_step=batches_per_step or 1,
     )
+    chosen = options.current()
     return LoopSession(
         session_creator=creator,
         hooks=all_hooks,
         stop_grace_period_secs=stop_grace_period_secs,
+        loop=chosen.loop,
+        steps_per_run=chosen.steps_per_run,
+        pack_transfers=chosen.pack_transfers,
     )
 
 

@@ -135,59 +135,6 @@ class Rarely:
     """A hook that must see every tenth step."""
 
 
-@pytest.mark.parametrize(
-    ("asked_for", "said"),
-    [
-        (3, []),
-        (4, []),
-        (5, ["5: runs have at most 4 steps, because Often must see a step that often"]),
-        (
-            100,
-            [
-                "100: runs have at most 4 steps, because Often must see a step that often"
-            ],
-        ),
-    ],
-)
-def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
-    hooks = [Rarely(), object(), Often()]
-    length = RunLength(asked_for, GRACE_SECS)
-    log = RunLog(hooks, length)
-    step = 0
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        while step < 40:
-            due = [10 - step % 10, None, 4 - step % 4]
-            log.begin(due)
-            steps = length.up_to(min(due[0], due[2]))
-            log.end(steps, due, is_single=True)
-            step += steps
-    assert [record.getMessage() for record in caplog.records] == [
-        f"steps_per_run={line}" for line in said
-    ]
-
-
-def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplog):
-    log = RunLog([Rarely()], RunLength(10, GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for step, end in [(0, 10), (10, None), (13, 20), (20, 30)]:
-            due = [10 - step % 10]
-            log.begin(due)
-            if end is not None:
-                log.end(end - step, due, is_single=True)
-    assert caplog.records == []
-
-
-def test_the_log_says_nothing_of_automatic_runs(caplog):
-    assert RunLength(7, GRACE_SECS).asked_for == 7
-    assert RunLength("auto", GRACE_SECS).asked_for is None
-    log = RunLog([Often()], RunLength("auto", GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for _ in range(3):
-            log.begin([1])
-            log.end(1, [1], is_single=True)
-    assert caplog.records == []
-
-
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
     """Return what the log says of runs beside a hook that must see each so-manyth step."""
     length = RunLength(steps_per_run, GRACE_SECS)
