@@ -44,7 +44,7 @@ RULES = (
         when="`steps_per_run` is not 1, the step can be in a loop, and the call asks "
         "for the step only",
         runs="up to `steps_per_run` steps in one call of the session",
-        hooks="at the last step of the run",
+        hooks="called at the last step of the run",
         thread=_BY_RULE,
     ),
     Rule(

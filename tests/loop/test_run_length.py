@@ -71,12 +71,6 @@ def test_a_run_that_has_become_slow_shortens_the_next_one_at_once():
     assert lengths(length, 0.001, 6) == [5, 10, 20, 40, 80, 100]
 
 
-def test_a_slow_run_that_a_hook_cut_short_shortens_the_next_one_too():
-    length = RunLength(100, GRACE_SECS)
-    assert lengths(length, 0.001, 8)[-1] == 100
-    assert lengths(length, 1.0, 2, due=10) == [10, 1]
-
-
 @pytest.mark.parametrize(
     ("secs_per_step", "expected"),
     [
@@ -92,18 +86,6 @@ def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expecte
     )
 
 
-def test_automatic_runs_of_no_time_at_all_stay_finite():
-    assert (
-        max(lengths(RunLength("auto", GRACE_SECS), secs_per_step=0, runs=60)) == 10_000
-    )
-
-
-def test_automatic_runs_shrink_when_steps_become_slow():
-    length = RunLength("auto", GRACE_SECS)
-    assert lengths(length, 0.001, 8)[-1] == 64
-    assert lengths(length, 0.01, 3) == [64, 10, 10]  # 640, 100 ms
-
-
 def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
     length = RunLength("auto", GRACE_SECS)
     assert lengths(length, 0.001, 8)[-1] == 64
@@ -111,28 +93,8 @@ def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
     assert length.up_to(None) == 64
 
 
-def test_a_single_step_is_found_right_only_after_the_one_that_compiles():
-    length = RunLength("auto", GRACE_SECS)
-    assert lengths(length, 0.06, 1) == [1]
-    assert length.settled_secs is None
-    assert lengths(length, 0.000_1, 2) == [1, 2]
-    slow = RunLength("auto", GRACE_SECS)
-    assert lengths(slow, 0.06, 2) == [1, 1]
-    assert slow.settled_secs == 0.06
-
-
-def test_the_log_names_the_length_as_the_user_gave_it():
-    auto = RunLength("auto", GRACE_SECS)
-    lengths(auto, 0.001, 8)
-    assert (str(RunLength(7, GRACE_SECS)), str(auto)) == ("7", "auto")
-
-
 class Often:
     """A hook that must see every fourth step."""
-
-
-class Rarely:
-    """A hook that must see every tenth step."""
 
 
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
@@ -192,18 +154,3 @@ def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
 ):
     found = announced(steps_per_run, secs_per_step, 30, caplog, every)
     assert found == [f"running {said}"]
-
-
-def test_hooks_of_several_intervals_keep_the_log_from_nothing(caplog):
-    log = RunLog([Often(), Rarely()], RunLength("auto", GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for step in range(0, 400, 100):
-            log.end(100, [100, 200 - step % 200])
-    assert [record.getMessage() for record in caplog.records] == [
-        "running 100 steps per session call: steps_per_run=auto, and Often must see a "
-        "step then"
-    ]
-
-
-def test_the_log_waits_until_the_length_of_automatic_runs_is_found(caplog):
-    assert announced("auto", 0.001, 7, caplog) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -49,7 +49,6 @@ class FusedSession(PlannedSession):
         hooks: Hooks of the session.
         run_length: The most steps in one call. This session shares it with those that
             replace it.
-        clock: Returns the time in seconds.
         packing_log: Logs which transfers between tasks are packed; None packs none.
     """
 
@@ -58,13 +57,11 @@ class FusedSession(PlannedSession):
         sess: tf.compat.v1.Session,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         run_length: RunLength,
-        clock: Callable[[], float] = time.perf_counter,
         packing_log: PackingLog | None = None,
     ) -> None:
         super().__init__(sess, hooks, packing_log)
         self._run_length = run_length
         self._log = RunLog(hooks, run_length)
-        self._clock = clock
         self._step_key: object = None  # of the fetches that make up a step
         self._steps: Steps | None = None  # None if the step cannot be fused
         self._has_run = False  # whether there has been a run of steps
@@ -257,7 +254,7 @@ class FusedSession(PlannedSession):
         except BaseException:
             hook_schedule.skip(self._hooks, 1 - count)  # no step has run
             raise
-        began = self._clock()
+        began = time.perf_counter()
         try:
             completed, outputs = steps.run(wanted, count, options, run_metadata)
         except BaseException as error:
@@ -270,7 +267,7 @@ class FusedSession(PlannedSession):
             # hook had to see any of them. The next call raises the error.
             self._end_of_data = error
             return steps.kept({CALLER: fetches})[CALLER]
-        self._run_length.took(self._clock() - began, completed)
+        self._run_length.took(time.perf_counter() - began, completed)
         lacking: list[Any] = []
         if completed < count:
             # A loss has become NaN, at an earlier step than hooks have prepared for.

@@ -365,37 +365,6 @@ def test_what_xla_may_compile_is_trained_step_by_step(training, caplog):
     assert said(caplog) == ["is compiled by XLA (global_jit_level)"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "reasons"),
-    [
-        ("--tf_xla_auto_jit=2", ["is compiled by XLA (TF_XLA_FLAGS)"]),
-        (
-            "--tf_xla_cpu_global_jit --tf_xla_auto_jit=single-gpu(1)",
-            ["is compiled by XLA (TF_XLA_FLAGS)"],
-        ),
-        ("--tf_xla_auto_jit=fusible", ["is compiled by XLA (TF_XLA_FLAGS)"]),
-        (
-            "--tf_xla_auto_jit=0 --tf_xla_auto_jit=1",
-            ["is compiled by XLA (TF_XLA_FLAGS)"],
-        ),
-        ("--tf_xla_auto_jit=1 --tf_xla_auto_jit=0", []),
-        ("--tf_xla_auto_jit=-1", []),
-        ("--tf_xla_auto_jit=0", []),
-        ("--tf_xla_clustering_debug", []),
-    ],
-)
-@pytest.mark.parametrize("is_in_a_file", [False, True])
-def test_what_xla_flags_let_it_compile_is_trained_step_by_step(
-    flags, reasons, is_in_a_file, training, caplog, monkeypatch, tmp_path
-):
-    if is_in_a_file:
-        (tmp_path / "flags").write_text(flags)
-        flags = str(tmp_path / "flags")
-    monkeypatch.setenv("TF_XLA_FLAGS", flags)
-    training.ours(7)
-    assert said(caplog) == reasons
-
-
 def players():
     """Return the train ops of two players, made when asked for: they may take turns."""
     noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
