@@ -28,7 +28,7 @@ _CONTRIB = "tensorflow.contrib"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
+class ProbeResult:
     """What TensorFlow says.
 
     Attributes:
@@ -52,7 +52,7 @@ def ask(
     names: Iterable[str],
     first_path: str | None = None,
     timeout_secs: float = DEADLINE_SECS,
-) -> Answer:
+) -> ProbeResult:
     """Return the answer of a child process that imports TensorFlow.
 
     Args:
@@ -81,7 +81,7 @@ def ask(
         ) from error
     if done.returncode:
         raise EstimatorRuntimeError(_failure(done))
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    return ProbeResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> str:
@@ -123,7 +123,7 @@ def main(_arguments: list[str]) -> NoReturn:
         is_contrib = f"{name}.".startswith(_CONTRIB)
         if is_contrib or in_v1 is None or name.startswith(moved.RESTORED):
             of_version_1.append(name)
-    answer = Answer(
+    answer = ProbeResult(
         devices=[
             {
                 "name": each.name.removeprefix("/physical_device:"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
-from estimator_runtime.cli.doctor.probe import Answer
+from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.source import Program, Source, is_package_beside
 from estimator_runtime.cli.script import is_importable
 from estimator_runtime.tf1 import contrib_names, mode
@@ -33,7 +33,7 @@ def check_script(subject: Subject) -> Iterator[Finding]:
     is_version_1 = subject.environ.get(mode.VARIABLE) == "1"
     yield from _check_modules(program, is_version_1)
     answer = subject.tensorflow
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, ProbeResult):
         return
     for source in program.sources:
         yield from _check_version_1(source, answer, is_version_1)
@@ -80,7 +80,7 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
 
 
 def _check_version_1(
-    source: Source, answer: Answer, is_version_1: bool
+    source: Source, answer: ProbeResult, is_version_1: bool
 ) -> Iterator[Finding]:
     """Check which names of a file only TensorFlow 1 has."""
     names = {n: at for n, at in source.names.items() if n in answer.of_version_1}
@@ -98,7 +98,7 @@ def _check_version_1(
     yield Finding(PROBLEM, text, facts)
 
 
-def _check_names(source: Source, answer: Answer) -> Iterator[Finding]:
+def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
     """Check which names of a file no TensorFlow has."""
     reported = set()
     for name, line in source.names.items():
@@ -113,7 +113,7 @@ def _check_names(source: Source, answer: Answer) -> Iterator[Finding]:
         yield Finding(PROBLEM, text, {"name": name})
 
 
-def _check_contrib(program: Program, answer: Answer) -> Iterator[Finding]:
+def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
     """Check which members of `tf.contrib` not even TensorFlow 1 mode has here."""
     reported = set()
     for source in program.sources:

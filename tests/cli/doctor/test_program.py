@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from estimator_runtime.cli.doctor.finding import Subject
-from estimator_runtime.cli.doctor.probe import Answer
+from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.script import check_script
 from estimator_runtime.cli.doctor.source import read_program
 from estimator_runtime.errors import EstimatorRuntimeError
@@ -32,7 +32,7 @@ def names(write):
 
 
 def answer(missing=(), of_version_1=()):
-    return Answer(
+    return ProbeResult(
         devices=[],
         cuda=False,
         missing={each: each for each in (*missing, *of_version_1)},
@@ -204,7 +204,7 @@ def test_a_module_that_a_change_of_the_path_may_find_is_a_note(write):
 def test_a_name_that_no_tensorflow_has_is_a_problem_once(write):
     script = write("import tensorflow as tf\ntf.oracle.a\ntf.oracle.b")
     names = ["tensorflow.oracle.a", "tensorflow.oracle.b"]
-    lacks = Answer(
+    lacks = ProbeResult(
         devices=[],
         cuda=False,
         missing=dict.fromkeys(names, "tensorflow.oracle"),
