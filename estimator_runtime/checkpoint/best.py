@@ -5,7 +5,6 @@ files exist, and they remain when those are deleted. You can use the folder like
 other folder of checkpoints; its newest checkpoint is the best one.
 """
 
-import contextlib
 import dataclasses
 import json
 import logging
@@ -17,12 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.checkpoint import event_file
-from estimator_runtime.checkpoint.store import commit, durable, files, locks
-from estimator_runtime.checkpoint.store.cleanup import clean_up
+from estimator_runtime.checkpoint.store import durable, files, locks
+from estimator_runtime.checkpoint.store.cleanup import remove_leftovers
 from estimator_runtime.checkpoint.store.state_file import (
     State,
-    StateError,
-    read_state,
+    readable_state,
     write_state,
 )
 from estimator_runtime.checkpoint.tensor_bundle import reading
@@ -124,7 +122,7 @@ class BestCheckpoints:
             )
         try:
             make_folder(self._folder)
-            clean_up(self._folder, self._now)
+            remove_leftovers(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
             raise CheckpointError(
@@ -247,29 +245,48 @@ class BestCheckpoints:
             # Linked after an earlier evaluation. Linking it again would hide it from
             # readers for a moment.
             return
-        hidden = commit.start(target)
+        self._forget(target)
         try:
-            for path in source.files:
+            for path in files.index_first(source.files)[::-1]:
                 durable.sync_file(path)  # TensorFlow's Saver does not sync
-                link = os.path.join(hidden, os.path.basename(path))
-                try:
-                    os.link(path, link)
-                except OSError:  # a file system without hard links
-                    shutil.copy2(path, link)
-            commit.forget(self._folder, target)
-            commit.move_in(hidden, target)
-        finally:
-            commit.abandon(hidden)
+                _link(path, os.path.join(self._folder, os.path.basename(path)))
+            durable.sync_folder(self._folder)
+        except OSError:
+            files.delete(files.at(target))
+            raise
+
+    def _forget(self, prefix: str) -> None:
+        """Delete a checkpoint that another one of its name replaces.
+
+        Readers may see the folder before the new one is there.
+        """
+        state = readable_state(self._folder)
+        if state is not None:
+            left = [path for path in state.paths if path != prefix]
+            if len(left) < len(state.paths):
+                self._write_state(list(map(os.path.basename, reversed(left))))
+        files.delete(files.at(prefix))
 
     def _write_state(self, best: Sequence[str]) -> None:
-        # A restart or a warm start uses the last checkpoint.
+        """Name checkpoints in the state file, the best one as the newest."""
+        if not best:
+            return
         paths = tuple(os.path.join(self._folder, name) for name in reversed(best))
         times = tuple(files.at(path).saved_at for path in paths)
         state = State(latest=paths[-1], paths=paths, timestamps=times)
-        with contextlib.suppress(StateError):
-            if read_state(self._folder) == state:
-                return
-        write_state(self._folder, state)
+        if readable_state(self._folder) != state:
+            write_state(self._folder, state)
+
+
+def _link(path: str, link: str) -> None:
+    try:
+        os.link(path, link)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without hard links
+        hidden = durable.temporary_name(link)
+        shutil.copy2(path, hidden)
+        os.rename(hidden, link)
 
 
 def _are_same(one: files.Checkpoint, other: files.Checkpoint) -> bool:

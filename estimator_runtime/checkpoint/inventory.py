@@ -151,12 +151,10 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
             "model_dir?"
         )
-    dead = {path: _completed(path) for path in filter(cleanup.is_dead, seen.temporary)}
-    completed = {each.prefix: each for each in dead.values() if each is not None}
-    known: dict[str, str | None] = dict.fromkeys(completed)
+    known: dict[str, str | None] = {}
     examined = [
         _examine(folder, each, each.prefix in seen.named, known, problem)
-        for each in _found(folder, seen, completed)
+        for each in _found(folder, seen)
     ]
     found = [
         entry
@@ -169,7 +167,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         )
     found.sort(key=lambda each: (_step(each), each.path))
     entries, total = _without_shared(found)
-    best = _restart(seen, dead, entries, known)
+    best = _restart(seen, entries, known)
     good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
     return Inventory(
         folder=folder,
@@ -218,16 +216,12 @@ def _examine(
 
 
 def _restart(
-    seen: FolderScan,
-    dead: Mapping[str, files.Checkpoint | None],
-    entries: Iterable[Entry],
-    known: dict[str, str | None],
+    seen: FolderScan, entries: Iterable[Entry], known: Mapping[str, str | None]
 ) -> files.Checkpoint | None:
     """Return the checkpoint that a restart would continue from, or None.
 
     Args:
         seen: What is in the folder.
-        dead: What dead runs have completed, by the path of their temporary files.
         entries: All entries.
         known: As in `_examine`.
     """
@@ -237,23 +231,11 @@ def _restart(
         lambda each: each.prefix not in unreadable, seen.candidates
     )
     best, _ = dataclasses.replace(seen, candidates=tuple(before)).plan(known)
-    adopted = [
-        found
-        for path, found in dead.items()
-        if found is not None
-        and known[found.prefix] is None
-        and cleanup.would_adopt(path, found, seen.state)
-    ]
-    return max(adopted, key=_step, default=best)
+    return best
 
 
-def _found(
-    folder: str, seen: FolderScan, completed: Mapping[str, files.Checkpoint]
-) -> Iterable[files.Checkpoint]:
-    """Return the checkpoints that the inventory shows, except temporary files.
-
-    `completed` has those that dead runs have completed, by path without suffix.
-    """
+def _found(folder: str, seen: FolderScan) -> Iterable[files.Checkpoint]:
+    """Return the checkpoints that the inventory shows, except temporary files."""
     found = {
         each.prefix: each
         for each in seen.found
@@ -268,18 +250,13 @@ def _found(
         prefix = cleanup.prefix_of(path)
         there = found.get(prefix)
         is_whole = prefix in seen.named and there is not None and there.has_index
-        if not is_whole and not cleanup.is_dead(path):
+        saving = cleanup.dead_save(path)
+        if not cleanup.is_dead(path) and not is_whole:
             # A save is renaming its files to their final names.
             found.pop(prefix, None)
-    return {**found, **completed}.values()
-
-
-def _completed(path: str) -> files.Checkpoint | None:
-    """Return what `cleanup.completed` returns; None if its files cannot be read."""
-    try:
-        return cleanup.completed(path)
-    except UnreadableError:
-        return None
+        elif saving is not None and cleanup.will_undo(saving, seen.state):
+            found.pop(prefix, None)
+    return found.values()
 
 
 def _was_deleted(folder: str, checkpoint: files.Checkpoint) -> bool:
@@ -339,9 +316,7 @@ def _temporary(path: str) -> Entry | None:
     if os.path.isdir(path):
         inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
-    if cleanup.is_late(path):
-        reason = "lists checkpoints to delete once nobody reads them"
-    elif cleanup.is_dead(path):
+    if cleanup.is_dead(path):
         reason = "left by a run that died"
     prefix = cleanup.prefix_of(path)
     held = files.Checkpoint(

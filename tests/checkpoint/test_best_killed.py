@@ -22,7 +22,7 @@ CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir")
 
 def count(event, arguments):
     global number
-    is_write = event == "open" and arguments[1] in ("w", "wb")
+    is_write = event == "open" and arguments[1] in ("w", "wb", "x", "xb")
     if event in CHANGES or is_write:
         number -= 1
         if number < 0:

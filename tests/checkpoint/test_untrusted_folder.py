@@ -11,7 +11,7 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint import event_file
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import commit, durable, files, locks
+from estimator_runtime.checkpoint.store import files, locks
 from estimator_runtime.checkpoint.store.state_file import STATE_FILE, read_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed.finish_note import FinishNote
@@ -113,17 +113,6 @@ class TestLinks:
         assert recovery.recover(str(ckpt)).step == 30
         assert not hidden.exists()
 
-    def test_a_link_in_place_of_our_hidden_folder_is_an_error(
-        self, ckpt, other, tmp_path
-    ):
-        aside = tmp_path / "hidden" / "replaced"
-        shutil.copytree(other, aside)
-        prefix = str(ckpt / "model.ckpt-40")
-        os.symlink(tmp_path / "hidden", durable.temporary_name(prefix))
-        with pytest.raises(FileExistsError):
-            commit.start(prefix)
-        assert content_of(aside) == content_of(other)
-
     def test_the_best_are_not_kept_through_a_link(self, ckpt, other):
         (ckpt / "best").symlink_to(other)
         best = BestCheckpoints(str(ckpt), Criterion(keep=1, metric="loss", mode="min"))
@@ -136,12 +125,6 @@ class TestLinks:
         (ckpt / "damaged").symlink_to(other)
         moved = files.set_aside(files.at(str(ckpt / "model.ckpt-30")))
         assert moved == f"{ckpt}/damaged-2"
-
-    def test_a_file_is_not_replaced_through_a_link(self, ckpt, other):
-        path = str(ckpt / "note")
-        os.symlink(other / "model.ckpt-40.index", durable.temporary_name(path))
-        with pytest.raises(OSError, match="it is a symbolic link"):
-            durable.replace_file(path, b"new")
 
     @pytest.mark.parametrize("target", ["model.ckpt-40.index", "dangling"])
     def test_scalars_are_not_appended_through_a_link(self, ckpt, other, target):

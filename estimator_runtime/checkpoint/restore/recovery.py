@@ -50,8 +50,10 @@ def recover(folder: str) -> files.Checkpoint | None:
     if not os.path.isdir(folder):
         return None
     with _explained(folder):
-        cleanup.clean_up(folder)
-        return _recover(folder, scan(folder))
+        cleanup.put_back(folder)
+        best = _recover(folder, scan(folder))
+        cleanup.remove_leftovers(folder)
+        return best
 
 
 def set_aside_latest(folder: str, reason: str) -> files.Checkpoint | None:

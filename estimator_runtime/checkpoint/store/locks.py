@@ -288,15 +288,10 @@ def unlock_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def has_locked_folder(folder: str) -> bool:
-    """Return whether this process has locked a folder with `lock_folder`."""
-    return os.path.realpath(folder) in _hidden_folders
-
-
-def is_folder_locked(path: str) -> bool | None:
-    """Return whether a folder is locked; None for a file, or if it is unknown."""
+def is_locked(path: str) -> bool | None:
+    """Return whether a file or folder is locked; None if that is unknown."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:
