@@ -38,6 +38,7 @@ from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.output.relay import duplicate_high
 
 VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
@@ -194,7 +195,7 @@ def absolute(folder: str) -> str:
 
     A URL, such as "gs://bucket/model", is returned unchanged.
     """
-    return folder if "://" in folder else os.path.abspath(folder)
+    return folder if not is_local(folder) else os.path.abspath(folder)
 
 
 def is_on() -> bool:

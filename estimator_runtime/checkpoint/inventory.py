@@ -8,13 +8,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, is_in, series_of
 from estimator_runtime.checkpoint.restore.recovery import (
     FolderScan,
     scan,
     scan_and_hold,
 )
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store import cleanup, locks
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
@@ -86,8 +88,8 @@ class Inventory:
             each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
         ]
         if self.restart is not None:
-            name = files.series_of(self.restart.path)
-            found = [each for each in found if files.series_of(each.path) == name]
+            name = series_of(self.restart.path)
+            found = [each for each in found if series_of(each.path) == name]
         return max(found, key=_step, default=None)
 
     @property
@@ -119,7 +121,7 @@ def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inv
         CheckpointError: If the folder does not exist, is empty, has no checkpoint, or
             is on remote storage, which only TensorFlow can read.
     """
-    if "://" in folder:
+    if not is_local(folder):
         raise CheckpointError(
             f"{folder!r} is not on a file system of this machine; give a folder that "
             "it is mounted at, or copied to"
@@ -180,7 +182,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
 
 def _examine(
     folder: str,
-    checkpoint: files.Checkpoint,
+    checkpoint: Checkpoint,
     is_named: bool,
     known: dict[str, str | None],
     problem: Callable[[str], str | None] | None,
@@ -217,7 +219,7 @@ def _examine(
 
 def _restart(
     seen: FolderScan, entries: Iterable[Entry], known: Mapping[str, str | None]
-) -> files.Checkpoint | None:
+) -> Checkpoint | None:
     """Return the checkpoint that a restart would continue from, or None.
 
     Args:
@@ -234,7 +236,7 @@ def _restart(
     return best
 
 
-def _found(folder: str, seen: FolderScan) -> Iterable[files.Checkpoint]:
+def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:
     """Return the checkpoints that the inventory shows, except temporary files."""
     found = {
         each.prefix: each
@@ -244,8 +246,8 @@ def _found(folder: str, seen: FolderScan) -> Iterable[files.Checkpoint]:
     }
     # The state file may name checkpoints in other folders, or without a number.
     for path in seen.named:
-        if path not in found and (files.at(path).files or files.is_in(folder, path)):
-            found[path] = files.at(path)
+        if path not in found and (Checkpoint.at(path).files or is_in(folder, path)):
+            found[path] = Checkpoint.at(path)
     for path in seen.temporary:
         prefix = cleanup.prefix_of(path)
         there = found.get(prefix)
@@ -259,15 +261,15 @@ def _found(folder: str, seen: FolderScan) -> Iterable[files.Checkpoint]:
     return found.values()
 
 
-def _was_deleted(folder: str, checkpoint: files.Checkpoint) -> bool:
+def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:
     """Return whether a training deleted a checkpoint while it was examined."""
-    if not checkpoint.has_index or files.at(checkpoint.prefix).has_index:
+    if not checkpoint.has_index or Checkpoint.at(checkpoint.prefix).has_index:
         return False
     return checkpoint.prefix not in scan(folder).named
 
 
 def _entry(
-    checkpoint: files.Checkpoint,
+    checkpoint: Checkpoint,
     state: str,
     reason: str | None,
     is_read: bool = False,
@@ -319,7 +321,7 @@ def _temporary(path: str) -> Entry | None:
     if cleanup.is_dead(path):
         reason = "left by a run that died"
     prefix = cleanup.prefix_of(path)
-    held = files.Checkpoint(
+    held = Checkpoint(
         prefix=prefix, files=tuple(each for each in inside if os.path.isfile(each))
     )
     return dataclasses.replace(
@@ -327,5 +329,5 @@ def _temporary(path: str) -> Entry | None:
     )
 
 
-def _step(entry: Entry | files.Checkpoint) -> int:
+def _step(entry: Entry | Checkpoint) -> int:
     return -1 if entry.step is None else entry.step

@@ -12,7 +12,8 @@ import sys
 import pytest
 
 from estimator_runtime.checkpoint import inventory
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
+from estimator_runtime.checkpoint.store import cleanup, locks
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.cli import checkpoints
@@ -225,7 +226,7 @@ def training(folder, new, keep):
         kept = (*late, *paths[-keep:])
         write_state(str(folder), State(latest=paths[-1], paths=kept))
         for path in set(paths) - set(kept):
-            files.delete(files.at(path))
+            Checkpoint.at(path).delete()
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5])
@@ -242,7 +243,7 @@ def test_a_training_may_save_and_delete_while_all_is_verified(ckpt, keep):
     assert {each.state for each in found.entries} == {"good"}
     assert read_state(str(ckpt)).latest != f"{ckpt}/model.ckpt-30"
     # It was held for as long as it was looked at.
-    assert files.at(f"{ckpt}/model.ckpt-30").problem() is None
+    assert Checkpoint.at(f"{ckpt}/model.ckpt-30").problem() is None
 
 
 def test_a_checkpoint_that_a_training_gives_its_names_is_not_the_newest_yet(show, ckpt):

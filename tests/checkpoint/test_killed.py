@@ -19,8 +19,10 @@ import traceback
 
 import pytest
 
-from estimator_runtime.checkpoint.store import durable, files
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
+from estimator_runtime.checkpoint.store import durable
 from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.config.paths import step_of
 
 # One worker for all: what they look at takes longest to make.
 pytestmark = pytest.mark.xdist_group("killed")
@@ -122,7 +124,7 @@ def train(folder, last_step, kill_at=None):
 
         def call(*args, **kwargs):
             if name == "mkdir" and ".saving-" in str(args[0]):
-                step_of_call[0] = files.step_of(str(args[0]).partition(".saving-")[0])
+                step_of_call[0] = step_of(str(args[0]).partition(".saving-")[0])
             if step_of_call[0] is not None:
                 if len(calls) == kill_at_call:
                     die(name)
@@ -203,7 +205,7 @@ def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
         assert status == -signal.SIGKILL, call
         if str(point).startswith("twice"):
             continue
-        committed = files.step_of(state)
+        committed = step_of(state)
         assert restored == [committed] * 3, (call, state)
         states.setdefault(call, set()).add(committed)
     at_any = {
@@ -235,9 +237,9 @@ def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):
     assert any(durable.is_temporary_name(n) for *_, left, _ in found for n in left)
     for here in folder.iterdir():
         state = read_state(here)
-        assert files.step_of(state.latest) == last_of(here.name)
+        assert step_of(state.latest) == last_of(here.name)
         assert len(state.paths) == 3
-        good = [each.prefix for each in files.find(here) if each.problem() is None]
+        good = [each.prefix for each in checkpoints_in(here) if each.problem() is None]
         assert good == list(state.paths), here
         assert {p.name for p in here.glob("model.ckpt-*")} == {
             f"{os.path.basename(path)}.{kind}"

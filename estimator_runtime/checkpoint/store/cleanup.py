@@ -16,13 +16,20 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 
-from estimator_runtime.checkpoint.store import durable, files, locks
+from estimator_runtime.checkpoint.checkpoint import (
+    CONTROL,
+    Checkpoint,
+    checkpoints_in,
+    series_of,
+)
+from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import (
     State,
     readable_state,
     write_state,
 )
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
@@ -105,8 +112,8 @@ def will_undo(saving: SavingFolder, state: State | None) -> bool:
     """
     if state is None or not saving.has_moved_in:
         return False
-    name, latest = os.path.basename(saving.prefix), files.step_of(state.latest)
-    step = files.step_of(name)
+    name, latest = os.path.basename(saving.prefix), step_of(state.latest)
+    step = step_of(name)
     is_newer = latest is None or (step is not None and step > latest)
     return is_newer and name not in _names(state)
 
@@ -181,21 +188,21 @@ def _list_obsolete(saving: SavingFolder, state: State) -> State:
     The note of them is not trusted. A checkpoint counts only if it is there, of the
     same series, and older than both the newest one and the one that was saved.
     """
-    folder, series = os.path.dirname(saving.path), files.series_of(saving.prefix)
-    limits = files.step_of(saving.prefix), files.step_of(state.latest)
+    folder, series = os.path.dirname(saving.path), series_of(saving.prefix)
+    limits = step_of(saving.prefix), step_of(state.latest)
     noted = set(saving.obsolete()) - _names(state)
 
-    def may_go(each: files.Checkpoint) -> bool:
+    def may_go(each: Checkpoint) -> bool:
         step = each.step
         return (
-            os.path.basename(each.prefix) in noted
+            each.name in noted
             and each.has_index
-            and files.series_of(each.prefix) == series
+            and each.series == series
             and step is not None
             and all(limit is not None and step < limit for limit in limits)
         )
 
-    again = [each for each in files.find(folder) if may_go(each)] if noted else []
+    again = [each for each in checkpoints_in(folder) if may_go(each)] if noted else []
     if not again:
         return state
     times = [each.saved_at for each in again]
@@ -238,7 +245,7 @@ def _is_temporary(path: str) -> bool:
     """
     name = os.path.basename(path)
     if durable.is_temporary_name(name):
-        return not (files.CONTROL.search(name) or os.path.islink(path))
+        return not (CONTROL.search(name) or os.path.islink(path))
     # The name is checked first, because there may be thousands of other files.
     if _STOCK_FOLDER.fullmatch(name):
         try:

@@ -20,7 +20,8 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from estimator_runtime.checkpoint.store import durable, files, locks
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
+from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.tensor_bundle import reading
 from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 
@@ -77,13 +78,13 @@ class SavingFolder:
         return os.path.exists(f"{self.prefix}.index")
 
     @property
-    def replaced(self) -> files.Checkpoint:
+    def replaced(self) -> Checkpoint:
         """The checkpoint that the new one replaces; without files if there is none."""
         aside = os.path.join(self.path, _REPLACED)
         prefix = os.path.join(aside, os.path.basename(self.prefix))
         if os.path.islink(self.path) or os.path.islink(aside):  # in another folder
-            return files.Checkpoint(prefix=prefix, files=())
-        return files.at(prefix)
+            return Checkpoint(prefix=prefix, files=())
+        return Checkpoint.at(prefix)
 
     @property
     def has_moved_in(self) -> bool:
@@ -100,13 +101,13 @@ class SavingFolder:
             OSError: If a step fails. Call `undo` then.
         """
         # The index is last.
-        paths = files.index_first(files.at(self.inside).files)[::-1]
+        paths = Checkpoint.at(self.inside).index_first[::-1]
         for path in paths:
             # A file with several links is on the disk already, under another name. Some
             # file systems do not count links and report 0, so these are synced too.
             if os.stat(path).st_nlink <= 1:
                 durable.sync_file(path)
-        old = files.at(self.prefix)
+        old = Checkpoint.at(self.prefix)
         if old.has_index:
             self._move_aside(old)
         self._move_to_place(paths)
@@ -121,9 +122,9 @@ class SavingFolder:
         if old.has_index:
             durable.remove_if_there(f"{self.prefix}.index")
             durable.sync_folder(os.path.dirname(self.path))
-            self._move_to_place(files.index_first(old.files)[::-1])
+            self._move_to_place(old.index_first[::-1])
         elif os.path.exists(os.path.join(self.path, _NEW)):
-            files.delete(files.at(self.prefix))
+            Checkpoint.at(self.prefix).delete()
 
     def remove(self) -> None:
         """Remove the folder and its content, if it still exists.
@@ -142,7 +143,7 @@ class SavingFolder:
                 )
                 return
             # With the index deleted first, no partly deleted checkpoint looks complete.
-            files.delete(old)
+            old.delete()
             shutil.rmtree(self.path, ignore_errors=True)
         except OSError as error:
             reason = error.strerror or error
@@ -176,7 +177,7 @@ class SavingFolder:
         except (RecursionError, TableError, TypeError, ValueError):
             return []
 
-    def _move_aside(self, old: files.Checkpoint) -> None:
+    def _move_aside(self, old: Checkpoint) -> None:
         """Move a checkpoint into this folder, its index first.
 
         `undo` moves the index last. So as long as the index is here, there is something
@@ -184,7 +185,7 @@ class SavingFolder:
         """
         aside = os.path.join(self.path, _REPLACED)
         os.mkdir(aside)
-        for path in files.index_first(old.files):
+        for path in old.index_first:
             os.rename(path, os.path.join(aside, os.path.basename(path)))
         for changed in (aside, self.path, os.path.dirname(self.path)):
             durable.sync_folder(changed)

@@ -23,6 +23,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
+from estimator_runtime.config.paths import is_local
+
 _logger = logging.getLogger(__name__)
 # A busy disk may take seconds to sync the state file that names the newer checkpoint.
 _PATIENCE_SECS = 30.0
@@ -133,7 +135,7 @@ def reading(prefix: str) -> Iterator[bool]:
         Whether the checkpoint exists. Also True if no lease is possible: on remote
         storage, or on a file system without locks.
     """
-    if "://" in prefix:
+    if not is_local(prefix):
         yield True
         return
     path = f"{prefix}.index"

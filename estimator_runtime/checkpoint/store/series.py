@@ -12,9 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import durable, files, locks, state_file
+from estimator_runtime.checkpoint.checkpoint import (
+    Checkpoint,
+    Identity,
+    index_identity,
+    is_in,
+)
+from estimator_runtime.checkpoint.store import durable, locks, state_file
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS, disk_error
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -137,16 +144,16 @@ class Series:
                     folder.remove()
         return prefix
 
-    def identity_of(self, step: int) -> files.Identity | None:
+    def identity_of(self, step: int) -> Identity | None:
         """Return what identifies the checkpoint of a step, or None if there is none."""
-        return files.index_identity(prefix_of(self._saver, self._save_path, step))
+        return index_identity(prefix_of(self._saver, self._save_path, step))
 
     def failed(
         self,
         step: int,
         error: BaseException,
         needed_bytes: int | None,
-        old: files.Identity | None,
+        old: Identity | None,
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
 
@@ -161,7 +168,7 @@ class Series:
             durable.remove_if_there(path)
         with contextlib.suppress(OSError):
             if is_replaced and not self._is_named(prefix):
-                files.delete(files.at(prefix))
+                Checkpoint.at(prefix).delete()
         return disk_error(prefix, error, needed_bytes)
 
     def _put_meta(self, path: str, content: bytes) -> None:
@@ -183,7 +190,7 @@ class Series:
         before = self._saver._last_checkpoints[:]
         # A Saver may also restore from, or save to, another folder. Checkpoints there
         # do not count as checkpoints of this folder.
-        here = [each for each in before if files.is_in(self._folder, each[0])]
+        here = [each for each in before if is_in(self._folder, each[0])]
         elsewhere = [each for each in before if each not in here]
         name = os.path.basename(prefix)
         kept = [each for each in here if os.path.basename(each[0]) != name]
@@ -236,8 +243,8 @@ class Series:
         if name is None or name == self._newest:
             return None
         newer = os.path.join(self._folder, name)
-        is_later = (files.step_of(newer) or 0) > (files.step_of(prefix) or 0)
-        if not is_later or not files.at(newer).has_index:
+        is_later = (step_of(newer) or 0) > (step_of(prefix) or 0)
+        if not is_later or not Checkpoint.at(newer).has_index:
             return None
         if not self._has_warned:
             self._has_warned = True
@@ -252,7 +259,7 @@ class Series:
     def _delete(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
             try:
-                files.delete(files.at(prefix))
+                Checkpoint.at(prefix).delete()
             except OSError as error:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
 
@@ -288,7 +295,7 @@ def sync(prefix: str) -> None:
         OSError: If a file cannot be synced.
     """
     folder = os.path.dirname(prefix)
-    for path in files.at(prefix).files:
+    for path in Checkpoint.at(prefix).files:
         durable.sync_file(path)
     if os.path.isdir(folder):
         with contextlib.suppress(FileNotFoundError):

@@ -7,6 +7,7 @@ import tempfile
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.cli.checkpoints import size
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.session.run_config_values import resolve_model_dir
@@ -33,7 +34,7 @@ def examine(given: str | None, config: TFConfig | None) -> list[Finding]:
         text = "not looked at; name it with --model-dir"
         return [Finding(NOTE, "model dir", text)]
     folder = os.fsdecode(resolved)
-    if "://" in folder:
+    if not is_local(folder):
         text = f"{folder} is not on a file system of this machine: not looked at"
         facts = {"path": folder}
         return [Finding(NOTE, "model dir", text, facts)]

@@ -15,10 +15,12 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import cleanup, durable, files, locks
+from estimator_runtime.checkpoint.store import cleanup, durable, locks
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.config.paths import step_of
 
 er.install()
 
@@ -35,11 +37,11 @@ def names(folder):
 
 
 def steps(folder):
-    return [each.step for each in files.find(folder)]
+    return [each.step for each in checkpoints_in(folder)]
 
 
 def listed(folder):
-    return [files.step_of(path) for path in read_state(str(folder)).paths]
+    return [step_of(path) for path in read_state(str(folder)).paths]
 
 
 def died(folder, number, name="model.ckpt"):
@@ -324,6 +326,6 @@ def test_a_file_system_that_syncs_no_folders_is_one_to_save_on(
 
     monkeypatch.setattr(os, "fsync", sync_files_only)
     name_in_state(ckpt, 10, 30)
-    assert [files.step_of(path) for path in read_state(str(ckpt)).paths] == [10, 30]
+    assert [step_of(path) for path in read_state(str(ckpt)).paths] == [10, 30]
     with pytest.raises(FileNotFoundError):
         durable.sync_folder(str(ckpt / "no such folder"))

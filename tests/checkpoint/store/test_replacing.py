@@ -8,11 +8,13 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import inventory
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save.target import SaverTarget
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 train = tf.compat.v1.train
@@ -111,9 +113,9 @@ def test_a_step_that_is_saved_again_has_the_new_values_and_one_place(ckpt, again
     again()
     assert value(ckpt) == {30.0}
     state = read_state(str(ckpt))
-    assert [files.step_of(path) for path in state.paths] == [10, 20]
-    assert files.step_of(state.latest) == 20
-    assert [each.step for each in files.find(ckpt)] == [10, 20]
+    assert [step_of(path) for path in state.paths] == [10, 20]
+    assert step_of(state.latest) == 20
+    assert [each.step for each in checkpoints_in(ckpt)] == [10, 20]
     assert [name for name in os.listdir(ckpt) if name.startswith(".")] == []
 
 
@@ -161,7 +163,7 @@ def test_at_any_call_the_old_or_the_new_one_survives(ckpt, again, disk, ends_by)
         assert recovery.recover(str(ckpt)).step == 20, (number, calls[number])
         found.append(value(ckpt).pop())
         state = read_state(str(ckpt))
-        assert [files.step_of(path) for path in state.paths] == [10, 20]
+        assert [step_of(path) for path in state.paths] == [10, 20]
         assert [name for name in os.listdir(ckpt) if name.startswith(".")] == []
         assert not (ckpt / "damaged").exists()
     assert found == sorted(found) and {*found} == {20.0, 30.0}
