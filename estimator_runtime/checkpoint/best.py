@@ -78,7 +78,8 @@ class BestCheckpoints:
         now: Returns the time in seconds since 1970.
 
     Raises:
-        ConfigError: If the model directory is not a local folder.
+        ConfigError: If the model directory is not a local folder, or `best` in it is a
+            symbolic link.
     """
 
     def __init__(
@@ -95,6 +96,12 @@ class BestCheckpoints:
                 "local folder only"
             )
         self._folder = os.path.join(os.path.abspath(model_dir), FOLDER)
+        if os.path.islink(self._folder):
+            raise ConfigError(
+                f"RunConfig: keep_best is {criterion.keep}, but {self._folder!r} is a "
+                "symbolic link, and nothing is written through it; remove it, or leave "
+                "keep_best out"
+            )
         self._criterion = criterion
         self._eval_dir = eval_dir
         self._now = now

@@ -221,8 +221,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             if not request.is_hurried():
                 self._writer.wait()
         finally:
-            if isinstance(self._target, Target):
-                self._target.free()
             if self._lock is not None:
                 self._lock.release()
 

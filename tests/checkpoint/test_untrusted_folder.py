@@ -16,7 +16,7 @@ from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.state_file import STATE_FILE, read_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed.finish_note import FinishNote
-from estimator_runtime.errors import CheckpointError
+from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.output.terminal import printable
 
 er.install()
@@ -114,13 +114,20 @@ class TestLinks:
         assert recovery.recover(str(ckpt)).step == 30
         assert not hidden.exists()
 
-    def test_the_best_are_not_kept_through_a_link(self, ckpt, other):
+    def test_best_as_a_link_is_refused_before_training_starts(self, ckpt, other):
         (ckpt / "best").symlink_to(other)
-        best = BestCheckpoints(str(ckpt), Criterion(keep=1, metric="loss", mode="min"))
-        with pytest.raises(
-            CheckpointError, match=r"kept in .*: it is a symbolic link;"
-        ):
-            best.offer(str(ckpt / "model.ckpt-10"), {"loss": 1.0})
+        config = er.RunConfig(ckpt, keep_best=1, best_metric="loss")
+        estimator = tf.estimator.Estimator(lambda features: None, None, config)
+
+        def no_input():
+            pytest.fail("the training has started")
+
+        with pytest.raises(ConfigError, match="best' is a symbolic link"):
+            tf.estimator.train_and_evaluate(
+                estimator,
+                tf.estimator.TrainSpec(no_input, max_steps=40),
+                tf.estimator.EvalSpec(no_input),
+            )
 
     def test_a_damaged_checkpoint_is_not_moved_through_a_link(self, ckpt, other):
         (ckpt / "damaged").symlink_to(other)

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.save.save_ops import saved_by
+from estimator_runtime.checkpoint.save.snapshot import saved_by
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError

@@ -5,7 +5,6 @@ the program's own Saver between two steps, where a snapshot is not possible.
 """
 
 import os
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,11 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.save.save_ops import saved_by
-from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot, Snapshot
+from estimator_runtime.checkpoint.save.snapshot import (
+    CannotSnapshot,
+    Snapshot,
+    saved_by,
+)
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS
 from estimator_runtime.checkpoint.store.series import Series
@@ -57,29 +59,15 @@ class Target:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
         """
-        taken, buffers = [self._snapshot.take()], self._snapshot.buffers
-        size = taken[0].bytes
+        values = self._snapshot.take()
+
+        def write_files(prefix: str) -> None:
+            self._bundles.write(prefix, values)
 
         def write() -> None:
-            try:
-                self._series.add(
-                    step,
-                    lambda prefix: self._bundles.write(prefix, taken[0]),
-                    size,
-                    self.meta,
-                )
-            finally:
-                buffers.release(taken.pop().copies)
-            buffers.allocate()  # after the values of this checkpoint are freed
+            self._series.add(step, write_files, values.bytes, self.meta)
 
-        # Of a write that never runs, because a newer checkpoint is due.
-        dropped = weakref.finalize(write, buffers.release, taken[0].copies)
-        dropped.atexit = False
-        return write, size
-
-    def free(self) -> None:
-        """Free the memory that is kept for the next snapshot."""
-        self._snapshot.buffers.free()
+        return write, values.bytes
 
 
 def exported_meta(session: tf.compat.v1.Session, saver: Any) -> bytes:
