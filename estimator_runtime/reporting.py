@@ -39,6 +39,7 @@ from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
+from estimator_runtime.config.paths import is_local
 
 VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
@@ -199,7 +200,7 @@ def absolute(folder: str) -> str:
 
     A URL, such as "gs://bucket/model", is returned unchanged.
     """
-    return folder if "://" in folder else os.path.abspath(folder)
+    return folder if not is_local(folder) else os.path.abspath(folder)
 
 
 def is_on() -> bool:

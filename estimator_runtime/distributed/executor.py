@@ -152,10 +152,10 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         seam.assert_eval_spec(self._eval_spec)
         note = FinishNote(self._estimator.model_dir)
         liveness = job_liveness_for(self._estimator, self.clock.monotonic)
-        absence = self._pause(self._eval_spec.start_delay_secs, note, liveness)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )
+        absence = self._pause(self._eval_spec.start_delay_secs, note, liveness)
         while True:
             start = self.clock.monotonic()
             last_step = note.step()

@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime import reporting
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import executor, finish_note, open_trainings, peers
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
@@ -136,7 +136,7 @@ def _finish(estimator: tf.estimator.Estimator) -> None:
     # Read from the checkpoint, not from its name: it has to be a readable checkpoint.
     finish_note.note(estimator.model_dir, finish_note.saved_step(path))
     # From the name, because the launcher knows a checkpoint only by its name.
-    reporting.send(trained=files.step_of(path))
+    reporting.send(trained=step_of(path))
 
 
 def check_reachable(cluster: Mapping[str, Sequence[str]]) -> None:

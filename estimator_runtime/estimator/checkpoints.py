@@ -21,10 +21,12 @@ from typing import Any
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime import reporting
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.config import paths
 from estimator_runtime.patching import patch
 
 
@@ -65,7 +67,7 @@ def _refusing_none(
 
     def latest_or_none(self: Any) -> str | None:
         found, folder = latest(self), os.fsdecode(self.model_dir)
-        if found is None and "://" not in folder:
+        if found is None and paths.is_local(folder):
             recovery.refuse_to_start_over(folder, "the model would be untrained")
         return found
 
@@ -147,11 +149,11 @@ def patch_train(_module: ModuleType) -> None:
         config = self.config
         # A folder to which nothing is saved need not be found again.
         if config.save_checkpoints_secs or config.save_checkpoints_steps:
-            files.check_model_dir("model_dir", folder)
+            paths.check_model_dir("model_dir", folder)
         # Under the coordinator each task claims to be the chief until the coordinator
         # runs it. Then this is called again.
         coordinated = getattr(config, "_distribute_coordinator_mode", None)
-        if config.is_chief and not coordinated and "://" not in folder:
+        if config.is_chief and not coordinated and paths.is_local(folder):
             with locks.write_lock():
                 newest = recovery.recover(folder)
             _check_result(folder, newest, call.arguments.get("max_steps"))
@@ -168,7 +170,7 @@ def patch_train(_module: ModuleType) -> None:
 
 
 def _check_result(
-    folder: str, newest: files.Checkpoint | None, max_steps: int | None
+    folder: str, newest: Checkpoint | None, max_steps: int | None
 ) -> None:
     """Verify the values of a checkpoint at which training is complete.
 

@@ -16,6 +16,7 @@ from tensorflow.python.training import session_manager
 from tensorflow_estimator.python.estimator import estimator
 
 from estimator_runtime.config import options, waits
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching import patch
 from estimator_runtime.signals import request
@@ -46,7 +47,7 @@ def _check_model_dir(trained: Any) -> None:
         or config.save_checkpoints_secs
         or config.save_summary_steps
     )
-    if "://" in folder or not config.is_chief or not writes:
+    if not is_local(folder) or not config.is_chief or not writes:
         return
     existing = os.path.abspath(folder)
     while not os.path.lexists(existing):

@@ -38,9 +38,11 @@ from tensorflow.python.training import (
     training,
 )
 
+from estimator_runtime.checkpoint.checkpoint import Identity, index_identity
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import files, locks, state_file
+from estimator_runtime.checkpoint.store import locks, state_file
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.estimator.removed import api
 from estimator_runtime.patching import patch
 
@@ -55,7 +57,7 @@ _logger = logging.getLogger(__name__)
 # (prefix, identity of the index, positional arguments, keyword arguments). The queue is
 # shared by the Savers of all threads.
 _postponed: collections.deque[
-    tuple[str, files.Identity | None, tuple[Any, ...], dict[str, Any]]
+    tuple[str, Identity | None, tuple[Any, ...], dict[str, Any]]
 ] = collections.deque()
 
 
@@ -128,7 +130,7 @@ def patch_session_manager(_module: ModuleType) -> None:
     def prepare_session(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = bind(self, *args, **kwargs).arguments
         folder = given.get("checkpoint_dir") and os.fsdecode(given["checkpoint_dir"])
-        if not given.get("saver") or not folder or "://" in folder:
+        if not given.get("saver") or not folder or not is_local(folder):
             return original(self, *args, **kwargs)
         restore = self._restore_checkpoint
 
@@ -169,7 +171,7 @@ def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
             if is_free:
                 original(prefix, *args, **kwargs)
             else:
-                _postponed.append((prefix, files.index_identity(prefix), args, kwargs))
+                _postponed.append((prefix, index_identity(prefix), args, kwargs))
 
     @functools.wraps(original)
     def remove_checkpoint(checkpoint_prefix: str, *args: Any, **kwargs: Any) -> None:
@@ -179,7 +181,7 @@ def _postponing_held(original: Callable[..., Any]) -> Callable[..., None]:
             except IndexError:  # another thread has taken it
                 break
             # A checkpoint that was saved again under this name is not ours to delete.
-            if identity is None or identity != files.index_identity(prefix):
+            if identity is None or identity != index_identity(prefix):
                 continue
             try:
                 remove(prefix, its_args, its_kwargs)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from estimator_runtime.checkpoint.checkpoint import step_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.tensor_bundle.table import TableError
+from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.file_thread import FileThread
 from estimator_runtime.launch.supervisor.task_log import TaskLog
@@ -234,7 +235,7 @@ class Record:
         directory: the program has trained another model then.
         """
         path = None if outcome.exit_status == 1 else outcome.checkpoint
-        saved = None if path is None else files.step_of(path)
+        saved = None if path is None else step_of(path)
         if path is None or saved is None or saved >= reached:
             return outcome
         saved = self.files.ask(functools.partial(self._step_here, path, folders), None)
@@ -248,7 +249,7 @@ class Record:
         """Return the step of a checkpoint; None unless it is the one of all folders."""
         if any(_resolve(each)[0] != self.model_dir for each in folders):
             return None
-        return _step_in(path) or files.step_of(path)
+        return _step_in(path) or step_of(path)
 
     def outcome(
         self,
@@ -371,12 +372,12 @@ class Record:
 
 def _resolve(path: str) -> tuple[str, bool]:
     """Return the absolute path of a model directory, and whether it is remote."""
-    is_remote = "://" in path
+    is_remote = not is_local(path)
     return path.rstrip("/") if is_remote else os.path.realpath(path), is_remote
 
 
 def _step_in(path: str) -> int | None:
     """Return the global step in a checkpoint; None if it has none or cannot be read."""
     with contextlib.suppress(OSError, TableError):
-        return files.step_in(path)
+        return step_in(path)
     return None

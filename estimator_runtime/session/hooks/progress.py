@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime import reporting
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import StateError, read_state
+from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.distributed import open_trainings
 from estimator_runtime.output.progress_bar import Progress
 from estimator_runtime.signals import request
@@ -118,13 +118,13 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         )
 
     def _saved_step(self) -> int | None:
-        if self._folder is None or "://" in self._folder:
+        if self._folder is None or not is_local(self._folder):
             return None
         try:
             state = read_state(self._folder)
         except (StateError, OSError):
             return None
-        return None if state is None else files.step_of(state.latest)
+        return None if state is None else step_of(state.latest)
 
 
 class ProgressHook(tf.compat.v1.train.SessionRunHook):

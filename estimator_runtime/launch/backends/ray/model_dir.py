@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray.exceptions import RayError
 
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.launch.task import Refused, Reported, Task
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class ModelDir:
             self._is_named = True
         elif event.run.task == self._leader and not self._is_named:
             path = event.report.get("checkpoint_dir")
-        if path is None or "://" in path:  # TensorFlow reads it, the same on all nodes
+        if path is None or not is_local(
+            path
+        ):  # TensorFlow reads it, the same on all nodes
             return
         if any(_is_in(path, copy) for copy in self.copies):
             reason = (
