@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from estimator_runtime.estimator.keras import keras3
+from estimator_runtime.estimator import keras3
 
 # Settings that change the step, and that the conversion would silently drop.
 _WITHOUT_LEGACY = ("weight_decay", "use_ema")

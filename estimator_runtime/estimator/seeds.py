@@ -1,36 +1,18 @@
-"""A patch that seeds Keras's random generator with `RunConfig.tf_random_seed`.
+"""Seeding of Keras's random generator with `RunConfig.tf_random_seed`.
 
 "Setting this value allows consistency between reruns", says the frozen RunConfig. But
 the initializers of `tf.compat.v1.layers` and of Keras layers draw their seeds from a
-generator that only `tf.keras.utils.set_random_seed` seeds. Without this patch two runs
-with the same seed start from different weights.
+generator that only `tf.keras.utils.set_random_seed` seeds. So two runs with the same
+seed would start from different weights.
 """
 
 import contextlib
-import functools
 import importlib
 import random
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import tensorflow as tf
-
-
-def patch_estimator(_module: ModuleType) -> None:
-    """Make an Estimator with a seed set Keras's seed while it calls its model_fn."""
-    from tensorflow_estimator.python.estimator import estimator
-
-    original = estimator.Estimator._call_model_fn
-
-    @functools.wraps(original)
-    def call_model_fn(
-        self: Any, features: Any, labels: Any, mode: str, config: Any
-    ) -> Any:
-        with keras_seed(self.config.tf_random_seed):
-            return original(self, features, labels, mode, config)
-
-    estimator.Estimator._call_model_fn = call_model_fn
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ from estimator_runtime.checkpoint.hook import asynchronous
 from estimator_runtime.config import options
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, input_sharding, peers
-from estimator_runtime.estimator import seam
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import metrics_file, progress_bar, tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.patching import frozen
 from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.hooks import peer_hooks
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
@@ -32,7 +32,7 @@ _Hooks = Sequence[tf.compat.v1.train.SessionRunHook]
 _HookList = list[tf.compat.v1.train.SessionRunHook]
 
 
-@seam.replaces(
+@frozen.replaces(
     "tensorflow.python.training.training", internals.StockMonitoredTrainingSession
 )
 def MonitoredTrainingSession(

@@ -5,11 +5,11 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import StockRunConfig
 from estimator_runtime.loop import session as loop_session
 from estimator_runtime.loop.fusion import session as fusion_session
 from estimator_runtime.loop.fusion.session import FusedSession, Steps
 from estimator_runtime.loop.run_length import RunLength
+from estimator_runtime.patching.frozen import StockRunConfig
 
 er.install()
 

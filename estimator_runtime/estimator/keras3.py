@@ -37,25 +37,6 @@ def patch_model_to_estimator(_module: types.ModuleType) -> None:
     keras_lib._assert_valid_model = assert_valid_model
 
 
-def patch_model_fn(_module: types.ModuleType) -> None:
-    """Raise an error if a model_fn makes variables with Keras 3.
-
-    A model_fn may use parts of Keras 3 that make no variables.
-    """
-    from tensorflow_estimator.python.estimator import estimator
-
-    original = estimator.Estimator._call_model_fn
-
-    @functools.wraps(original)
-    def call_model_fn(
-        self: Any, features: Any, labels: Any, mode: str, config: Any
-    ) -> Any:
-        with _refusing_variables():
-            return original(self, features, labels, mode, config)
-
-    estimator.Estimator._call_model_fn = call_model_fn
-
-
 def refuse(what: str, thing: object) -> None:
     """Raise a CompatibilityError if an object's class or a base class is of Keras 3.
 
@@ -67,10 +48,11 @@ def refuse(what: str, thing: object) -> None:
 
 
 @contextlib.contextmanager
-def _refusing_variables() -> Iterator[None]:
+def refusing_variables() -> Iterator[None]:
     """Raise an error if Keras 3 makes variables of the graph in this context.
 
-    The error is raised at once, and again at the end if something has caught it.
+    The error is raised at once, and again at the end if something has caught it. Parts
+    of Keras 3 that make no variables may be used.
     """
     first: CompatibilityError | None = None
 
