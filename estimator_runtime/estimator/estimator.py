@@ -18,8 +18,9 @@ from tensorflow_estimator.python.estimator import estimator as frozen
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.options import TrainingOptions, use
-from estimator_runtime.estimator import checkpoints, evaluation, keras3, seeds
+from estimator_runtime.estimator import checkpoints, evaluation, keras
 from estimator_runtime.estimator.reuse import calls, exports
+from estimator_runtime.estimator.reuse.cache import cache_for
 from estimator_runtime.output import metrics_file
 from estimator_runtime.signals import request
 
@@ -65,7 +66,8 @@ class Overrides:
         self: Any, features: Any, labels: Any, mode: str, config: Any
     ) -> Any:
         """Call model_fn with Keras's seed set, and refuse variables of Keras 3."""
-        with keras3.refusing_variables(), seeds.keras_seed(self.config.tf_random_seed):
+        seed = self.config.tf_random_seed
+        with keras.refusing_keras_3(), keras.seeded(seed):
             return stock._call_model_fn(self, features, labels, mode, config)
 
     def evaluate(
@@ -94,14 +96,9 @@ class Overrides:
         name: str | None = None,
     ) -> Any:
         """Evaluate with a kept graph if `reuse_graphs` is on and the call allows it."""
-        cache = calls.cache_for(
-            "evaluate",
-            self,
-            hooks,
-            checkpoint_path,
-            self._config.evaluation_master,
-            strategy,
-        )
+        master = self._config.evaluation_master
+        obstacles = calls.obstacles(hooks, checkpoint_path, master, strategy)
+        cache = cache_for("evaluate", self, obstacles)
         if cache is None:
             return stock._actual_eval(
                 self, input_fn, strategy, steps, hooks, checkpoint_path, name
@@ -136,7 +133,8 @@ class Overrides:
         # variables that the generator sets.
         with contextlib.ExitStack() as leases:
             path: Any = checkpoints.hold(self, checkpoint_path, leases)
-            cache = calls.cache_for("predict", self, hooks, path, self._config.master)
+            obstacles = calls.obstacles(hooks, path, self._config.master)
+            cache = cache_for("predict", self, obstacles)
             if cache is None:
                 yield from stock.predict(
                     self, input_fn, predict_keys, hooks, path, yield_single_examples
@@ -180,7 +178,7 @@ class Overrides:
         strip_default_attrs: bool = True,
     ) -> None:
         """Export one mode with a kept graph if `reuse_graphs` is on."""
-        cache = exports.cache_for(self) if check_variables else None
+        cache = cache_for("export", self) if check_variables else None
         if cache is None:
             stock._add_meta_graph_for_mode(
                 self,

@@ -155,7 +155,7 @@ PATCHES = (
         reason="model_to_estimator fails on a private attribute, and does not say why",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("estimator.keras3:patch_model_to_estimator"),
+        apply=_late("estimator.keras:patch_model_to_estimator"),
     ),
     Patch(
         name="strings of pandas 3",

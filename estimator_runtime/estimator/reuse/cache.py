@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +20,8 @@ _ATTRIBUTE = "_estimator_runtime_graph_cache"
 # Evaluation, prediction and export, and one of them with other inputs.
 MAX_GRAPHS = 4
 _MAX_REFUSALS = 16
+# Methods of the frozen Estimator that do not matter to a graph.
+_OVERRIDABLE = {"__init__", "_assert_members_are_not_overridden", "latest_checkpoint"}
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
@@ -144,12 +146,36 @@ def cache_of(estimator: Any) -> GraphCache | None:
     return vars(estimator).setdefault(_ATTRIBUTE, GraphCache())
 
 
-def own_member(estimator: Any, names: Sequence[str]) -> str | None:
-    """Return which of its members an Estimator overrides, as a reason, or None."""
+def cache_for(
+    call: str, estimator: Any, obstacles: Mapping[str, object] | None = None
+) -> GraphCache | None:
+    """Return the cache for a call, or None if the call builds its own graph.
+
+    The log says why, if the Estimator reuses graphs at all.
+
+    Args:
+        call: "evaluate", "predict" or "export".
+        estimator: The Estimator.
+        obstacles: Maps each reason to build a graph to whether it applies.
+    """
+    cache = cache_of(estimator)
+    if cache is None:
+        return None
+    found = [_own_method(estimator)]
+    found += [reason for reason, applies in (obstacles or {}).items() if applies]
+    reason = next(filter(None, found), None)
+    if reason is None:
+        return cache
+    cache.log_refusal(call, reason)
+    return None
+
+
+def _own_method(estimator: Any) -> str | None:
+    """Return which method of the frozen class an Estimator overrides, as a reason."""
     cls = type(estimator)
-    for name in names:
-        stock = getattr(frozen.Estimator, name)
-        if getattr(cls, name) is not stock or name in vars(estimator):
+    for name, stock in vars(frozen.Estimator).items():
+        is_own = getattr(cls, name) is not stock or name in vars(estimator)
+        if callable(stock) and is_own and name not in _OVERRIDABLE:
             return f"{cls.__name__} has a {name} of its own"
     return None
 

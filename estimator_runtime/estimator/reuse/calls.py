@@ -23,13 +23,7 @@ from tensorflow.python.training import evaluation
 from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime.estimator.evaluation import stop_hooks
-from estimator_runtime.estimator.reuse.cache import (
-    GraphCache,
-    cache_of,
-    first_line,
-    model_key,
-    own_member,
-)
+from estimator_runtime.estimator.reuse.cache import GraphCache, first_line, model_key
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs
 from estimator_runtime.estimator.reuse.model import Model, ModelSession, Outputs
 from estimator_runtime.tf_internals import graphs
@@ -37,25 +31,6 @@ from estimator_runtime.tf_internals.sessions import graph_mode
 
 tf1 = tf.compat.v1
 _EVAL, _PREDICT = frozen.ModeKeys.EVAL, frozen.ModeKeys.PREDICT
-# What the functions here call, or do the work of.
-_MEMBERS = (
-    "_actual_eval",
-    "_call_input_fn",
-    "_call_model_fn",
-    "_call_model_fn_eval",
-    "_create_and_assert_global_step",
-    "_create_global_step",
-    "_evaluate_build_graph",
-    "_evaluate_run",
-    "_extract_batch_length",
-    "_extract_keys",
-    "_get_features_and_labels_from_input_fn",
-    "_get_features_from_input_fn",
-    "_maybe_warm_start",
-    "_validate_features_in_predict_input",
-    "evaluate",
-    "predict",
-)
 _GLOBAL_STEP = tf1.GraphKeys.GLOBAL_STEP
 # Collections that belong to the inputs alone, and those of the global step.
 _COLLECTIONS_OF_INPUTS = {
@@ -72,41 +47,23 @@ _COLLECTIONS_OF_INPUTS = {
 }
 
 
-def cache_for(
-    call: str,
-    estimator: Any,
-    hooks: Any,
-    checkpoint: str | None,
-    master: str,
-    strategy: Any = None,
-) -> GraphCache | None:
-    """Return the cache for a call, or None if the call builds its own graph.
-
-    The log says why, if the Estimator reuses graphs at all.
+def obstacles(
+    hooks: Any, checkpoint: str | None, master: str, strategy: Any = None
+) -> dict[str, object]:
+    """Return the reasons for which a call needs its own graph, and whether they apply.
 
     Args:
-        call: "evaluate" or "predict".
-        estimator: The Estimator.
         hooks: Hooks that the caller gives.
         checkpoint: The checkpoint that the call reads, or None.
         master: Session target of the call.
         strategy: Strategy of the call, or None.
     """
-    cache = cache_of(estimator)
-    if cache is None:
-        return None
-    obstacles = {
+    return {
         "it is given hooks": hooks,
         f"it runs on {master}": master,
         "it has a strategy": strategy or tf.distribute.has_strategy(),
         "there is no checkpoint": not checkpoint,
     }
-    found = [reason for reason, is_met in obstacles.items() if is_met]
-    reason = own_member(estimator, _MEMBERS) or next(iter(found), None)
-    if reason is None:
-        return cache
-    cache.log_refusal(call, reason)
-    return None
 
 
 def evaluate(
@@ -206,7 +163,7 @@ class _FeedHook(tf.estimator.SessionRunHook):
         results: The results of the evaluation, once the data has ended.
     """
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, kept: _KeptModel) -> None:
         self._kept = kept
         self.results: dict[str, Any] = {}
 
@@ -323,7 +280,7 @@ def _begin(estimator: Any, graph: tf.Graph) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kept:
+class _KeptModel:
     """A kept model that serves a call.
 
     Attributes:
@@ -359,7 +316,7 @@ class _Call:
         labels: Any,
         checkpoint: str,
         until_done: contextlib.ExitStack,
-    ) -> _Kept | None:
+    ) -> _KeptModel | None:
         """Return a kept model for what input_fn has returned.
 
         Args:
@@ -379,7 +336,7 @@ class _Call:
         except CannotReuse as reason:
             self._cache.log_refusal(_NAMES[self._mode], reason)
             return None
-        return _Kept(session, model.used_of(inputs.tensors))
+        return _KeptModel(session, model.used_of(inputs.tensors))
 
     def _check_graph(self) -> None:
         """Raise CannotReuse if input_fn has added something that is for the model."""

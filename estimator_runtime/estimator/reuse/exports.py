@@ -25,12 +25,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.cache import (
-    GraphCache,
-    cache_of,
-    model_key,
-    own_member,
-)
+from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of, model_key
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
 from estimator_runtime.tf_internals import graphs
@@ -42,13 +37,6 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
 _MAX_SECS_AHEAD = 5
 # Whether the export under way is one of an Estimator that reuses graphs.
 _is_reusing = contextvars.ContextVar("_is_reusing", default=False)
-# What the functions here call, or do the work of.
-_MEMBERS = (
-    "_add_meta_graph_for_mode",
-    "_call_model_fn",
-    "_create_and_assert_global_step",
-    "_create_global_step",
-)
 
 
 def patch_names() -> None:
@@ -91,18 +79,6 @@ def _next_export_dir(base: str | bytes) -> bytes | None:
     if second > now + _MAX_SECS_AHEAD:
         return None
     return tf.io.gfile.join(folder, str(second).encode())
-
-
-def cache_for(estimator: Any) -> GraphCache | None:
-    """Return the cache for an export, or None if the export builds its own graph."""
-    cache = cache_of(estimator)
-    if cache is None:
-        return None
-    reason = own_member(estimator, _MEMBERS)
-    if reason is None:
-        return cache
-    cache.log_refusal("export", reason)
-    return None
 
 
 def add_meta_graph(
