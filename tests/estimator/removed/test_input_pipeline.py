@@ -193,23 +193,16 @@ trained.train(input_fn, max_steps=8, hooks=[Hook(trained), Stopped()])
     assert read == [[0, 2, 4, 6, 8], [10, 12, 14]]
 
 
-@pytest.mark.parametrize(
-    "road",
-    [
-        "tensorflow.data.experimental",
-        "tensorflow.compat.v1.data.experimental",
-        "tensorflow.compat.v2.data.experimental",
-        "tensorflow.python.data.experimental",
-        "tensorflow.python.data.experimental.ops.iterator_ops",
-    ],
-)
-def test_each_road_leads_to_the_same_hook(road):
-    assert importlib.import_module(road).CheckpointInputPipelineHook is Hook
-    assert "CheckpointInputPipelineHook" in dir(importlib.import_module(road))
-
-
-def test_the_imports_of_its_modules_leave_it_in_the_api():
-    for root in ("", ".compat.v1", ".compat.v2"):
-        importlib.import_module(f"tensorflow{root}.data.experimental")  # may be a copy
+def test_each_module_of_the_api_has_the_same_hook():
+    names = [
+        f"tensorflow{root}.data.experimental"
+        for root in ("", ".compat.v1", ".compat.v2")
+    ]
+    names += ["tensorflow.python.data.experimental"]
+    names += ["tensorflow.python.data.experimental.ops.iterator_ops"]
+    for name in names:
+        module = importlib.import_module(name)  # may be a copy of the API's
+        assert module.CheckpointInputPipelineHook is Hook, name
+        assert "CheckpointInputPipelineHook" in dir(module), name
     for api in (tf, tf.compat.v1, tf.compat.v2):
         assert api.data.experimental.CheckpointInputPipelineHook is Hook
