@@ -147,4 +147,6 @@ def test_each_private_attribute_that_the_package_uses_is_listed():
     }
     listed = {name for names in ATTRIBUTES.values() for name in names.split()}
     unknown = used - ours - of_frozen - listed - _KERAS - _IMPORTED - _OF_PYTHON
-    assert unknown - {"_replace", "_session_creator"} == set()
+    # Of a namedtuple, of a nested class, and made of a public name by the frozen package.
+    others = {"_replace", "_session_creator", "_experimental_distribute"}
+    assert unknown - others == set()
