@@ -1,4 +1,4 @@
-"""The patch of the frozen RunConfig, from which TPU configs derive."""
+"""A patch of the frozen RunConfig, from which TPU configs derive."""
 
 import functools
 import inspect

@@ -11,9 +11,10 @@ saver_of_graph = saver._get_saver_or_default
 
 
 def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
-    """Return the names of the parts of a Scaffold, not finalized yet, that are given.
+    """Return the names of the parts that the program has given to a Scaffold.
 
-    They are those that an evaluation or a prediction uses, but for its Saver.
+    Only parts that an evaluation or a prediction uses count, without the Saver. The
+    Scaffold must not be finalized.
     """
     parts = {
         "init_fn": scaffold._user_init_fn,

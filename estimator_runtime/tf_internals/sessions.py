@@ -1,4 +1,4 @@
-"""Sessions of TensorFlow: what its own are made of, and calls of them."""
+"""Sessions of TensorFlow: their classes, and direct calls of them."""
 
 import functools
 import os
@@ -58,7 +58,7 @@ def connect_without_proxy(_module: object) -> None:
 
 
 class FetchHandler(_session._FetchHandler):
-    """What a call of a session fetches; made as TensorFlow's own.
+    """The fetches of a session call, parsed as TensorFlow does it.
 
     Its methods `fetches` and `targets` return the tensors to fetch, without
     repetitions, and the ops to run.
@@ -66,17 +66,17 @@ class FetchHandler(_session._FetchHandler):
 
     @property
     def has_handles(self) -> bool:
-        """Whether it asks for handles of tensors that stay in the session."""
+        """Whether the fetches contain handles of tensors that stay in the session."""
         return bool(self._fetch_handles)
 
     @property
     def are_ops(self) -> list[bool]:
-        """For each distinct element of what is asked for, whether it is an op."""
+        """For each distinct fetch, whether it is an op."""
         return self._ops
 
     @property
     def rebuild(self) -> Callable[[list[Any]], Any]:
-        """Returns the caller's results from the values of those elements."""
+        """Returns the caller's results for the values of the distinct fetches."""
         return self._fetch_mapper.build_results
 
 
@@ -158,7 +158,7 @@ def compile_call(
     fetches: Sequence[str],
     targets: Sequence[str] = (),
 ) -> Callable[..., list[Any]]:
-    """Return a function that does what `Session.run` does, compiled once.
+    """Return a compiled function that does what `Session.run` does.
 
     The feeds must be distinct, and none of them a fetch.
 

@@ -43,10 +43,10 @@ class GraphCache:
         self._shapes: dict[Hashable, Hashable] = {}
 
     def model(self, key: Hashable, make: Callable[[], Model]) -> Model:
-        """Return the model for a key, which is made if it is not there.
+        """Return the model for a key; make it if there is none.
 
         Args:
-            key: All that the graph depends on.
+            key: Everything that the graph depends on.
             make: Makes the model.
 
         Raises:
@@ -74,10 +74,10 @@ class GraphCache:
         raise CannotReuse(reason)
 
     def graph(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the graph for a key, which is made if it is not there.
+        """Return the graph for a key; make it if there is none.
 
         Args:
-            key: All that the graph depends on.
+            key: Everything that the graph depends on.
             make: Makes the graph, which has a method `close`. Its errors are raised.
         """
         with self._lock:
@@ -181,7 +181,7 @@ def _own_method(estimator: Any) -> str | None:
 
 
 def model_key(estimator: Any) -> Hashable:
-    """Return what the graph of an Estimator depends on beside its inputs."""
+    """Return a key for what the graph of an Estimator depends on, except its inputs."""
     return (
         _by_value((estimator._model_fn, estimator._params, estimator._config)),
         estimator._config.tf_random_seed,

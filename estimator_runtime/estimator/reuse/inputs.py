@@ -1,4 +1,4 @@
-"""What an input_fn returns: which tensors a batch has, and in which structure.
+"""The tensors that an input_fn returns, and their structure.
 
 The tensors belong to the graph of one call. Each batch of them is fed to a graph that
 is kept, at placeholders of the same types and static shapes.

@@ -37,7 +37,7 @@ _OWN_INITIALIZERS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a call asks of the graph of a model.
+    """The results that a call computes with a model.
 
     Attributes:
         scaffold: `tf.compat.v1.train.Scaffold`, not finalized.
@@ -121,7 +121,7 @@ class Model:
         self.graph.finalize()
 
     def _analyze(self, fed: Sequence[tf.Tensor]) -> None:
-        """Find out what a session keeps between two calls."""
+        """Determine what state a session keeps between two calls."""
         outputs = self.outputs
         part = self._needed([outputs.results, outputs.update or []], [self.reset])
         if state.calls_python(self.graph, part):
@@ -323,7 +323,7 @@ class ModelSession:
 
 
 class _BatchCall:
-    """What is run for a batch, compiled once: the feeds take most of `Session.run`."""
+    """A compiled session call for a batch; parsing takes most of `Session.run`."""
 
     def __init__(
         self, session: tf.compat.v1.Session, feeds: Sequence[str], fetches: Any

@@ -1,4 +1,4 @@
-"""What state the ops of a graph keep: in variables, in tables or in their kernels."""
+"""The state that ops of a graph keep: in variables, in tables or in their kernels."""
 
 import collections
 import os
@@ -66,7 +66,7 @@ def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
 
 
 def following(part: Mapping[str, tf.Operation], first: Iterable[str]) -> set[str]:
-    """Return the names of ops, some of `part`, and of all in it that need them."""
+    """Return the names of some ops of `part`, and of all ops in it that need them."""
     users = collections.defaultdict(list)
     for name, op in part.items():
         for before in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
@@ -92,7 +92,7 @@ def calls_python(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
 
 
 def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
-    """Return whether ops keep no state in a session but that of variables.
+    """Return whether ops keep no state in a session except in variables.
 
     Args:
         graph: The graph.
@@ -120,7 +120,7 @@ def _is_stateless(kind: str) -> bool:
 
 
 def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
-    """Return the names of the ops that make the variables which ops may change."""
+    """Return the names of the variable ops whose variables some ops may change."""
     return {
         maker
         for op in part.values()
@@ -147,12 +147,12 @@ def acts(op: tf.Operation) -> bool:
 
 
 def _makers(tensor: tf.Tensor) -> set[str]:
-    """Return the names of the ops of variables among those that give a tensor."""
+    """Return the names of the variable ops that a tensor depends on."""
     return {name for name, op in reached([tensor.op]).items() if op.type in _VARIABLES}
 
 
 def variables_of(operations: Iterable[tf.Operation]) -> set[str]:
-    """Return the names of the ops that make the variables which ops use."""
+    """Return the names of the variable ops that some ops depend on."""
     found = reached(operations)
     return {name for name, op in found.items() if op.type in _VARIABLES}
 
