@@ -165,12 +165,6 @@ PATCHES = (
         apply=_late("estimator.formats:patch_queues"),
     ),
     Patch(
-        name="checkpoint overhead",
-        reason="configs of the frozen class, such as for TPUs, have a fixed interval",
-        after="tensorflow_estimator",
-        apply=_late("estimator.run_config:patch"),
-    ),
-    Patch(
         name="the seam",
         reason="Estimators train through this runtime's session and configuration",
         after="tensorflow_estimator",
