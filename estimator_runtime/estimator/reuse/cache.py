@@ -21,7 +21,12 @@ _ATTRIBUTE = "_estimator_runtime_graph_cache"
 MAX_GRAPHS = 4
 _MAX_REFUSALS = 16
 # Methods of the frozen Estimator that do not matter to a graph.
-_OVERRIDABLE = {"__init__", "_assert_members_are_not_overridden", "latest_checkpoint"}
+_OVERRIDABLE = {
+    "__init__",
+    "_assert_members_are_not_overridden",
+    "export_savedmodel",
+    "latest_checkpoint",
+}
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
