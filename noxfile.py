@@ -206,7 +206,7 @@ def nightly(session):
     session.install("pytest<9.2", "pytest-timeout", "pytest-xdist")
     session.install("--no-deps", ".")
     session.run("python", "tools/patches.py")
-    session.run("pytest", "tests/smoke", "tests/tf_internals/test_internals.py")
+    session.run("pytest", "tests/smoke", "tests/tf_internals")
 
 
 @nox.session

@@ -28,8 +28,8 @@ from estimator_runtime.distributed.finish_note import FinishNote, saved_step
 from estimator_runtime.distributed.liveness import JobLiveness
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
-from estimator_runtime.estimator import seam
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.patching import frozen
 from estimator_runtime.signals import exit
 
 _logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _POLL_SECS = 0.5
 _LATE_SECS = 60.0
 
 
-class Evaluator(seam.StockTrainingExecutor._Evaluator):
+class Evaluator(frozen.StockTrainingExecutor._Evaluator):
     """Evaluates and exports the newest checkpoint, as TensorFlow's evaluator does.
 
     The checkpoint cannot be deleted before it has been exported. If `keep_best` is set,
@@ -80,8 +80,8 @@ class Evaluator(seam.StockTrainingExecutor._Evaluator):
         return result, exports
 
 
-@seam.replaces("tensorflow_estimator.python.estimator.training")
-class _TrainingExecutor(seam.StockTrainingExecutor):
+@frozen.replaces("tensorflow_estimator.python.estimator.training")
+class _TrainingExecutor(frozen.StockTrainingExecutor):
     """Runs the task of this process; see `train_and_evaluate`."""
 
     _Evaluator = Evaluator
@@ -123,10 +123,10 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         saving_listeners: Sequence[tf.estimator.CheckpointSaverListener] | None = None,
     ) -> None:
         config = self._estimator.config
-        if not seam.is_google_env():
+        if not frozen.is_google_env():
             self._start_std_server(config)
         if config.task_type == TaskType.WORKER:
-            each, longest = seam.start_delays()
+            each, longest = frozen.start_delays()
             delay = waits.start_delay_secs(each) * (config.task_id + 1)
             own_longest = config.experimental_max_worker_delay_secs
             delay = min(delay, longest if own_longest is None else int(own_longest))
@@ -149,7 +149,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
                 (`session_creation_timeout_secs`). It is raised only after the newest
                 checkpoint, which may be the last, has been evaluated.
         """
-        seam.assert_eval_spec(self._eval_spec)
+        frozen.assert_eval_spec(self._eval_spec)
         note = FinishNote(self._estimator.model_dir)
         liveness = job_liveness_for(self._estimator, self.clock.monotonic)
         evaluator = self._Evaluator(

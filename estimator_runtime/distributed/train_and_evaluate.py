@@ -17,13 +17,13 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import executor, finish_note, open_trainings, peers
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator import seam
-from estimator_runtime.estimator.seam import stock_train_and_evaluate
+from estimator_runtime.patching import frozen
+from estimator_runtime.patching.frozen import stock_train_and_evaluate
 
 _logger = logging.getLogger(__name__)
 
 
-@seam.replaces("tensorflow_estimator.python.estimator.training")
+@frozen.replaces("tensorflow_estimator.python.estimator.training")
 def train_and_evaluate(
     estimator: tf.estimator.Estimator,
     train_spec: tf.estimator.TrainSpec,

@@ -12,7 +12,7 @@ from estimator_runtime.distributed.train_and_evaluate import (
     warn_of_unknown_hosts,
 )
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import stock_train_and_evaluate
+from estimator_runtime.patching.frozen import stock_train_and_evaluate
 
 EXAMPLE = {
     "chief": ["host0:2222"],

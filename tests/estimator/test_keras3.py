@@ -1,8 +1,6 @@
 """Programs that say `import keras`, which is Keras 3 beside TensorFlow 2.16 and newer."""
 
 import importlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -84,26 +82,6 @@ def test_a_model_fn_that_makes_variables_with_keras_3_is_told_so(name, make, tmp
         estimator(lambda x, mode: make(x), tmp_path).train(input_fn, steps=1)
     assert REMEDY in str(raised.value)
     assert not list(tmp_path.glob("model.ckpt*"))
-
-
-@of_keras_3
-def test_the_command_names_the_line_of_the_program_and_not_of_keras(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import keras\n"
-        "import tensorflow as tf\n"
-        "def model_fn(features, labels, mode):\n"
-        "    return keras.layers.Dense(1)(features)\n"
-        "tf.estimator.Estimator(model_fn, 'model').train(lambda: tf.ones([2, 1]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 1
-    assert "/train.py:4: the model_fn makes variables with Dense" in done.stderr
 
 
 @of_keras_3

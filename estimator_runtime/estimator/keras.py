@@ -1,4 +1,8 @@
-"""A clear error where a program gives Keras 3 to an Estimator.
+"""Keras in an Estimator: the seeds of its layers, and clear errors for Keras 3.
+
+"Setting this value allows consistency between reruns", says the frozen RunConfig of
+`tf_random_seed`. But the initializers of `tf.compat.v1.layers` and of Keras layers draw
+their seeds from a generator that only `tf.keras.utils.set_random_seed` seeds.
 
 `import keras` was `tf.keras` up to TensorFlow 2.15, and is Keras 3 since. Estimators
 cannot use its layers, for two reasons. Their names contain a counter of the process, so
@@ -9,6 +13,8 @@ BatchNormalization and the random state of Dropout.
 
 import contextlib
 import functools
+import importlib
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -21,6 +27,45 @@ from estimator_runtime.tf_internals import versions
 
 # Packages with frames between the code that makes a variable and a variable creator.
 _BETWEEN = ("tensorflow", "estimator_runtime")
+
+
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Make Keras draw its seeds from a new generator in this context.
+
+    At the end the program's own generator is back in place. Each thread has its own,
+    because strategies call model_fn in one thread per replica.
+
+    Args:
+        seed: Seed of the new generator. None changes nothing.
+    """
+    if seed is None:
+        yield
+        return
+    generators = _keras_backend()._SEED_GENERATOR
+    before = getattr(generators, "generator", None)
+    generators.generator = _Generator(seed)
+    try:
+        yield
+    finally:
+        generators.generator = before
+
+
+class _Generator(random.Random):
+    """A generator for Keras, which calls `randint(1, 1e9)`, up to 2.18 at least.
+
+    Python 3.10 and 3.11 warn about the float, and 3.12 raises an error for it.
+    """
+
+    def randint(self, a: float, b: float) -> int:
+        return super().randint(int(a), int(b))
+
+
+def _keras_backend() -> types.ModuleType:
+    # The backend of the Keras behind tf.keras: tf_keras.src.backend or
+    # keras.src.backend, by the module of Layer. The generator has no public name.
+    package = tf.keras.layers.Layer.__module__.partition(".")[0]
+    return importlib.import_module(f"{package}.src.backend")
 
 
 def patch_model_to_estimator(_module: types.ModuleType) -> None:
@@ -37,25 +82,6 @@ def patch_model_to_estimator(_module: types.ModuleType) -> None:
     keras_lib._assert_valid_model = assert_valid_model
 
 
-def patch_model_fn(_module: types.ModuleType) -> None:
-    """Raise an error if a model_fn makes variables with Keras 3.
-
-    A model_fn may use parts of Keras 3 that make no variables.
-    """
-    from tensorflow_estimator.python.estimator import estimator
-
-    original = estimator.Estimator._call_model_fn
-
-    @functools.wraps(original)
-    def call_model_fn(
-        self: Any, features: Any, labels: Any, mode: str, config: Any
-    ) -> Any:
-        with _refusing_variables():
-            return original(self, features, labels, mode, config)
-
-    estimator.Estimator._call_model_fn = call_model_fn
-
-
 def refuse(what: str, thing: object) -> None:
     """Raise a CompatibilityError if an object's class or a base class is of Keras 3.
 
@@ -67,10 +93,11 @@ def refuse(what: str, thing: object) -> None:
 
 
 @contextlib.contextmanager
-def _refusing_variables() -> Iterator[None]:
+def refusing_keras_3() -> Iterator[None]:
     """Raise an error if Keras 3 makes variables of the graph in this context.
 
-    The error is raised at once, and again at the end if something has caught it.
+    The error is raised at once, and again at the end if something has caught it. Parts
+    of Keras 3 that make no variables may be used.
     """
     first: CompatibilityError | None = None
 
