@@ -65,7 +65,14 @@ def described(value):
             for name in (
                 *("_creator", "_writer", "_original", "_restored", "_target", "_meta"),
                 "_lock",
-                *("_waits", "_clock", "_saved_at", "_left_out", "measures"),
+                *(
+                    "_waits",
+                    "_overhead",
+                    "_clock",
+                    "_saved_at",
+                    "_left_out",
+                    "measures",
+                ),
             ):
                 del settings[name]
         # TensorFlow's, which checks what it restores.
