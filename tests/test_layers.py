@@ -19,7 +19,7 @@ _LAYERS = (
     ("errors",),
     ("config",),
     ("tf_internals", "patching", "estimator.keras", "tf1"),
-    ("loop.graph.op_kinds", "loop.hook_protocol"),
+    ("loop.graph.op_kinds", "loop.hooks.protocol"),
     ("output", "reporting"),
     ("signals",),
     ("checkpoint.tensor_bundle",),

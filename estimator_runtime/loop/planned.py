@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
-from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
 from estimator_runtime.loop.step_kind import StepKind

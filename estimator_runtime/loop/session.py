@@ -17,7 +17,7 @@ from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.config import waits
 from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
-from estimator_runtime.loop.hook_protocol import (
+from estimator_runtime.loop.hooks.protocol import (
     AdoptingCreator,
     BackgroundHook,
     DisowningCreator,
@@ -117,7 +117,7 @@ class LoopSessionCreator(internals.CoordinatedSessionCreator):
 class LoopSession(tf.compat.v1.train.MonitoredSession):
     """A MonitoredSession that runs steps by plans, or several of them at once.
 
-    `step_kind` lists the ways in which a step may run, and `hook_protocol` what hooks
+    `step_kind` lists the ways in which a step may run, `hooks.protocol` what hooks
     and the session creator may offer.
 
     A signal stops the session between two steps; see `preemption`. After the signal,
