@@ -73,7 +73,7 @@ class LoopSessionCreator(internals.CoordinatedSessionCreator):
     def create_session(self) -> Any:
         """Return a new session that runs this loop below TensorFlow's."""
         if self.hooked is not None:
-            self.hooked.rest()
+            self.hooked.sync_hooks()
         self.hooked = None  # frees the memory of a lost session
         # The new session may be restored from what they write.
         _finish_background_work(self._hooks)
@@ -225,7 +225,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             return
         creator = self._coordinated_creator
         if creator.hooked is not None:
-            creator.hooked.rest()
+            creator.hooked.sync_hooks()
         is_on = self._watch.is_on
         hooks = self._hooks
         self._hooks = [_unhurried(hook) for hook in hooks]

@@ -48,7 +48,9 @@ class _RunRequest:
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(steps.step.graph, self._wanted, {})
         tensors, known = handler.fetches(), steps.fused.steps.values
-        extra = [t for t in tensors if t.name not in known]
+        in_step = steps.step.ops
+        needed = {t.name: t for t in tensors if t.name in known or t.op.name in in_step}
+        extra = [t for t in tensors if t.name not in needed]
         try:
             self.extras = Extras(steps.session, steps.step, extra, handler.targets())
         except CannotFuse as reason:
@@ -56,8 +58,7 @@ class _RunRequest:
                 f"a hook makes it impossible to run several steps: the step {reason}; "
                 "take away its `steps_until_due`"
             ) from reason
-        needed = {t.name: t for t in tensors if t.name in known}
-        needed.update(self.extras.from_step)
+        needed |= self.extras.from_step
         self.names = list(needed)
         try:
             self.plan = steps.plan(list(needed.values()))

@@ -92,7 +92,8 @@ def log_each(kind, value):
 
 def test_a_session_runs_several_steps_beside_the_loop_of_another_one(step, caplog):
     caplog.set_level("INFO", logger="tensorflow")
-    twice, thrice = step * 2, step * 3
+    trained = train.get_global_step()
+    twice, thrice = trained * 2, trained * 3
     for hooks in (
         [log_each("twice", twice)],
         [log_each("thrice", thrice)],
@@ -102,9 +103,9 @@ def test_a_session_runs_several_steps_beside_the_loop_of_another_one(step, caplo
             assert [session.run(step) for _ in range(3)] == [1, 8, 15]
     lines = [m.partition(" (")[0] for m in caplog.messages if "ice = " in m]
     assert lines == [
-        *("twice = 2", "twice = 16", "twice = 30"),
-        *("thrice = 3", "thrice = 24", "thrice = 45"),
-        *("twice = 2", "twice = 16", "twice = 30"),
+        *("twice = 0", "twice = 14", "twice = 28"),
+        *("thrice = 0", "thrice = 21", "thrice = 42"),
+        *("twice = 0", "twice = 14", "twice = 28"),
     ]
 
 
