@@ -136,7 +136,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     Attributes:
         measures: The measures of the newest checkpoint on the disk, or None.
-        scheduled_as: The class whose steps it sees; see `loop.hook_schedule`. A write
+        scheduled_as: The class whose steps it sees; see `loop.hooks.schedule`. A write
             that ends in between needs nothing of the training thread: if it has failed,
             the next save raises that.
     """

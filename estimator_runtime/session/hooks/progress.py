@@ -191,7 +191,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
             open_trainings.end(self._folder)
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
 
 class OtherHooks:

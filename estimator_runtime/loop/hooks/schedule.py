@@ -2,7 +2,7 @@
 
 TensorFlow's own hooks act at some steps and only wait at the others. Their timers show
 when they act next. A hook of any other class must see every step, unless it is a
-`ScheduledHook` (see `hook_protocol`).
+`ScheduledHook` (see `protocol`).
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop.hook_protocol import (
+from estimator_runtime.loop.hooks.protocol import (
     FetchingHook,
     ScheduledHook,
 )

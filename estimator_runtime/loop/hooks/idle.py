@@ -24,8 +24,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.global_step import GlobalStep
+from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.loop.plan import Plan, key_of
 from estimator_runtime.tf_internals import internals
 
