@@ -206,23 +206,15 @@ class Processes:
                 os.close(fd)
 
     def signal(self, run: Run, number: int) -> None:
-        """Signal the process group of a run, even if the fork server is stopped.
+        """Signal the process group of a run; see `Tasks.signal`.
 
-        A fork server that was stopped with SIGSTOP is continued, because it has to
-        report the end of the run.
+        A fork server that was stopped with SIGSTOP is continued first.
         """
         self._fork_server.send_signal(signal.SIGCONT)
-        pid = self._reader.pid_of(self._numbers[run])
-        if pid is None:  # it is about to start, or has ended
-            message = {"task": self._numbers[run], "signal": int(number)}
-            # This blocks only while the socket is full, for up to `_SEND_SECS`.
-            with contextlib.suppress(OSError):
-                self._connection.send(json.dumps(message).encode())
-            return
-        stat = process_tree.stat_of(pid)
-        # If the run has just ended, another process may have its pid.
-        if stat is not None and stat.parent == self._fork_server.pid:
-            process_tree.signal_group(pid, number)
+        message = {"task": self._numbers[run], "signal": int(number)}
+        # This blocks only while the socket is full, for up to `_SEND_SECS`.
+        with contextlib.suppress(OSError):
+            self._connection.send(json.dumps(message).encode())
 
     def close(self) -> None:
         """Make the fork server kill everything that is left, and wait for its end."""
@@ -256,7 +248,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
-            **process_tree.marks_of(self._family),
+            process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
@@ -325,10 +317,6 @@ class Reader:
             self._selector_of(stream).register(fd, selectors.EVENT_READ, stream)
         # Only now may they be closed, as the loss of the fork server may do at once.
         self._streams[number] = streams
-
-    def pid_of(self, number: int) -> int | None:
-        """Return the pid of a run, or None before it has started and after its end."""
-        return self._pids.get(number)
 
     def close(self, timeout_secs: float) -> None:
         """Wait for the end of the connection, and close all pipes."""
