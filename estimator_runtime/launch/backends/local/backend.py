@@ -6,11 +6,9 @@ import sys
 
 from estimator_runtime.config.memory import available_mb
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.backend import JobHandle, check_launch
+from estimator_runtime.launch.backend import SupervisedJob, check_launch
 from estimator_runtime.launch.backends.local.processes import Processes
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.job_file import JobFile
-from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.views import Presentation, Screen
 
@@ -43,7 +41,7 @@ class LocalBackend:
         self.warm, self.private_network = warm, private_network
         self.console = console or Console()
 
-    def submit(self, job: Job) -> JobHandle:
+    def submit(self, job: Job) -> SupervisedJob:
         """Start a job; see `Backend.submit`.
 
         Raises:
@@ -60,8 +58,7 @@ class LocalBackend:
         processes = Processes(
             job, self.warm, self.private_network, screen.write_of_fork_server
         )
-        job_file = JobFile(job, "local")
-        return JobHandle(Supervisor(job, processes, screen, job_file=job_file))
+        return SupervisedJob(job, processes, screen, "local")
 
 
 def _check_platform() -> None:
