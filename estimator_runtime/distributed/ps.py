@@ -1,4 +1,4 @@
-"""Orderly shutdown of a ps: it ends only after the trainers that use it.
+"""A parameter server of a cluster, which ends after the trainers that use it.
 
 SIGTERM may come to all processes of a job at once: the machine shuts down, or its
 scheduler stops the job. The trainers then save the variables that the ps holds. So
@@ -8,15 +8,23 @@ variable sets how long the ps may stay.
 """
 
 import contextlib
+import logging
 import math
 import os
 import signal
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from types import FrameType
+from typing import NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
+from estimator_runtime.distributed.finish_note import FinishNote
+from estimator_runtime.distributed.liveness import PeerLiveness, any_trainer
+from estimator_runtime.errors import PeerTimeoutError
+from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.signals import exit
 from estimator_runtime.signals.signals import (
     DEFAULTS,
     STATUS_OF_SIGNALS,
@@ -24,24 +32,39 @@ from estimator_runtime.signals.signals import (
     is_caught_in_c,
 )
 
+_logger = logging.getLogger(__name__)
+_POLL_SECS = 0.5
 
-class PsShutdown:
-    """Handlers of the stop signals for a ps that may stay after one of them.
 
-    They are installed where the program has no handlers of its own. Without a launcher
-    and a grace period, or outside of the main thread, none are installed.
+class ParameterServer:
+    """Decides when a ps may end, and handles the stop signals until then.
 
-    Attributes:
-        number: The number of the first signal that came, or None.
+    A ps is released when the training has ended, or a stop signal has come, and all
+    trainers have left. Under a launcher, only the signal counts: the program may train
+    again, and between two runs of its chief no trainer may be there.
+
+    Handlers are installed where the program has none of its own. Without a launcher and
+    a grace period, or outside of the main thread, none are installed.
+
+    Args:
+        model_dir: The model directory of the training.
+        cluster: Job name to addresses.
+        timeout_secs: How long there may be no trainer at all; None for no limit.
+
+    Raises:
+        ConfigError: If the grace period is not a number of seconds.
     """
 
-    def __init__(self) -> None:
-        """Install the handlers, until `restore`.
-
-        Raises:
-            ConfigError: If the grace period is not a number of seconds.
-        """
-        self.number: int | None = None
+    def __init__(
+        self,
+        model_dir: str | bytes | os.PathLike[str],
+        cluster: Mapping[str, Sequence[str]],
+        timeout_secs: float | None,
+    ) -> None:
+        self._note = FinishNote(model_dir)
+        meanwhile = "this ps waits for them"
+        self._liveness = PeerLiveness([any_trainer(cluster, timeout_secs, meanwhile)])
+        self._stopped_by: int | None = None
         self._deadline = math.inf
         # Under a launcher there is no deadline: it ends the ps itself.
         self._is_launched = reporting.is_on()
@@ -50,22 +73,35 @@ class PsShutdown:
         self._pipe: SignalPipe | None = None
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and self._grace_secs > 0:
-            self._take()
+            self._take_signals()
 
-    @property
-    def exit_status(self) -> int:
-        """The exit status of the ps, once it has been released."""
-        return 0 if self.number is None else STATUS_OF_SIGNALS + self.number
+    def serve(self) -> int:
+        """Wait until this ps is released, and return its exit status.
 
-    @property
-    def is_by_launcher(self) -> bool:
-        """Whether a launcher sends the signal, which it does when the job is done."""
-        return self._is_launched and signal.SIGTERM in self._taken
+        That is 0, or 143 if SIGTERM has released it.
 
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the ps has to end even if trainers are left."""
-        return time.monotonic() >= self._deadline
+        Raises:
+            PeerTimeoutError: If there is no trainer for longer than a session may take
+                to be created.
+        """
+        while not self._is_released():
+            self._liveness.check_if_due()
+            self.wait(_POLL_SECS)
+        return 0 if self._stopped_by is None else STATUS_OF_SIGNALS + self._stopped_by
+
+    def serve_and_exit(self) -> NoReturn:
+        """End this process when this ps is released, from any thread.
+
+        TensorFlow's distribute coordinator waits for its server in a call that never
+        returns.
+        """
+        try:
+            status = self.serve()
+        except PeerTimeoutError as error:
+            message = str(error)
+            exit.call_and_flush(lambda: _logger.error("%s", message))
+            status = 1
+        exit.end(status)
 
     def wait(self, secs: float) -> None:
         """Wait for some seconds, or until a signal comes; in any thread."""
@@ -89,7 +125,24 @@ class PsShutdown:
             self._pipe.close()
             self._pipe = None
 
-    def _take(self) -> None:
+    def _is_released(self) -> bool:
+        has_ended = self._note.step() is not None
+        # A launcher sends the signal when the job is done.
+        is_by_launcher = self._is_launched and signal.SIGTERM in self._taken
+        is_over = self._stopped_by is not None or (has_ended and not is_by_launcher)
+        if is_over and not self._liveness.has_any():
+            why = "the training has ended" if has_ended else "no trainer is left"
+            TRAINING_LOG.info("%s; this ps is done", why)
+            return True
+        if time.monotonic() < self._deadline:
+            return False
+        _logger.warning(
+            "the grace period of this ps is over (%s); it ends before the trainers",
+            waits.PS_GRACE_VARIABLE,
+        )
+        return True
+
+    def _take_signals(self) -> None:
         # TensorFlow's own ps waits in a call during which Python runs no handler. But
         # even then Python writes the signal to this descriptor.
         self._pipe = SignalPipe()
@@ -100,6 +153,6 @@ class PsShutdown:
         os.register_at_fork(after_in_child=self.restore)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.number is None:
-            self.number = number
+        if self._stopped_by is None:
+            self._stopped_by = number
             self._deadline = time.monotonic() + self._grace_secs

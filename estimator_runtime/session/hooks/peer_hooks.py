@@ -26,10 +26,10 @@ from estimator_runtime.distributed import coordination, finish_note, peers, ps_n
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.distributed.liveness import (
     CHECK_EVERY_SECS,
-    Concern,
     PeerLiveness,
+    WatchedPeer,
+    watched_peers,
 )
-from estimator_runtime.distributed.liveness import concerns as concerns_of
 from estimator_runtime.distributed.peers import Answer
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -68,7 +68,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     def __init__(self, context: Any) -> None:
         self._peers = coordination.peers(context)
         self._is_chief = context.is_chief
-        self._board = coordination.Board(f"stop {next(_numbers)}", context)
+        self._board = coordination.SharedNote(f"stop {next(_numbers)}", context)
         self._stop_at: int | None = None
         self._steps = 0
         self._all_know = threading.Event()
@@ -287,7 +287,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             if answer is Answer.GIVEN:
                 self._heard[name] = now
             silent_secs = now - self._heard[name]
-            if answer is Answer.NONE and silent_secs >= _GONE_SECS:
+            if answer is not Answer.REFUSED and silent_secs >= _GONE_SECS:
                 if name not in self._silent:
                     self._silent.add(name)
                     _logger.warning(
@@ -326,7 +326,7 @@ def watchdogs(
     if not master:
         return []
     task = peers.this_task()
-    concerns = concerns_of(
+    concerns = watched_peers(
         task.cluster,
         task.task_type,
         task.task_index,
@@ -352,7 +352,9 @@ def servers_watched() -> Iterator[None]:
     task = peers.this_task()
     servers = {TaskType.PS: task.cluster.get(TaskType.PS, ())}
     timeout_secs = waits.peer_timeout_secs()
-    concerns = concerns_of(servers, task.task_type, task.task_index, timeout_secs, None)
+    concerns = watched_peers(
+        servers, task.task_type, task.task_index, timeout_secs, None
+    )
     creation = tf.train.Coordinator()
     if concerns:
         PeerWatchdogHook(concerns).watch(creation)
@@ -371,12 +373,12 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     in TensorFlow. Only the last checkpoint remains.
 
     Args:
-        concerns: The `liveness.Concern`s of this task.
+        concerns: The `liveness.WatchedPeer`s of this task.
         note: The `FinishNote` of the training; None if its end is not recorded.
     """
 
     def __init__(
-        self, concerns: Sequence[Concern], note: FinishNote | None = None
+        self, concerns: Sequence[WatchedPeer], note: FinishNote | None = None
     ) -> None:
         self._concerns, self._note = concerns, note
         self._is_over = False
@@ -445,12 +447,12 @@ class PartnerWatchdogHook(PeerWatchdogHook):
     checks until the training is closed, not only while a session is open.
 
     Args:
-        concerns: The `liveness.Concern`s of this task.
+        concerns: The `liveness.WatchedPeer`s of this task.
         were_seen: Whether all other trainers have been there already. Then this hook
             checks from the creation of the session on, which needs them too.
     """
 
-    def __init__(self, concerns: Sequence[Concern], were_seen: bool) -> None:
+    def __init__(self, concerns: Sequence[WatchedPeer], were_seen: bool) -> None:
         super().__init__(concerns)
         self._were_seen = were_seen
         self._count = 0
