@@ -25,7 +25,7 @@ _OF_BACKEND = {
     "working_dir": "ray",
 }
 # Options that the local back end lacks, which does not place tasks.
-_NOT_LOCAL = ("cpus_per_worker", "gpus_per_worker", "cpus_per_ps")
+_NOT_LOCAL = ("cpus_per_worker", "cpus_per_ps")
 _NEED_CLUSTER = (
     "no_chief",
     "cold",
@@ -36,6 +36,7 @@ _NEED_CLUSTER = (
     "evaluation_timeout",
     "log_dir",
     "log_level",
+    "gpus_per_worker",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
@@ -190,7 +191,8 @@ def add_resource_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--gpus-per-worker",
-        help="GPUs of the chief and of each worker (default: 0)",
+        help="GPUs of the chief and of each worker (default: on this machine one each, "
+        "in turn; elsewhere 0)",
         **_AMOUNT,
     )
     group.add_argument(

@@ -17,7 +17,7 @@ _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The resources of a task or node; the local back end does not limit tasks to them.
+    """The resources of a task or node, for back ends that place tasks by them.
 
     Attributes:
         cpus: Number of cores; a fraction is allowed.

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from estimator_runtime.config.cluster_spec import Cluster
@@ -68,6 +68,7 @@ class Processes:
         hear_fork_server: Receives each line that the fork server itself writes to
             standard error, in a thread. If None, these lines go to the standard error
             of this process.
+        environs: Variables of some tasks, in addition to those of the job.
     """
 
     def __init__(
@@ -76,8 +77,9 @@ class Processes:
         warm: bool,
         private_network: bool,
         hear_fork_server: Callable[[str], None] | None = None,
+        environs: Mapping[Task, Mapping[str, str]] | None = None,
     ) -> None:
-        self._job, self._warm = job, warm
+        self._job, self._warm, self._environs = job, warm, environs or {}
         self._hear_fork_server = hear_fork_server
         self._listener: threading.Thread | None = None
         self._private_network = private_network
@@ -193,6 +195,7 @@ class Processes:
             return
         self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
+        environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
             socket.send_fds(self._connection, [message], theirs)
