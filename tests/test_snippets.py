@@ -124,6 +124,13 @@ OTHERS = {
     "docs/preemption.md | $ estimator-runtime checkpoints": (
         "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
     ),
+    "docs/clusters.md | launcher | GPUs of the tasks": (
+        "launch/local/test_gpus.py: test_trainers_that_share_a_gpu_take_its_memory_as_they_"
+        "need_it"
+    ),
+    "docs/clusters.md | [options.entry_points]": (
+        "launch/test_backend.py: test_a_back_end_of_another_package_runs_a_job"
+    ),
     "docs/ray.md | pip install": "several machines; launch/ray has nodes of its own",
     "docs/ray.md | estimator-runtime render": (
         "launch/test_kubernetes.py: test_a_job_is_rendered_as_these_manifests"

@@ -109,7 +109,13 @@ def _dashboard(
 
 def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.backend == "local":
-        return {"warm": not options.cold, "private_network": options.private_network}
+        return {
+            "warm": not options.cold,
+            "private_network": options.private_network,
+            "gpus_per_worker": options.gpus_per_worker,
+        }
+    if options.backend != "ray":
+        return {}
     return {
         "address": options.ray_address or "auto",
         "placement": options.placement or "spread",

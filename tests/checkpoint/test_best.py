@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(ckpt):
 
 def test_only_metrics_that_are_numbers_count():
     assert tf.estimator.Estimator  # loads the package that is extended
-    from estimator_runtime.distributed.executor import numbers
+    from estimator_runtime.distributed.evaluator import numbers
 
     metrics = {
         "loss": np.float32(0.5),

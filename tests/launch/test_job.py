@@ -57,12 +57,6 @@ def test_a_job_that_cannot_be_is_one_line(change, message):
     assert str(refusal.value) == message
 
 
-def test_a_back_end_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ConfigError) as refusal:
-        get_backend("slurm")
-    assert str(refusal.value) == "there is no back end 'slurm'; use local, ray"
-
-
 _JOB = Job(command=("train.py",), replicas={"chief": 1, "worker": 5000})
 
 

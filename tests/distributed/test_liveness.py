@@ -1,4 +1,4 @@
-"""Tasks that a training needs, and that do not answer: named, then given up."""
+"""Tasks that this one needs, and that do not answer: named, then given up."""
 
 import socket
 import threading
@@ -6,7 +6,11 @@ import threading
 import pytest
 
 from estimator_runtime.distributed import peers
-from estimator_runtime.distributed.liveness import PeerLiveness, concerns
+from estimator_runtime.distributed.liveness import (
+    PeerLiveness,
+    any_trainer,
+    watched_peers,
+)
 from estimator_runtime.distributed.peers import Answer
 
 _CLUSTER = {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"]}
@@ -33,7 +37,7 @@ def _silence(found, answers, clock=None, **options):
 
 
 def _of(task_type, index=0, cluster=_CLUSTER, session_timeout_secs=60):
-    return concerns(cluster, task_type, index, 20, session_timeout_secs)
+    return watched_peers(cluster, task_type, index, 20, session_timeout_secs)
 
 
 @pytest.mark.parametrize(
@@ -54,40 +58,27 @@ def test_without_a_ps_all_trainers_need_each_other():
     assert found == {"worker 0 at w:1": 20, "worker 2 at w:3": 20}
 
 
-def test_in_a_large_gang_each_trainer_asks_a_few_others_and_an_end_reaches_all():
-    cluster = {"worker": [f"w:{index}" for index in range(64)]}
-    asked = {
-        f"worker {index} at w:{index}": {c.name for c in _of("worker", index, cluster)}
-        for index in range(64)
-    }
-    assert {len(names) for names in asked.values()} == {6}
-    ended = {"worker 9 at w:9"}
-    for _ in range(6):  # who finds that another one has ended ends, too
-        ended |= {name for name, others in asked.items() if others & ended}
-    assert ended == set(asked)
-
-
 def test_a_task_on_its_own_needs_nobody():
     assert _of("chief", cluster={"chief": ["c:1"]}) == []
     assert _of("worker", cluster={}) == []
 
 
 def test_a_silent_ps_is_named_then_again_after_twice_the_time_then_given_up(caplog):
-    silence = _silence(_of("chief"), {"p:1": Answer.NONE})
+    silence = _silence(_of("chief"), {"p:1": Answer.SILENT})
     problems = [silence.check() for _ in range(7)]
     assert problems == [None] * 6 + [
-        "ps 0 at p:1 has not answered for 21 s (ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS is "
+        "no answer from ps 0 at p:1 for 21 s (ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS is "
         "20), and no step can end without it; giving up"
     ]
     assert caplog.messages == [
-        f"ps 0 at p:1 has not answered for {secs} s (is it stopped, or cut off?); no "
+        f"no answer from ps 0 at p:1 for {secs} s (is it stopped, or cut off?); no "
         "step can end without it, and this task gives up after 20 s"
         for secs in (6, 12)
     ]
 
 
 def test_one_that_answers_again_is_not_given_up(caplog):
-    answers = {"p:1": Answer.NONE}
+    answers = {"p:1": Answer.SILENT}
     silence = _silence(_of("chief"), answers)
     for _ in range(6):
         assert silence.check() is None
@@ -96,7 +87,7 @@ def test_one_that_answers_again_is_not_given_up(caplog):
     assert silence.check() is None
     assert not silence.misses_any
     assert caplog.messages[-1] == "ps 0 at p:1 answers again"
-    answers["p:1"] = Answer.NONE
+    answers["p:1"] = Answer.SILENT
     for _ in range(6):
         assert silence.check() is None
 
@@ -112,11 +103,11 @@ def test_a_chief_that_has_ended_is_missed_by_the_workers_and_waited_for_longer(c
     silence = _silence(_of("worker"), {"c:1": Answer.REFUSED})
     problems = [silence.check() for _ in range(20)]
     assert problems == [None] * 19 + [
-        "chief 0 at c:1 has not been there for 60 s (session_creation_timeout_secs is "
+        "no answer from chief 0 at c:1 for 60 s (session_creation_timeout_secs is "
         "60), and nothing is saved without it; giving up"
     ]
     assert caplog.messages[0] == (
-        "chief 0 at c:1 has not been there for 6 s; nothing is saved without it, and "
+        "no answer from chief 0 at c:1 for 6 s; nothing is saved without it, and "
         "this task gives up after 60 s"
     )
 
@@ -129,10 +120,10 @@ def test_without_a_limit_the_chief_is_waited_for_for_ever():
 
 
 def test_a_silent_worker_is_named_by_the_chief_and_never_given_up(caplog):
-    silence = _silence(_of("chief"), {"w:2": Answer.NONE})
+    silence = _silence(_of("chief"), {"w:2": Answer.SILENT})
     assert [silence.check() for _ in range(99)] == [None] * 99
     assert caplog.messages[0] == (
-        "worker 1 at w:2 has not answered for 6 s (is it stopped, or cut off?); the "
+        "no answer from worker 1 at w:2 for 6 s (is it stopped, or cut off?); the "
         "others train on, unless they wait for its gradients"
     )
 
@@ -178,7 +169,7 @@ def test_a_partner_that_was_there_and_is_gone_at_the_first_look_has_ended():
 
 def test_the_time_in_which_this_process_was_stopped_does_not_count():
     clock = Clock()
-    silence = _silence(_of("chief"), {"p:1": Answer.NONE}, clock)
+    silence = _silence(_of("chief"), {"p:1": Answer.SILENT}, clock)
     assert silence.check() is None
     clock.now += 10_000
     assert silence.check() is None
@@ -191,7 +182,7 @@ def test_a_server_that_speaks_first_has_answered_and_one_that_listens_only_has_n
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         # As of a process that is stopped: the kernel accepts, and nobody speaks.
-        assert peers.ask(address) is Answer.NONE
+        assert peers.ask(address) is Answer.SILENT
         server.accept()[0].close()
         server.settimeout(5)
 
@@ -205,4 +196,53 @@ def test_a_server_that_speaks_first_has_answered_and_one_that_listens_only_has_n
         assert peers.ask(address) is Answer.GIVEN
         thread.join()
     assert peers.ask(address) is Answer.REFUSED
-    assert peers.ask("no.such.host.invalid:1") is Answer.NONE
+    assert peers.ask("no.such.host.invalid:1") is Answer.UNREACHABLE
+
+
+def _wait(answers, timeout_secs=60.0, cluster=_CLUSTER):
+    """Return the liveness of the trainers that a ps waits for, checked every 3 s."""
+    return _silence([any_trainer(cluster, timeout_secs, "this ps waits")], answers)
+
+
+def _refused():
+    return dict.fromkeys(("c:1", "w:1", "w:2"), Answer.REFUSED)
+
+
+def test_a_wait_for_nobody_ends_and_names_those_who_did_not_come(caplog):
+    wait = _wait(_refused())
+    problems = [wait.check() for _ in range(20)]
+    assert problems == [None] * 19 + [
+        "no answer from chief 0, worker 0, worker 1 for 60 s "
+        "(session_creation_timeout_secs is 60), and this ps waits; giving up"
+    ]
+    assert caplog.messages == [
+        f"no answer from chief 0, worker 0, worker 1 for {secs} s; this ps waits, and "
+        "this task gives up after 60 s"
+        for secs in (6, 12, 24, 48)
+    ]
+
+
+@pytest.mark.parametrize("answer", [Answer.GIVEN, Answer.SILENT])
+@pytest.mark.parametrize("address", ["c:1", "w:1"])
+def test_one_trainer_is_enough_also_if_it_is_stopped(address, answer):
+    answers = _refused() | {address: answer}
+    wait = _wait(answers)
+    assert [wait.check() for _ in range(99)] == [None] * 99
+    assert wait.has_any()
+    answers[address] = Answer.UNREACHABLE
+    assert not wait.has_any()
+    assert wait.check() is None
+
+
+def test_a_chief_that_is_a_cluster_of_its_own_is_not_asked(caplog):
+    wait = _wait({}, cluster={"chief": ["c:1"]})
+    assert not wait.has_any()
+    problems = [wait.check() for _ in range(20)]
+    assert problems[-1].startswith("no answer from chief 0 for 60 s")
+    assert caplog.messages == []
+
+
+def test_without_a_limit_the_wait_for_a_trainer_has_no_end(caplog):
+    wait = _wait(_refused(), timeout_secs=None)
+    assert [wait.check() for _ in range(999)] == [None] * 999
+    assert caplog.messages[0].endswith("for 6 s; this ps waits")

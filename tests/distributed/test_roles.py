@@ -1,6 +1,5 @@
 """How an evaluator and a ps wait for the trainers, and for their last checkpoint."""
 
-import itertools
 import os
 import signal
 import socket
@@ -10,8 +9,8 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime import reporting
-from estimator_runtime.distributed import executor, finish_note
-from estimator_runtime.distributed.ps_shutdown import PsShutdown
+from estimator_runtime.distributed import finish_note
+from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.reporting import StepWatch
 
@@ -148,8 +147,8 @@ def evaluate_alone(tmp_path, set_tf_config, free_addresses):
     )
     config = er.RunConfig(str(tmp_path), session_creation_timeout_secs=0.01)
 
-    def evaluate_alone(max_steps, exporter, listener=None):
-        executor_of(Clock())(
+    def evaluate_alone(max_steps, exporter, listener=None, clock=None):
+        executor_of(clock or Clock())(
             tf.estimator.Estimator(model_fn, config=config),
             tf.estimator.TrainSpec(input_fn, max_steps),
             # It gives up long before it would have begun.
@@ -177,7 +176,9 @@ def test_an_evaluator_gives_up_after_it_has_evaluated_the_newest_checkpoint(
     evaluate_alone,
 ):
     exporter = Exporter()
-    with pytest.raises(PeerTimeoutError, match="this evaluator gives up"):
+    with pytest.raises(
+        PeerTimeoutError, match="this evaluator waits for them; giving up"
+    ):
         evaluate_alone(max_steps=3, exporter=exporter)
     assert exporter.exported == [("model.ckpt-2", False)]
 
@@ -239,7 +240,7 @@ def launcher(monkeypatch):
     os.close(writer)
 
 
-class Told(PsShutdown):
+class Told(ParameterServer):
     """Is told to end when it has been waited for three times, which takes no time."""
 
     waits = 0
@@ -257,15 +258,14 @@ def serve_after_note(tmp_path, free_addresses):
 
     def serve():
         finish_note.begin()
-        end, release = finish_note.FinishNote(str(tmp_path)), Told()
-        finish_note.note(str(tmp_path), 2)
         chief, ps = free_addresses(2)
-        cluster = {"chief": [chief], "ps": [ps]}
+        server = Told(str(tmp_path), {"chief": [chief], "ps": [ps]}, 60.0)
+        finish_note.note(str(tmp_path), 2)
         try:
-            executor.serve_until_finished(end, cluster, 60.0, release)
+            server.serve()
         finally:
-            release.restore()
-        return release.waits
+            server.restore()
+        return server.waits
 
     return serve
 
@@ -291,65 +291,45 @@ def test_a_ps_with_a_handler_of_its_own_does_not_wait_for_a_launcher(
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.fixture
-def wait_for_training(tmp_path, set_tf_config, free_addresses):
-    """Return a function that waits for trainers who are gone, for nearly three hours."""
-    chief, worker = free_addresses(2)
-    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
-    set_tf_config(
-        {
-            "cluster": {"chief": [chief], "worker": [worker]},
-            "task": {"type": "evaluator", "index": 0},
-        }
-    )
-
-    def wait():
-        times = itertools.count(0, 100)
-        presence = executor.job_liveness_for(estimator, clock=lambda: next(times))
-        for _ in range(50):
-            presence.check()
-
-    return wait
-
-
-def test_an_evaluator_without_a_launcher_asks_where_tf_config_says(
-    wait_for_training, caplog
-):
-    with pytest.raises(PeerTimeoutError):
-        wait_for_training()
-    assert caplog.messages[0].startswith("none of chief 0, worker 0 has been there for")
-
-
+@pytest.mark.timeout(120)
 def test_an_evaluator_of_a_launcher_asks_nobody_at_addresses_that_may_be_old(
-    wait_for_training, launcher, caplog
+    evaluate_alone, launcher, caplog
 ):
     """A gang that is started again has new ones, and does not tell the evaluator."""
-    wait_for_training()
-    assert caplog.messages == []
+    listener = EndsAfterTheSecond()
+    evaluate_alone(max_steps=3, exporter=Exporter(), listener=listener)
+    assert listener.evaluations == 2
+    assert "no answer from" not in caplog.text
+
+
+@pytest.mark.timeout(120)
+def test_an_evaluator_waits_while_files_change_where_nobody_can_be_reached(
+    evaluate_alone, tmp_path
+):
+    class WritesTwice(Clock):
+        def sleep(self, secs):
+            super().sleep(secs)
+            if len(self.slept) <= 2:
+                (tmp_path / "events").write_bytes(len(self.slept) * b"x")
+
+    clock = WritesTwice()
+    with pytest.raises(PeerTimeoutError, match="this evaluator waits for them; giving"):
+        evaluate_alone(max_steps=3, exporter=Exporter(), clock=clock)
+    assert clock.slept == [0.5] * 3
 
 
 @pytest.mark.parametrize(
-    ("patched", "variable", "config", "delays"),
-    [
-        ({}, None, {}, [10]),
-        ({"_DELAY_SECS_PER_WORKER": 0}, None, {}, []),
-        ({"_DELAY_SECS_PER_WORKER": 2}, None, {}, [4]),
-        ({"_MAX_DELAY_SECS": 7}, None, {}, [7]),
-        ({"_MAX_DELAY_SECS": 0}, None, {}, []),
-        ({"_DELAY_SECS_PER_WORKER": 2}, "3", {}, [6]),
-        ({"_MAX_DELAY_SECS": 7}, "3", {}, [6]),
-        (
-            {"_MAX_DELAY_SECS": 7},
-            None,
-            {"experimental_max_worker_delay_secs": 8},
-            [8],
-        ),
-    ],
+    ("patched", "variable", "delay"),
+    [(0.01, None, 0.02), (0, None, None), (5, "0.02", 0.04)],
 )
-def test_a_worker_starts_after_the_delay_that_a_program_patches(
-    patched, variable, config, delays, monkeypatch, set_tf_config, tmp_path
+def test_a_worker_starts_after_the_delay_that_is_set(
+    patched, variable, delay, monkeypatch, set_tf_config, tmp_path
 ):
-    clock = Clock()
+    slept = []
+    monkeypatch.setattr(training.time, "sleep", slept.append)
+    monkeypatch.setattr(training, "_DELAY_SECS_PER_WORKER", patched)
+    if variable is not None:
+        monkeypatch.setenv("ESTIMATOR_RUNTIME_START_DELAY_SECS", variable)
     # In this environment a task starts no server.
     set_tf_config(
         {
@@ -358,13 +338,9 @@ def test_a_worker_starts_after_the_delay_that_a_program_patches(
             "environment": "google",
         }
     )
-    config = er.RunConfig(str(tmp_path), **config)
-    estimator = tf.estimator.Estimator(model_fn, config=config)
-    estimator.train = lambda **arguments: clock.slept.append("then it trains")
-    for name, value in patched.items():
-        monkeypatch.setattr(training, name, value)
-    if variable is not None:
-        monkeypatch.setenv("ESTIMATOR_RUNTIME_START_DELAY_SECS", variable)
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    estimator.train = lambda **arguments: slept.append("then it trains")
     specs = tf.estimator.TrainSpec(input_fn), tf.estimator.EvalSpec(input_fn)
-    executor_of(clock)(estimator, *specs).run_worker()
-    assert clock.slept == [*delays, "then it trains"]
+    training._TrainingExecutor(estimator, *specs).run_worker()
+    assert slept == [*([delay] if delay else []), "then it trains"]
+    assert patched == training._DELAY_SECS_PER_WORKER
