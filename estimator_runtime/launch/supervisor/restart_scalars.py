@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from estimator_runtime.checkpoint.event_file import EventFile
-from estimator_runtime.launch.supervisor.job_record import Record
-from estimator_runtime.launch.supervisor.task_state import TaskState
+from estimator_runtime.launch.supervisor.machine import TaskState
+from estimator_runtime.launch.supervisor.record import Record
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.terminal.console import Console
@@ -53,9 +53,9 @@ class RestartScalars:
         if folder is None or self._record.is_remote or self._is_given_up:
             return
         counts = {
-            f"restarts/{state.task.type}-{state.task.index}": state.run.attempt
+            f"restarts/{state.task.type}-{state.task.index}": state.last.run.attempt
             for state in self._states
-            if state.run is not None
+            if state.last.run.attempt >= 0
         }
         counts["restarts/job"] = self._record.restarts
         if counts == self._written and not is_end:

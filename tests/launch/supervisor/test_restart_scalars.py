@@ -2,10 +2,10 @@
 
 import io
 
-from estimator_runtime.launch.supervisor.job_record import Record
+import pytest
+
+from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.supervisor.restart_scalars import RestartScalars
-from estimator_runtime.launch.supervisor.task_state import TaskState
-from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
 
 
@@ -20,19 +20,28 @@ def _scalars(path):
     ]
 
 
-def _restarting(stderr=None):
-    chief, worker = (
-        TaskState(Task(type=task_type, index=0), max_restarts=3)
-        for task_type in ("chief", "worker")
-    )
-    record = Record([], None)
-    console = Console(io.StringIO(), stderr or io.StringIO())
-    scalars = RestartScalars([chief, worker], record, console, clock=lambda: 1e9)
-    return chief, worker, record, scalars
+@pytest.fixture
+def restarting(job_of):
+    """Return (chief, worker, the record of their job, its scalars, what is said)."""
+    job, tasks = job_of(is_started=False, replicas={"chief": 1, "worker": 1})
+    record, said = Record(job.job), io.StringIO()
+    console = Console(said, said)
+    states = list(tasks.values())
+    scalars = RestartScalars(states, record, console, clock=lambda: 1e9)
+    return *states, record, scalars, said
 
 
-def test_each_change_is_written_at_the_step_that_was_reported_last(tmp_path):
-    chief, worker, record, scalars = _restarting()
+def _restart(state, record):
+    state.end(1)
+    state.restart(at=1.0)
+    state.start(now=1.0)
+    record.restarts += 1
+
+
+def test_each_change_is_written_at_the_step_that_was_reported_last(
+    restarting, tmp_path
+):
+    chief, worker, record, scalars, _ = restarting
     scalars.update()
     chief.start(now=0.0)
     worker.start(now=0.0)
@@ -42,11 +51,9 @@ def test_each_change_is_written_at_the_step_that_was_reported_last(tmp_path):
     scalars.update()
     scalars.update()
     chief.hear({"step": 70}, now=1.0)
-    worker.start(now=1.0)
-    record.restarts += 1
+    _restart(worker, record)
     scalars.update()
-    chief.start(now=2.0)  # what it had reported is forgotten, but not by us
-    record.restarts += 1
+    _restart(chief, record)  # what it had reported is forgotten, but not by us
     scalars.update(is_end=True)
     [path] = tmp_path.glob("launcher/events.*")
     assert _scalars(path) == [
@@ -56,15 +63,14 @@ def test_each_change_is_written_at_the_step_that_was_reported_last(tmp_path):
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):
-    stderr = io.StringIO()
-    chief, _, record, scalars = _restarting(stderr)
+def test_a_folder_that_cannot_be_written_is_said_once(restarting, tmp_path):
+    chief, _, record, scalars, said = restarting
     chief.start(now=0.0)
     (tmp_path / "launcher").touch()
     record.model_dir = str(tmp_path)
     scalars.update()
     record.restarts += 1
     scalars.update(is_end=True)
-    assert stderr.getvalue() == (
+    assert said.getvalue() == (
         "launcher | the restarts cannot be written for TensorBoard: File exists\n"
     )

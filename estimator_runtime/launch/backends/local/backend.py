@@ -12,7 +12,7 @@ from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
 # A task needs two pipes for its output, one for its reports, and a reserved port.
 _FDS_PER_TASK = 4
@@ -53,10 +53,10 @@ class LocalBackend:
         """
         _check_platform()
         check_launch(job, os.environ)
-        presentation = Presentation.of(job, os.environ)
+        settings = DisplaySettings.of(job, os.environ)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
-        screen = Screen(self.console, presentation)
+        screen = Screen(self.console, settings)
         processes = Processes(
             job, self.warm, self.private_network, screen.write_of_fork_server
         )

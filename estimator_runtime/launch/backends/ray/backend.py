@@ -15,7 +15,7 @@ from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
 
@@ -94,7 +94,7 @@ class RayBackend:
 
         check_launch(job, os.environ)
         _check_gpus(job)
-        screen = Screen(self.console, Presentation.of(job, os.environ))
+        screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         folder = os.getcwd() if self.working_dir is None else None
         ray_cluster.connect(self.address, self.working_dir)
         cluster = ray_cluster.RayCluster(folder)
