@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from estimator_runtime import reporting
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
@@ -163,6 +164,7 @@ def wait_for(
         missing = {name: address for (name, address), is_there in pairs if not is_there}
         if not missing:
             return
+        reporting.progress(doing=f"waiting for {', '.join(missing)}")
         waited = clock() - start
         names = ", ".join(f"{name} at {address}" for name, address in missing.items())
         if waited >= timeout_secs:

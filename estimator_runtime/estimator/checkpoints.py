@@ -159,6 +159,7 @@ def patch_train(_module: ModuleType) -> None:
             return original(self, *args, **kwargs)
         # Here and not only in the session, because the program's input_fn may block.
         reporting.expect_steps()
+        reporting.progress(doing="building the model")
         try:
             return original(self, *args, **kwargs)
         finally:
