@@ -239,8 +239,12 @@ class Logs:
         if self._waiting:
             self.open(None)
         until = time.monotonic() + _FLUSH_SECS
+
+        def goes_on() -> bool:
+            return not self.worker.is_named and time.monotonic() < until
+
         self.worker.put("lines", self._finish)
-        if not self.worker.wait("lines", lambda: time.monotonic() < until):
+        if not self.worker.wait("lines", goes_on):
             for log in self.of.values():
                 log.is_whole = False
 

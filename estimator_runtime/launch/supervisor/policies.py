@@ -78,7 +78,7 @@ class Kill:
 
 @dataclasses.dataclass(frozen=True)
 class GiveUp:
-    """Treat a task as ended that does not end after SIGKILL."""
+    """Treat a task that does not end after SIGKILL as ended."""
 
     task: Task
 
@@ -562,18 +562,23 @@ def _doublings(secs: float, first: float) -> int:
 
 
 def kill_overdue(job: JobState, now: float) -> Iterator[Action]:
-    """Kill a task that has not ended by its deadline, and give up one that stays.
-
-    A task that does not end after SIGKILL hangs in the kernel, or whatever reports its
-    end hangs.
-    """
+    """Kill a task that has not ended by its deadline."""
     for state in job.alive:
         last = state.last
         if state.phase is TaskPhase.STOPPING and now >= (last.stop_by or 0.0):
             within = f"within {last.grace_secs:g} s"
             yield Say(f"{state.task} did not end {within}: killing it")
             yield Kill(state.task)
-        elif last.killed_at is not None and now - last.killed_at >= _GONE_SECS:
+
+
+def give_up_unkillable(job: JobState, now: float) -> Iterator[Action]:
+    """Give up a task that does not end after SIGKILL.
+
+    It hangs in the kernel, or the component that reports its end hangs.
+    """
+    for state in job.alive:
+        killed_at = state.last.killed_at
+        if killed_at is not None and now - killed_at >= _GONE_SECS:
             yield GiveUp(state.task)
 
 
@@ -624,6 +629,7 @@ IN_TRAINING: Sequence[Policy] = (
     end_silent_tasks,
     stop_for_relocation,
     kill_overdue,
+    give_up_unkillable,
     start_those_due,
 )
-IN_STOP: Sequence[Policy] = (kill_overdue, stop_in_order)
+IN_STOP: Sequence[Policy] = (kill_overdue, give_up_unkillable, stop_in_order)

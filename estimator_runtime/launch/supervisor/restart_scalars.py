@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from estimator_runtime.checkpoint.event_file import EventFile
 from estimator_runtime.launch.supervisor.machine import TaskState
 from estimator_runtime.launch.supervisor.record import Record
-
-if TYPE_CHECKING:
-    from estimator_runtime.launch.terminal.console import Console
 
 # A subfolder of the model directory, which TensorBoard shows as a run of this name.
 _RUN = "launcher"
@@ -27,7 +23,6 @@ class RestartScalars:
     Args:
         states: The state of every task.
         record: The record of the job, which has its model directory.
-        console: Where a failure to write is reported, once.
         clock: Returns the seconds since 1970.
     """
 
@@ -35,22 +30,23 @@ class RestartScalars:
         self,
         states: Sequence[TaskState],
         record: Record,
-        console: Console,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._states, self._record, self._console = states, record, console
-        self._clock = clock
+        self._states, self._record, self._clock = states, record, clock
         self._file: EventFile | None = None
-        self._is_given_up = False
         self._written: dict[str, int] = {}
         self._step = 0
 
     def update(self, is_end: bool = False) -> None:
-        """Write the counts if one has changed, and again at the end of the job."""
+        """Write the counts if one has changed, and again at the end of the job.
+
+        Raises:
+            OSError: If they cannot be written.
+        """
         reported = [state.report.get("step", 0) for state in self._states]
         self._step = max(self._step, *reported)
         folder = self._record.model_dir
-        if folder is None or self._record.is_remote or self._is_given_up:
+        if folder is None or self._record.is_remote:
             return
         counts = {
             f"restarts/{state.task.type}-{state.task.index}": state.last.run.attempt
@@ -58,15 +54,7 @@ class RestartScalars:
             if state.last.run.attempt >= 0
         }
         counts["restarts/job"] = self._record.restarts
-        if counts == self._written and not is_end:
-            return
-        try:
-            now = self._clock()
+        if counts != self._written or is_end:
+            now, self._written = self._clock(), counts
             self._file = self._file or EventFile(os.path.join(folder, _RUN), now)
             self._file.write(counts, self._step, now)
-        except OSError as error:
-            self._is_given_up = True
-            self._console.say(
-                f"the restarts cannot be written for TensorBoard: {error.strerror}"
-            )
-        self._written = counts

@@ -140,8 +140,7 @@ class _Rate:
         # Keep at least two entries, so that a slow count has a rate too.
         while len(changes) > 2 and now - changes[1][0] > _RATE_SECS:
             changes.popleft()
-        grown_at = changes[-1][0]
-        if now - grown_at > max(_RATE_SECS, grown_at - changes[-2][0]):
+        (begun_at, begun), (grown_at, _) = changes[0], changes[-1]
+        if now - grown_at > max(_RATE_SECS, grown_at - begun_at):
             return None
-        begun_at, begun = changes[0]
         return (count - begun) / (now - begun_at)

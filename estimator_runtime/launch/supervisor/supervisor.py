@@ -83,9 +83,8 @@ class Supervisor:
         self._starter = TaskStarter(job, tasks)
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
-        self._scalars = RestartScalars(
-            list(self._state.tasks.values()), self._record, self._console
-        )
+        states = list(self._state.tasks.values())
+        self._scalars = RestartScalars(states, self._record)
         self._status = Status(self._state, self._record)
         self._events = Events(
             lambda: self._console.is_behind() or self._record.logs.is_behind()
@@ -393,17 +392,17 @@ class Supervisor:
         states = self._state.tasks.values()
         is_nan = any(state.failure.is_nan for state in states)
         until = now + (_NAN_SECS if is_nan else _LAST_SECS)
+
+        def goes_on() -> bool:
+            return not self._requests and self._clock() < until
+
         return self._record.outcome(
             ending.exit_status,
             ending.reason,
             ending.task,
             is_nan=is_nan,
             reached=self._reached(),
-            goes_on=lambda: (
-                not self._state.is_hurried
-                and not self._requests
-                and self._clock() < until
-            ),
+            goes_on=None if self._state.is_hurried else goes_on,
         )
 
     def _verdict(self, seen: JobStatus) -> tuple[int, str, Task | None]:

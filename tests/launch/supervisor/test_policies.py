@@ -109,8 +109,8 @@ def test_who_does_not_end_by_its_deadline_is_killed_and_given_up_in_the_end(job_
         Kill(chief.task),
     ]
     chief.kill(30.0)
-    assert list(policies.kill_overdue(job, 44.0)) == []
-    assert list(policies.kill_overdue(job, 45.0)) == [GiveUp(chief.task)]
+    assert list(policies.give_up_unkillable(job, 44.0)) == []
+    assert list(policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
 
 
 # Starts and restarts.

@@ -1,12 +1,9 @@
 """The restart counts that TensorBoard shows of a job."""
 
-import io
-
 import pytest
 
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.supervisor.restart_scalars import RestartScalars
-from estimator_runtime.launch.terminal.console import Console
 
 
 def _scalars(path):
@@ -22,13 +19,10 @@ def _scalars(path):
 
 @pytest.fixture
 def restarting(job_of):
-    """Return (chief, worker, the record of their job, its scalars, what is said)."""
+    """Return (chief, worker, the record of their job, its scalars)."""
     job, tasks = job_of(is_started=False, replicas={"chief": 1, "worker": 1})
-    record, said = Record(job.job), io.StringIO()
-    console = Console(said, said)
-    states = list(tasks.values())
-    scalars = RestartScalars(states, record, console, clock=lambda: 1e9)
-    return *states, record, scalars, said
+    record, states = Record(job.job), list(tasks.values())
+    return *states, record, RestartScalars(states, record, clock=lambda: 1e9)
 
 
 def _restart(state, record):
@@ -41,7 +35,7 @@ def _restart(state, record):
 def test_each_change_is_written_at_the_step_that_was_reported_last(
     restarting, tmp_path
 ):
-    chief, worker, record, scalars, _ = restarting
+    chief, worker, record, scalars = restarting
     scalars.update()
     chief.start(now=0.0)
     worker.start(now=0.0)
@@ -61,16 +55,3 @@ def test_each_change_is_written_at_the_step_that_was_reported_last(
         (70, {"restarts/chief-0": 0, "restarts/worker-0": 1, "restarts/job": 1}),
         (70, {"restarts/chief-0": 1, "restarts/worker-0": 1, "restarts/job": 2}),
     ]
-
-
-def test_a_folder_that_cannot_be_written_is_said_once(restarting, tmp_path):
-    chief, _, record, scalars, said = restarting
-    chief.start(now=0.0)
-    (tmp_path / "launcher").touch()
-    record.model_dir = str(tmp_path)
-    scalars.update()
-    record.restarts += 1
-    scalars.update(is_end=True)
-    assert said.getvalue() == (
-        "launcher | the restarts cannot be written for TensorBoard: File exists\n"
-    )
