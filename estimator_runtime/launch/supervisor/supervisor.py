@@ -26,7 +26,6 @@ from estimator_runtime.launch.supervisor.machine import TaskState
 from estimator_runtime.launch.supervisor.policies import Action, Fail, JobState
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.supervisor.restart_policy import Budget
-from estimator_runtime.launch.supervisor.restart_scalars import RestartScalars
 from estimator_runtime.launch.supervisor.starter import TaskStarter
 from estimator_runtime.launch.supervisor.status import Status
 from estimator_runtime.launch.task import (
@@ -83,8 +82,6 @@ class Supervisor:
         self._starter = TaskStarter(job, tasks)
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
-        states = list(self._state.tasks.values())
-        self._scalars = RestartScalars(states, self._record)
         self._status = Status(self._state, self._record)
         self._events = Events(
             lambda: self._console.is_behind() or self._record.logs.is_behind()
@@ -221,7 +218,6 @@ class Supervisor:
             for state in self._state.tasks.values():
                 state.wait_longer(late)
         self._handle_cancels()
-        self._record.files.put("restarts", self._scalars.update)
         self._record.check(now)
         self._metrics_file.check(now)
         self._fail_for(self._record.problem())
@@ -381,9 +377,6 @@ class Supervisor:
     def _conclude(self) -> Outcome:
         """Return the final outcome of the job."""
         now = self._clock()
-        self._record.files.ask(
-            "restarts", functools.partial(self._scalars.update, is_end=True)
-        )
         seen = self._status.now(now)
         self._publish(seen, now)
         ending = self._state.ending
