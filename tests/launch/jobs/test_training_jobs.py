@@ -460,17 +460,6 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 
-def test_an_error_of_a_worker_after_the_training_leaves_a_gang_its_last_checkpoint(
-    train, tmp_path
-):
-    options = (*_MWMS, "--max-restarts", "0")
-    job = train(options, "--strategy", "mwms", "--fail_in", "end")
-    assert job.end() == 1
-    assert "estimator-runtime: worker 0 ended with LookupError" in job.text
-    assert "killing it" not in job.text
-    assert _saved_step(tmp_path) == 100
-
-
 @pytest.mark.parametrize(
     "task, options, strategy",
     [

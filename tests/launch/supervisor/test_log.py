@@ -6,7 +6,6 @@ import re
 import resource
 import shutil
 import threading
-import tracemalloc
 
 import pytest
 
@@ -170,17 +169,6 @@ def test_a_chatty_task_leaves_the_disk_to_the_checkpoints(tmp_path):
     assert len(said) == 2
 
 
-def test_the_logs_of_many_tasks_take_no_more_of_the_disk_than_one(tmp_path):
-    tasks = [Task(type="worker", index=index) for index in range(5)]
-    logs, _ = _on_a_disk(40_000 * KIB, tmp_path, tasks)
-    for task in tasks:
-        for number in range(400):
-            logs.write(task, f"{number:1023}")
-    logs.flush()
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > 800 * KIB
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1600 * KIB
-
-
 @pytest.mark.parametrize("target", ["thesis.tex", "dangling"])
 def test_a_log_is_not_written_through_a_link(tmp_path, target):
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -195,21 +183,6 @@ def test_a_log_is_not_written_through_a_link(tmp_path, target):
     logs.flush()
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
     assert not (tmp_path / "dangling").exists()
-
-
-def test_long_lines_do_not_stay_in_memory(tmp_path):
-    logs = Logs([_CHIEF], folder=str(tmp_path))
-    tracemalloc.start()
-    try:
-        for number in range(400):
-            logs.write(_CHIEF, f"{number} {'x' * (1 << 20)}")
-            logs.flush()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held < 4 << 20
-    shown = [line[:5] for line in logs.of[_CHIEF].excerpt()]
-    assert shown == [f"{number} x" for number in range(395, 400)]
 
 
 def test_a_log_that_was_removed_is_made_again_with_its_last_lines(tmp_path):
