@@ -23,6 +23,8 @@ from estimator_runtime.launch.outcome import EVALUATION_FAILED
 from estimator_runtime.launch.supervisor.machine import TaskPhase, TaskState
 from estimator_runtime.launch.task import Task
 
+# The phases of a trainer that the job does not need any more.
+_NOT_NEEDED = (TaskPhase.SUCCEEDED, TaskPhase.RELEASED)
 # Seconds for tasks that do not train. A ps has nothing to save, and an evaluator has
 # finished its evaluation by then.
 _OTHERS_SECS = 2.0
@@ -170,8 +172,7 @@ class JobState:
     @property
     def has_trained(self) -> bool:
         """Whether all trainers have ended well, or are not needed any more."""
-        done = (TaskPhase.SUCCEEDED, TaskPhase.RELEASED)
-        return all(state.phase in done for state in self.trainers)
+        return all(state.phase in _NOT_NEEDED for state in self.trainers)
 
     @property
     def is_led_to_the_end(self) -> bool:
@@ -327,8 +328,7 @@ def _release_trainers(
     job: JobState, state: TaskState, trainers: Sequence[TaskState]
 ) -> Iterator[Action]:
     """Release the trainers that are not done, because a task has ended."""
-    done = (TaskPhase.SUCCEEDED, TaskPhase.RELEASED)
-    left = [it for it in trainers if it.phase not in done and not it.is_released]
+    left = [it for it in trainers if it.phase not in _NOT_NEEDED and not it.is_released]
     for each in left:
         if each.is_alive and each.phase is not TaskPhase.KILLED:
             yield Kill(each.task)
@@ -449,47 +449,51 @@ def end_silent_tasks(job: JobState, now: float) -> Iterator[Action]:
     for state in job.alive:
         if state.phase is TaskPhase.KILLED:
             continue
-        secs, limit = silence(job, state, now)
-        last = state.last
+        since, limit = _silent_since(state), _silence_limit(job, state)
+        secs, unheard = now - since, now - state.last.heard_at
         if secs >= limit:
             cause = f"gave no sign of life for {secs:.0f} s"
             yield Say(f"{state.task} {cause}: killing it")
             yield Kill(state.task, cause)
-        elif secs >= limit * _NAMED_AT:
+        elif is_silent(job, state, now):
             yield Say(
                 f"{state.task} has given no sign of life for {secs:.0f} s (is it "
                 f"stopped, or cut off?); after {limit:g} s it counts as failed",
-                key=(last.run, "silent", now - secs),
+                key=(state.last.run, since),
             )
-        unheard = now - last.heard_at
-        if secs < limit <= unheard and last.worked_at > last.heard_at:
+        if secs < limit <= unheard:
             yield Say(
                 f"{state.task} has not reported for {unheard:.0f} s, but uses the CPU: "
                 "still waiting; a native call may be holding the GIL",
-                key=(last.run, last.heard_at, _doublings(unheard, limit)),
+                key=(state.last.run, state.last.heard_at, _doublings(unheard, limit)),
             )
 
 
-def silence(job: JobState, state: TaskState, now: float) -> tuple[float, float]:
-    """Return how long a task has given no sign of life, and how long it may.
-
-    It may be silent longer at its start and at its end. While TensorFlow is loaded, and
-    after the program is done, no Python thread runs, so that no reports are sent.
-    """
-    timeout_secs = job.job.heartbeat_timeout_secs
-    if state.report.get("ending"):
-        # It has nothing to compute, so use of the CPU is no sign of progress.
-        return now - state.last.heard_at, max(timeout_secs, _END_SECS)
-    secs = now - state.last.worked_at
-    if state.report.get("imported"):
-        return secs, timeout_secs
-    return secs, max(timeout_secs, IMPORT_SECS)
-
-
 def is_silent(job: JobState, state: TaskState, now: float) -> bool:
-    """Return whether a task has been named for its silence."""
-    secs, limit = silence(job, state, now)
-    return state.is_alive and secs >= limit * _NAMED_AT
+    """Return whether a task has been silent for so long that it is named."""
+    secs = now - _silent_since(state)
+    return state.is_alive and secs >= _silence_limit(job, state) * _NAMED_AT
+
+
+def _silent_since(state: TaskState) -> float:
+    # A task that is ending has nothing to compute, so use of the CPU is no sign of
+    # progress.
+    is_ending = state.report.get("ending")
+    return state.last.heard_at if is_ending else state.last.worked_at
+
+
+def _silence_limit(job: JobState, state: TaskState) -> float:
+    """Return how long a task may be silent: longer at its start and at its end.
+
+    While TensorFlow is loaded, and after the program is done, no Python thread runs, so
+    the thread that sends the reports does not run either.
+    """
+    longest = 0.0
+    if state.report.get("ending"):
+        longest = _END_SECS
+    elif not state.report.get("imported"):
+        longest = IMPORT_SECS
+    return max(job.job.heartbeat_timeout_secs, longest)
 
 
 def missing_in(job: JobState, step: int | None, is_hung: bool) -> str | None:

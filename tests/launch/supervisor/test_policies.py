@@ -224,18 +224,18 @@ def test_nobody_saves_before_a_move_without_a_ps_or_another_of_a_gang(
 def test_a_silent_task_is_named_and_then_killed_and_a_sign_of_life_forgives(job_of):
     job, tasks = job_of(replicas={"chief": 1})
     chief = tasks["chief"]
-    chief.hear({"imported": True}, now=0.0)
+    chief.hear({"imported": True}, now=0.1)
 
     def check(now):
         return list(policies.end_silent_tasks(job, now))
 
-    assert check(9.9) == []
-    named = check(10.0)
+    assert check(10.0) == []
+    named = check(10.3)
     assert _said(named) == [
         "chief has given no sign of life for 10 s (is it stopped, or cut off?); after "
         "30 s it counts as failed"
     ]
-    assert check(11.0)[0].key == named[0].key  # so it is told once
+    assert check(11.7)[0].key == named[0].key  # so it is told once
     chief.hear({}, now=12.0)
     assert check(15.0) == []
     assert check(42.0) == [
