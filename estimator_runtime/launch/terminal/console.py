@@ -66,7 +66,7 @@ class Console:
         self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
-        self._writer = _Writer(streams)
+        self._writers = _writers_of(streams)
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
         self.pinned: list[str] = []
@@ -99,9 +99,9 @@ class Console:
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
-            self._writer.write(self._stderr, self._erasure())
-            self._writer.write(stream, text)
-            self._writer.write(self._stderr, self._drawing())
+            self._put(self._stderr, self._erasure())
+            self._put(stream, text)
+            self._put(self._stderr, self._drawing())
 
     def say(self, line: str, level: str = "info") -> None:
         """Write one line of the launcher itself."""
@@ -119,16 +119,17 @@ class Console:
         if self.as_json:
             self.say(verdict, level="error" if is_failure else "info")
         else:
-            self._writer.write(self._stderr, f"estimator-runtime: {verdict}\n")
+            self._put(self._stderr, f"estimator-runtime: {verdict}\n")
         self.flush()
 
     def is_behind(self) -> bool:
         """Return whether so much output is waiting that callers should pause."""
-        return self._writer.waiting >= _BEHIND
+        return any(each.waiting >= _BEHIND for each in self._writers.values())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
         """Wait until everything is written; leave out what is not read in time."""
-        self._writer.drain(timeout_secs)
+        for each in self._writers.values():
+            each.drain(timeout_secs)
 
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
@@ -140,14 +141,25 @@ class Console:
         if self.is_terminal:
             with self._lock:
                 erasure, self._rows = self._erasure(), self._fitted(rows)
-                self._writer.write(self._stderr, f"{erasure}{self._drawing()}")
+                self._put(self._stderr, f"{erasure}{self._drawing()}")
 
     def keep_status(self) -> None:
         """Leave the present rows on the terminal for good; lines go below them."""
         with self._lock:
             if self._rows:
                 self._rows = []
-                self._writer.write(self._stderr, "\n")
+                self._put(self._stderr, "\n")
+
+    def _put(self, stream: Any, text: str) -> None:
+        if stream is None or not text:  # this process was started without it
+            return
+        if stream in self._writers:
+            self._writers[stream].write(text)
+            return
+        # The reader may have closed the stream. The job and its log files continue.
+        with contextlib.suppress(OSError, ValueError):
+            stream.write(text)
+            stream.flush()
 
     def _fitted(self, rows: Sequence[tuple[str, str]]) -> list[str]:
         columns, height = self._size()
@@ -195,61 +207,49 @@ class Console:
 
 
 class _Writer:
-    """Writes texts to streams in their order, without waiting for the readers.
+    """Writes texts to a file in their order, without waiting for its reader.
 
     A thread writes to the raw file below a stream: one that waited for the reader while
-    it held the lock of Python's buffered stream would keep this process from exiting. A
-    stream that is no file of the operating system never waits, and is written at once.
+    it held the lock of Python's buffered stream would keep this process from exiting.
 
     Attributes:
         waiting: How many characters wait to be written.
     """
 
-    def __init__(self, streams: Sequence[Any]) -> None:
-        self._raw = {stream: _raw(stream) for stream in streams}
-        for stream, raw in self._raw.items():
-            if raw is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()  # earlier output comes first
-        self._texts: collections.deque[tuple[Any, str]] = collections.deque()
+    def __init__(self, stream: Any, raw: io.FileIO) -> None:
+        self._raw, self._encoding = raw, stream.encoding or "utf-8"
+        self._texts: collections.deque[str] = collections.deque()
         self.waiting = 0
         self._leaves_out = False
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()  # earlier output comes first
 
-    def write(self, stream: Any, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write a text; if too much is waiting it is left out, and a line says so."""
-        if stream is None or not text:  # this process was started without it
-            return
-        if self._raw[stream] is None:
-            # The reader may have closed the stream. The job and its log files continue.
-            with contextlib.suppress(OSError, ValueError):
-                stream.write(text)
-                stream.flush()
-            return
         with self._changed:
             self._leaves_out = self._leaves_out or self.waiting >= _MAX_WAITING
             if self._leaves_out and self.waiting >= _BEHIND:
                 return
             if self._leaves_out:
                 self._leaves_out = False
-                self._add(stream, _LEFT_OUT)
-            self._add(stream, text)
+                self._add(_LEFT_OUT)
+            self._add(text)
 
     def drain(self, timeout_secs: float) -> None:
         """Wait until everything is written; leave out what is not written in time."""
         with self._changed:
             if self._changed.wait_for(lambda: not self.waiting, timeout_secs):
                 return
-            self.waiting -= sum(len(text) for _, text in self._texts)
+            self.waiting -= sum(map(len, self._texts))
             if self._texts:
-                stream = self._texts[0][0]
                 self._texts.clear()
                 self._leaves_out = False
-                self._add(stream, _LEFT_OUT)
+                self._add(_LEFT_OUT)
 
-    def _add(self, stream: Any, text: str) -> None:
-        self._texts.append((stream, text))
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
         self.waiting += len(text)
         self._changed.notify_all()
         if self._thread is None:
@@ -262,21 +262,39 @@ class _Writer:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts)
-                stream, text = self._texts.popleft()
-            encoding = stream.encoding or "utf-8"
-            self._put(self._raw[stream], text.encode(encoding, "backslashreplace"))
+                text = self._texts.popleft()
+            # The reader may have closed the file. The job and its log files continue.
+            with contextlib.suppress(OSError, ValueError):
+                self._write(text.encode(self._encoding, "backslashreplace"))
             with self._changed:
                 self.waiting -= len(text)
                 self._changed.notify_all()
 
-    def _put(self, raw: Any, data: bytes) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while data:
-                count = raw.write(data)
-                if count is None:  # another process has made the file non-blocking
-                    time.sleep(_RETRY_SECS)
-                else:
-                    data = data[count:]
+    def _write(self, data: bytes) -> None:
+        while data:
+            count = self._raw.write(data)
+            if count is None:  # another process has made the file non-blocking
+                time.sleep(_RETRY_SECS)
+            else:
+                data = data[count:]
+
+
+def _writers_of(streams: Sequence[Any]) -> dict[Any, _Writer]:
+    """Return a writer for each stream that is a file of the operating system.
+
+    Other streams never wait. Streams of the same file share one writer, which keeps
+    their output in order.
+    """
+    writers: dict[Any, _Writer] = {}
+    of_file: dict[tuple[int, int], _Writer] = {}
+    for stream in streams:
+        raw = _raw(stream)
+        if raw is not None:
+            status = os.fstat(raw.fileno())
+            file = status.st_dev, status.st_ino
+            of_file[file] = of_file.get(file) or _Writer(stream, raw)
+            writers[stream] = of_file[file]
+    return writers
 
 
 def _raw(stream: Any) -> io.FileIO | None:

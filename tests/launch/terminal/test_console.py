@@ -256,7 +256,7 @@ def test_what_nobody_reads_is_left_out_in_the_end_and_that_is_said(pipe):
 
 
 def test_the_order_stays_where_both_streams_are_one_file(tmp_path):
-    with open(tmp_path / "out", "w") as out, open(os.dup(out.fileno()), "w") as err:
+    with open(tmp_path / "out", "w") as out, open(tmp_path / "out", "a") as err:
         console = Console(out, err)
         for n in range(100):
             console.write("chief", str(n), is_error=bool(n % 2))
@@ -265,8 +265,20 @@ def test_the_order_stays_where_both_streams_are_one_file(tmp_path):
     assert lines == [f"chief    | {n}" for n in range(100)]
 
 
+def test_standard_error_does_not_wait_for_the_reader_of_standard_output(pipe):
+    _, out = pipe
+    reader, writer = os.pipe()
+    with open(reader) as reading, open(writer, "w") as err:
+        console = Console(out, err)
+        for number in range(1000):
+            console.write("chief", f"{number} {'x' * 1000}", is_error=False)
+        console.say("the end")
+        assert reading.readline() == "launcher | the end\n"
+        console.flush(timeout_secs=0.01)
+
+
 def test_the_last_words_are_the_last(tmp_path):
-    with open(tmp_path / "out", "w") as out, open(os.dup(out.fileno()), "w") as err:
+    with open(tmp_path / "out", "w") as out, open(tmp_path / "out", "a") as err:
         console = Console(out, err)
         for number in range(1000):
             console.say(f"line {number}")
