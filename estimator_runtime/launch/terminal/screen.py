@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.levels import LevelFilter
-from estimator_runtime.output import log_filter, native_log
-from estimator_runtime.output.relay import NoiseFilter
+from estimator_runtime.output import log_filter
 from estimator_runtime.output.terminal import time_left
 
 if TYPE_CHECKING:
@@ -37,14 +36,11 @@ class DisplaySettings:
         is_verbose: Whether every line is shown.
         log_level: The lowest level of log lines that is shown; None for "warning" above
             rows on a terminal, and "debug" elsewhere.
-        expects_gpu: Whether the line in which TensorFlow reports that it finds no GPU
-            is worth showing.
     """
 
     progress: str = "auto"
     is_verbose: bool = False
     log_level: str | None = None
-    expects_gpu: bool = False
 
     @classmethod
     def of(cls, job: Job, environ: Mapping[str, str]) -> DisplaySettings:
@@ -60,16 +56,14 @@ class DisplaySettings:
             progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
             is_verbose=log_filter.is_verbose(environ),
             log_level=levels.in_environ(environ),
-            expects_gpu=native_log.has_gpu()
-            or any(job.resources_of(task).gpus for task in job.tasks),
         )
 
 
 class Screen:
     """The output of one job: lines of tasks, and the progress of the job.
 
-    Startup noise of TensorFlow is left out, unless the settings are verbose, and so are
-    log lines below the wanted level. At the end the screen reports how many.
+    Log lines below the wanted level are left out. At the end the screen reports how
+    many.
 
     Attributes:
         console: The console that everything is written to.
@@ -82,10 +76,9 @@ class Screen:
             has_rows = settings.progress != "none" and console.is_terminal
             level = settings.log_level or ("warning" if has_rows else "debug")
         self._level = level
-        # By task, as a message may have several lines; None is the fork server.
+        # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
-        self._noise: dict[Task | None, NoiseFilter] = {}
-        self._noise_count = self._below_count = self._warning_count = 0
+        self._below_count = self._warning_count = 0
         self._shown_at: float | None = None
         self._step = 0
 
@@ -94,12 +87,7 @@ class Screen:
         self.console.introduce(names)
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
-        """Show a line of a task, unless it is on standard error and not wanted there.
-
-        That is startup noise, and what is below the level of the settings.
-        """
-        if is_error and self._is_noise(task, line):
-            return
+        """Show a line of a task, unless it is an error line below the wanted level."""
         level = self._levels.setdefault(task, LevelFilter(self._level))
         if is_error and level.hides(line):
             self._below_count += 1
@@ -107,9 +95,8 @@ class Screen:
         self.console.write(str(task), line, is_error)
 
     def write_of_fork_server(self, line: str) -> None:
-        """Show a line of the fork server, unless it is noise; any thread may call."""
-        if not self._is_noise(None, line):
-            self.console.say(line)
+        """Show a line of the fork server; any thread may call this method."""
+        self.console.say(line)
 
     def show(self, seen: JobStatus, now: float) -> None:
         """Show the progress of the job; call this once a second."""
@@ -134,8 +121,8 @@ class Screen:
     def close(self) -> None:
         """Leave the last status rows, and report how many lines were left out."""
         self.console.keep_status()
-        if self._warning_count or self._noise_count:
-            self.console.say(log_filter.summary(self._warning_count, self._noise_count))
+        if self._warning_count:
+            self.console.say(log_filter.summary(self._warning_count))
         if self._below_count:
             noun = "line is" if self._below_count == 1 else "lines are"
             hidden = (each.hidden for each in self._levels.values())
@@ -144,14 +131,6 @@ class Screen:
                 f"{self._below_count} {noun} only in the logs of the tasks; "
                 f"--log-level {lowest} shows them here"
             )
-
-    def _is_noise(self, task: Task | None, line: str) -> bool:
-        if self._settings.is_verbose:
-            return False
-        noise = self._noise.setdefault(task, NoiseFilter(self._settings.expects_gpu))
-        is_noise = noise.hides(line)
-        self._noise_count += is_noise
-        return is_noise
 
 
 def line(seen: JobStatus, has_rows: bool = False) -> str:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch import Job, Resources
+from estimator_runtime.launch import Job
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.job_status import JobStatus, TaskStatus
@@ -18,7 +18,6 @@ from estimator_runtime.launch.terminal.screen import (
     line,
     total,
 )
-from estimator_runtime.output import native_log
 
 _CHIEF = Task(type="chief", index=0)
 _EVALUATOR = TaskStatus(
@@ -159,22 +158,13 @@ def _job(**options):
     return Job(command=("train.py",), replicas={"chief": 1, "ps": 1}, **options)
 
 
-def test_what_the_job_says_wins_over_the_environment(monkeypatch):
-    monkeypatch.setattr(native_log, "has_gpu", lambda: False)
+def test_what_the_job_says_wins_over_the_environment():
     environ = {"ESTIMATOR_RUNTIME_PROGRESS": "bar", "ESTIMATOR_RUNTIME_VERBOSE": "1"}
     assert DisplaySettings.of(_job(), {}) == DisplaySettings()
     job = _job(env={"ESTIMATOR_RUNTIME_PROGRESS": "none"})
     assert DisplaySettings.of(job, environ) == DisplaySettings(
         progress="none", is_verbose=True
     )
-
-
-def test_a_gpu_is_expected_where_one_is_and_where_a_task_asks_for_one(monkeypatch):
-    monkeypatch.setattr(native_log, "has_gpu", lambda: False)
-    asks = _job(resources={"chief": Resources(cpus=1, gpus=1)})
-    assert DisplaySettings.of(asks, {}).expects_gpu
-    monkeypatch.setattr(native_log, "has_gpu", lambda: True)
-    assert DisplaySettings.of(_job(), {}).expects_gpu
 
 
 @pytest.mark.parametrize("name", ["PROGRESS", "VERBOSE", "LOG_LEVEL"])
@@ -221,115 +211,3 @@ def test_the_lines_that_are_only_in_the_files_are_counted():
         "launcher | 2 lines are only in the logs of the tasks; --log-level info shows "
         "them here\n"
     )
-
-
-# As TensorFlow writes them, of two versions.
-NO_GPU = (
-    "I0000 00:00:1795315667.980824    6103 cudart_stub.cc:31] Could not find cuda "
-    "drivers on your machine, GPU will not be used.",
-    "2026-11-22 02:48:12.380685: I external/local_tsl/tsl/cuda/cudart_stub.cc:31] Could "
-    "not find cuda drivers on your machine, GPU will not be used.",
-    "E0000 00:00:1795315669.930892    6103 cuda_platform.cc:52] failed call to cuInit: "
-    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
-    "2026-11-22 02:48:12.416359: E external/local_xla/xla/stream_executor/cuda/"
-    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register factory "
-    "for plugin cuDNN when one has already been registered",
-    "2026-11-22 02:48:13.232758: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] "
-    "TF-TRT Warning: Could not find TensorRT",
-)
-KNOWN = (
-    "WARNING: All log messages before absl::InitializeLog() is called are written to "
-    "STDERR",
-    "I0000 00:00:1795315667.980463    6103 port.cc:153] oneDNN custom operations are on. "
-    "You may see slightly different numerical results due to floating-point round-off "
-    "errors from different computation orders. To turn them off, set the environment "
-    "variable `TF_ENABLE_ONEDNN_OPTS=0`.",
-    "2026-11-22 02:48:12.378121: I tensorflow/core/util/port.cc:113] oneDNN custom "
-    "operations are on. You may see slightly different numerical results due to",
-    "I0000 00:00:1795315668.030354    6103 cpu_feature_guard.cc:227] This TensorFlow "
-    "binary is optimized to use available CPU instructions in performance-critical "
-    "operations.",
-    "To enable the following instructions: AVX2 AVX512F AVX_VNNI FMA, in other "
-    "operations, rebuild TensorFlow with the appropriate compiler flags.",
-    "2026-11-22 02:48:14.223951: I tensorflow/compiler/mlir/"
-    "mlir_graph_optimization_pass.cc:388] MLIR V1 optimization pass is not enabled",
-    "W0000 00:00:1795565681.555178    9857 local_rendezvous.cc:412] Local rendezvous is "
-    "aborting with status: ABORTED: Cleanup 112271382593022978",
-    "2026-11-22 02:48:14.223951: I tensorflow/core/framework/local_rendezvous.cc:421] "
-    "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
-    "I0000 00:00:1795315669.930892    6103 grpc_server_lib.cc:467] Started server with "
-    "target: grpc://127.0.0.1:42665",
-    "I0000 00:00:1795693723.382184   12593 master.cc:243] Scanning workers for devices: "
-    "2 total workers",
-    "I0000 00:00:1795693723.396278   12593 coordination_service.cc:221] Initializing "
-    "CoordinationService",
-    "I0000 00:00:1795693723.396278   12593 session_mgr.cc:88] When creating WorkerSession "
-    "for master task /job:chief/replica:0/task:0, found old WorkerSessions created by the "
-    "same master task with a different incarnation. ",
-    "I0000 00:00:1795693723.396278   12593 worker.cc:220] Cancellation requested for "
-    "RunGraph.",
-    "W0000 00:00:1795693724.142571   12334 grpc_worker_service.cc:536] RecvTensor "
-    "cancelled for 59107563794219267",
-    "I0000 00:00:1795693724.142571   12334 local_rendezvous.cc:430] Local rendezvous recv "
-    "item cancelled. Key hash: 11435943243243",
-    "W0000 00:00:1795693724.142571   12334 local_rendezvous.cc:412] Local rendezvous is "
-    "aborting with status: ABORTED: Step 59107563794219267 cancelled.  Cancelling "
-    "rendezvous.",
-    "W0000 00:00:1795693724.142571   12334 local_rendezvous.cc:412] Local rendezvous is "
-    "aborting with status: CANCELLED: Enqueue operation was cancelled",
-)
-OTHERS = (
-    "",
-    "I0000 00:00:1795315669.930892    6103 grpc_server_lib.cc:467] Unknown job",
-    "W0000 00:00:1795315669.930892    6103 port.cc:153] oneDNN custom operations are on. ",
-    "F0000 00:00:1795315669.930892    6103 cpu_feature_guard.cc:227] This TensorFlow "
-    "binary is optimized to use available CPU instructions",
-    "W0000 00:00:1795565681.555178    9857 local_rendezvous.cc:412] Local rendezvous is "
-    "aborting with status: UNAVAILABLE: Connection reset by peer",
-    "W0000 00:00:1795693724.141371   12264 local_rendezvous.cc:412] Local rendezvous is "
-    "aborting with status: NOT_FOUND: nofile.csv; No such file or directory",
-    "printed: To enable the following instructions: FMA, in other operations, rebuild "
-    "TensorFlow with the appropriate compiler flags.",
-)
-
-
-def test_the_lines_of_the_start_are_left_out_and_counted():
-    screen, shown = _screen()
-    for text in (*KNOWN, *NO_GPU):
-        screen.write(_CHIEF, text, is_error=True)
-        screen.write_of_fork_server(text)
-    assert shown.getvalue() == ""
-    screen.close()
-    assert f"{2 * len((*KNOWN, *NO_GPU))} lines" in shown.getvalue()
-
-
-def _is_shown(text, is_error=True, **settings):
-    screen, shown = _screen(**settings)
-    screen.write(_CHIEF, text, is_error)
-    return shown.getvalue() == f"chief    | {text}\n"
-
-
-def test_all_lines_are_shown_of_a_verbose_job_and_on_standard_output():
-    assert all(_is_shown(text, is_verbose=True) for text in KNOWN)
-    assert all(_is_shown(text, is_error=False) for text in KNOWN)
-
-
-def test_that_there_is_no_gpu_is_said_where_there_should_be_one():
-    assert all(_is_shown(text, expects_gpu=True) for text in NO_GPU)
-
-
-@pytest.mark.parametrize("text", OTHERS)
-def test_warnings_errors_and_all_that_is_not_on_the_list_stay(text):
-    assert _is_shown(text)
-
-
-def test_a_message_of_several_lines_is_that_of_one_task():
-    screen, shown = _screen()
-    header = (
-        "W0000 00:00:1795578705.020689   22089 type_inference.cc:340] Type inference "
-        "failed. This indicates an invalid graph that escaped type checking."
-    )
-    screen.write(_CHIEF, header, is_error=True)
-    screen.write(Task(type="ps", index=0), "}", is_error=True)
-    screen.write(_CHIEF, "}", is_error=True)
-    assert shown.getvalue() == "ps 0     | }\n"
