@@ -252,7 +252,7 @@ def _equal_input(job: JobState) -> Iterator[Action]:
                 "same order. Give each its own part: import estimator_runtime; def "
                 "input_fn(config): ... dataset = estimator_runtime.shard(dataset, "
                 "config). The Estimator calls input_fn with its RunConfig",
-                key="input",
+                key=("input", last),
                 level="warning",
             )
 
