@@ -317,7 +317,9 @@ def test_tasks_that_read_the_same_batches_are_named(job_of, reads, told):
 
 def test_each_group_that_reads_the_same_batches_is_named_once(job_of):
     job, tasks = job_of(replicas={"chief": 1, "worker": 3, "ps": 1})
-    for name, read in zip(("chief", "worker 0", "worker 1", "worker 2"), "aabb"):
+    for name, read in zip(
+        ("chief", "worker 0", "worker 1", "worker 2"), "aabb", strict=True
+    ):
         tasks[name].hear({"input": read}, 1.0)
     first, again = (
         [say.key for say in policies.on_report(job, tasks["chief"], {"input": "a"})]
