@@ -7,6 +7,8 @@ object on a line of its own. One is sent every second, with the progress made, s
 the launcher notices a task that is stopped or cut off from the network. Some reports
 have a meaning of their own:
 
+* "doing": what the task does until its first step, such as "building the model"; the
+  launcher shows it.
 * "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
   loaded, which takes long from a slow disk.

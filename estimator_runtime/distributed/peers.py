@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from estimator_runtime import reporting
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
@@ -162,6 +163,7 @@ def wait_for(
         missing = dict(item for item, answer in pairs if answer is not Answer.GIVEN)
         if not missing:
             return
+        reporting.progress(doing=f"waiting for {', '.join(missing)}")
         waited = clock() - start
         names = ", ".join(f"{name} at {address}" for name, address in missing.items())
         if waited >= timeout_secs:

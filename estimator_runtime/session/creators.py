@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime import reporting
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.checkpoint.store import locks
@@ -255,6 +256,7 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
+        reporting.progress(doing="waiting for the chief")
         try:
             with servers_watched():
                 return super().create_session()

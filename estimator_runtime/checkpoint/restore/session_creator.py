@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime import reporting
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save.snapshot import saved_by
 from estimator_runtime.checkpoint.store import locks
@@ -85,6 +86,8 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
             attempts_left -= 1
             with locks.write_lock():
                 checkpoint = recovery.recover(folder)
+            if checkpoint is not None:
+                reporting.progress(doing="restoring")
             try:
                 session = super().create_session()
                 if checkpoint is not None and self.saver is not None:

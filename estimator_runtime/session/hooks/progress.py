@@ -153,6 +153,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         """Report that a training begins, and find the global step if there is one."""
         open_trainings.begin(self._folder)
         reporting.expect_steps()
+        reporting.progress(doing="creating the session")
         self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
         self._runs = 0
@@ -161,6 +162,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
         """Report the last step, which hooks that count from the first step know now."""
+        reporting.progress(doing="training")
         if self._others.last_step is not None:
             reporting.progress(last_step=self._others.last_step)
 

@@ -6,18 +6,23 @@ import shutil
 import pytest
 
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.launch.supervisor.job_record import Record
-from estimator_runtime.launch.supervisor.task_log import TaskLog
+from estimator_runtime.launch import Job
+from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.task import Run, Task
 
 _CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
 _CHIEFS, _WORKERS = (Run(task=task, attempt=0) for task in (_CHIEF, _WORKER))
+_JOB = Job(command=("x",), replicas={"chief": 1, "worker": 1})
+
+
+def _record(folder=None, **arguments):
+    record = Record(_JOB, **arguments)
+    record.model_dir = None if folder is None else str(folder)
+    return record
 
 
 def checkpoint(folder):
-    record = Record(logs=[], log_dir=None)
-    record.model_dir = str(folder)
-    path, step = record.checkpoint()
+    path, step, _ = _record(folder).newest()
     return path and pathlib.Path(path).name, step
 
 
@@ -39,9 +44,8 @@ def test_the_shown_step_is_read_again_only_when_the_folder_has_changed(
     saved, tmp_path, monkeypatch
 ):
     shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    record = Record(logs=[], log_dir=None)
-    assert record.saved_step() is None
-    record.model_dir = str(tmp_path)
+    assert _record().saved_step() is None
+    record = _record(tmp_path)
     plans, plan = [], recovery.plan
     monkeypatch.setattr(recovery, "plan", lambda f: plans.append(f) or plan(f))
     assert [record.saved_step() for _ in range(3)] == [20, 20, 20]
@@ -57,14 +61,13 @@ def test_the_shown_step_is_read_again_only_when_the_folder_has_changed(
 
 def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
     assert checkpoint(tmp_path / "none") == (None, None)
-    assert Record(logs=[], log_dir=None).checkpoint() == (None, None)
 
 
 def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order(
     tmp_path,
 ):
     first, second, other = (str(tmp_path / name) for name in ("a", "b", "c"))
-    record = Record(logs=[], log_dir=None)
+    record = _record()
     chief, worker, again = _CHIEFS, _WORKERS, Run(task=_WORKER, attempt=1)
     for run, path in (
         (chief, first),
@@ -74,9 +77,11 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
         (worker, second),
         (again, first),
     ):
-        assert record.take_model_dir(run, path) is None
+        record.hear(run, {"model_dir": path})
+        assert record.problem() is None
     assert record.model_dir == second
-    assert record.take_model_dir(again, other) == (
+    record.hear(again, {"model_dir": other})
+    assert record.problem() == (
         f"worker 0 has the model_dir {other!r}, and another task {second!r}; give all "
         "tasks the same, such as RunConfig(model_dir=...)"
     )
@@ -89,16 +94,17 @@ def test_the_step_of_a_checkpoint_is_that_of_its_values_not_of_its_name(tmp_path
         step = tf.compat.v1.train.create_global_step()
         session.run(step.assign(25))  # a worker has trained on before it was read
         tf.compat.v1.train.Saver().save(session, str(tmp_path / "model.ckpt"), 20)
-    record = Record(logs=[], log_dir=None)
-    record.model_dir = str(tmp_path)
-    stopped = record.outcome(143, "stopped")
-    assert record.with_lost_steps(stopped, 25, [str(tmp_path)]) == stopped
-    assert record.with_lost_steps(stopped, 26, [f"{tmp_path}/x/.."]).lost == (
+
+    def lost(exit_status, reached, folder):
+        record = _record(tmp_path)
+        return record.outcome(exit_status, "x", reached=(reached, [folder])).lost
+
+    assert lost(143, 25, str(tmp_path)) is None
+    assert lost(143, 26, f"{tmp_path}/x/..") == (
         "lost: what was trained after step 25, up to step 26 or more, is in no checkpoint"
     )
     # Whoever reads of a failure knows that what follows the checkpoint is lost.
-    failed = record.outcome(1, "failed")
-    assert record.with_lost_steps(failed, 26, [str(tmp_path)]) == failed
+    assert lost(1, 26, str(tmp_path)) is None
 
 
 def _last_line(record):
@@ -106,19 +112,15 @@ def _last_line(record):
 
 
 def test_what_is_not_known_here_is_not_taken_for_no_checkpoint(tmp_path):
-    record = Record(logs=[], log_dir=None)
     unknown = "newest good checkpoint: not known here, as "
-    assert _last_line(record) == unknown + "no task has said where it saves them"
-    record.take_model_dir(_CHIEFS, "gs://bucket/model/")
-    assert _last_line(record) == unknown + "only TensorFlow reads gs://bucket/model"
-    record = Record(logs=[], log_dir=None)
-    record.take_model_dir(_CHIEFS, str(tmp_path / "model"))
-    assert _last_line(record) == "no checkpoint was saved"
-    record = Record(logs=[], log_dir=None)
+    assert _last_line(_record()) == unknown + "no task has said where it saves them"
+    remote = _record()
+    remote.hear(_CHIEFS, {"model_dir": "gs://bucket/model/"})
+    assert _last_line(remote) == unknown + "only TensorFlow reads gs://bucket/model"
+    assert _last_line(_record(tmp_path / "none")) == "no checkpoint was saved"
     loop = tmp_path / "loop"
     loop.symlink_to("loop")  # nobody can read it, not even root
-    record.model_dir = str(loop)
-    assert _last_line(record) == (
+    assert _last_line(_record(loop)) == (
         f"{unknown}{loop} cannot be read: Too many levels of symbolic links"
     )
 
@@ -126,31 +128,53 @@ def test_what_is_not_known_here_is_not_taken_for_no_checkpoint(tmp_path):
 def test_a_folder_of_the_leaders_session_counts_until_an_estimator_names_another(
     tmp_path,
 ):
-    record = Record(logs=[], log_dir=None, leader=_CHIEF)
-    assert record.take_checkpoint_dir(_WORKER, str(tmp_path)) is None
+    record = _record()
+    record.hear(_WORKERS, {"checkpoint_dir": str(tmp_path)})
     assert record.model_dir is None
-    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
+    record.hear(_CHIEFS, {"checkpoint_dir": str(tmp_path)})
     assert record.model_dir == str(tmp_path)
     for run in (_CHIEFS, _WORKERS):
-        assert record.take_model_dir(run, str(tmp_path / "other")) is None
+        record.hear(run, {"model_dir": str(tmp_path / "other")})
+    record.hear(_CHIEFS, {"checkpoint_dir": str(tmp_path)})
     assert record.model_dir == str(tmp_path / "other")
-    assert record.take_checkpoint_dir(_CHIEF, str(tmp_path)) is None
-    assert record.model_dir == str(tmp_path / "other")
+    assert record.problem() is None
 
 
-def test_logs_are_files_at_once_and_move_to_the_model_directory(tmp_path):
-    log = TaskLog(_CHIEF)
-    record = Record([log], log_dir=None)
-    log.write("early")
-    spool = pathlib.Path(log.path).parent
-    assert (spool / "chief-0.log").read_text() == "early\n"
-    assert f"all logs: {spool}\n" in str(record.outcome(1, "stopped"))
-    assert record.hear(_CHIEFS, {"model_dir": str(tmp_path)}) is None
-    log.write("late")
-    log.close()
-    assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
-    assert not spool.exists()
+def test_lines_from_before_the_model_directory_is_known_are_in_the_logs_there(
+    tmp_path,
+):
+    record = _record()
+    record.logs.write(_CHIEF, "early")
+    record.hear(_CHIEFS, {"model_dir": str(tmp_path)})
+    record.logs.write(_CHIEF, "late")
     assert "all logs" not in str(record.outcome(1, "stopped"))
+    assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
+
+
+@pytest.mark.parametrize("folder", [None, "gs://bucket/model"])
+def test_without_a_model_directory_here_the_logs_are_in_a_temporary_folder(folder):
+    record = _record()
+    record.logs.write(_CHIEF, "early")
+    if folder is not None:
+        record.hear(_CHIEFS, {"model_dir": folder})
+    outcome = record.outcome(1, "stopped")
+    assert f"all logs: {outcome.log_dir}\n" in str(outcome)
+    log = pathlib.Path(outcome.log_dir) / "chief-0.log"
+    assert log.read_text() == "early\n"
+    shutil.rmtree(outcome.log_dir)
+
+
+def test_logs_are_not_written_to_a_folder_that_is_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "logs").symlink_to(tmp_path / "elsewhere")
+    record = _record()
+    record.hear(_CHIEFS, {"model_dir": str(tmp_path / "model")})
+    assert record.problem() == (
+        f"log folder '{tmp_path}/model/logs' is a symbolic link, which somebody else "
+        f"may have made; give --log-dir '{tmp_path}/elsewhere' to write there"
+    )
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.fixture
@@ -172,8 +196,8 @@ def spoil(saved, tmp_path):
 
 def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_path):
     said = []
-    record = Record(logs=[], log_dir=None, say=said.append)
-    record.model_dir = path = str(tmp_path / "model")
+    path = str(tmp_path / "model")
+    record = _record(path, say=said.append)
     for is_nan in (False, True):
         assert said == []
         outcome = record.outcome(1, "stopped", is_nan=is_nan)
@@ -196,8 +220,8 @@ def test_a_checkpoint_with_nan_is_named_as_such_where_a_loss_was_nan(spoil, tmp_
 
 
 def test_where_all_checkpoints_have_nan_none_is_named_as_good(spoil, tmp_path):
-    record = Record(logs=[], log_dir=None)
-    record.model_dir = path = str(tmp_path / "model")
+    path = str(tmp_path / "model")
+    record = _record(path)
     for step in (10, 20):
         spoil(step)
     outcome = record.outcome(1, "stopped", is_nan=True)
