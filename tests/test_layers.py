@@ -39,11 +39,6 @@ _LAYERS = (
 )
 # Upward on purpose.
 _EXCEPTIONS = {
-    # These words of an error depend on the mode.
-    ("loop.graph.subgraph", "tf1.mode"),
-    ("loop.packing.step", "tf1.mode"),
-    # What TensorFlow's C++ code writes to standard error goes to the launcher too.
-    ("reporting", "output.relay"),
     # A forked task runs the command that a new process would.
     ("launch.backends.local.fork_server", "cli.main"),
     # It stands alone in site-packages, where it finds the whole package or none.
