@@ -120,10 +120,3 @@ def test_two_descriptions_of_the_cluster_are_refused(monkeypatch):
         tf.estimator.RunConfig(
             experimental_distribute=DistributeConfig(_strategy(), None, _REMOTE)
         )
-
-
-def test_an_unknown_mode_is_not_run_by_the_coordinator(monkeypatch, caplog):
-    config = tf.estimator.RunConfig()
-    config._distribute_coordinator_mode = "no such mode"
-    assert estimator_training.should_run_distribute_coordinator(config) is False
-    assert "Unexpected distribute_coordinator_mode: 'no such mode'" in caplog.text
