@@ -162,7 +162,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             if answer is Answer.GIVEN:
                 self._heard[name] = now
             silent_secs = now - self._heard[name]
-            if silent_secs >= _GONE_SECS and answer is Answer.NONE:
+            if silent_secs >= _GONE_SECS and answer is not Answer.REFUSED:
                 del self._heard[name]
                 _logger.warning(
                     "no answer from %s for %.0f s: the last checkpoint may not have "
