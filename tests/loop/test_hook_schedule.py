@@ -126,12 +126,6 @@ def test_a_profiler_is_due_at_its_next_profile(tmp_path):
     assert hook_schedule.until_due([profiler], 1) == 9
 
 
-def test_the_first_due_of_several_hooks_counts():
-    hooks = [train.StopAtStepHook(last_step=20), train.SessionRunHook(), Named()]
-    assert [hook_schedule.until_due(hooks, step) for step in (0, 15, 18)] == [10, 5, 2]
-    assert hook_schedule.until_due([], 0) is None
-
-
 def test_the_losses_that_hooks_watch_for_nan_are_found():
     hooks = [train.NanTensorHook("loss"), Named(), train.NanTensorHook("other")]
     assert hook_schedule.watched_losses(hooks) == ["loss", "other"]

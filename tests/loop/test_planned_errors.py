@@ -110,40 +110,10 @@ def test_the_end_of_the_data_ends_the_session_cleanly(monitored):
     assert session.should_stop()
 
 
-@pytest.mark.parametrize("method", ["before_run", "after_run"])
-@pytest.mark.parametrize(
-    "error", [StopIteration(), tf.errors.OutOfRangeError(None, None, "the end")]
-)
-def test_a_hook_may_end_the_session_cleanly(monitored, method, error):
-    add = counter()
-    hook = Raising(method, 2, error)
-    seen = []
-    with monitored(hooks=[hook]) as session:
-        while True:
-            seen.append(session.run(add))
-    assert (seen, hook.ended) == ([1], 1)
-    assert session.should_stop()
-
-
 PREEMPTIONS = [
     tf.errors.AbortedError(None, None, "aborted"),
     tf.errors.UnavailableError(None, None, "unavailable"),
 ]
-
-
-@pytest.mark.parametrize("error", PREEMPTIONS, ids=["aborted", "unavailable"])
-@pytest.mark.parametrize("method", ["before_run", "after_run"])
-def test_a_preempted_session_is_renewed_and_the_step_repeated(monitored, method, error):
-    add = counter()
-    hook = Raising(method, 3, error)
-    with monitored(hooks=[hook]) as session:
-        # Nothing is saved: the new session starts from step 0.
-        assert [session.run(add) for _ in range(4)] == [1, 2, 1, 2]
-        assert not session.should_stop()
-        first, second = hook.sessions
-        assert session._tf_sess() is second
-    assert hook.ended == 1
-    assert first is not second
 
 
 def test_a_preempted_session_is_restored_from_its_checkpoint(monitored, tmp_path):
