@@ -69,23 +69,6 @@ def test_a_config_has_an_overhead_in_place_of_an_interval(monkeypatch):
     assert overhead_of(changed) == (0.1, 10, None)
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ({"save_checkpoints_steps": 100}, (None, None, 100)),
-        ({"save_checkpoints_secs": 60}, (None, 60, None)),
-        ({"save_checkpoints_steps": None}, (None, 600, None)),
-        (
-            dict.fromkeys(["save_checkpoints_steps", "save_checkpoints_secs"]),
-            (None,) * 3,
-        ),
-    ],
-)
-def test_an_interval_may_take_the_place_of_an_overhead(given, found):
-    config = er.RunConfig(checkpoint_overhead=0.02)
-    assert overhead_of(config.replace(checkpoint_overhead=None, **given)) == found
-
-
 def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.05")
     assert overhead_of(er.RunConfig()) == (0.05, 10, None)
@@ -156,15 +139,6 @@ def test_an_interval_of_the_program_that_wins_is_named_once(
             "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD), but the program's RunConfig has "
             f"{told}, which wins"
         ]
-
-
-def test_nothing_is_said_where_no_overhead_is_left_out(monkeypatch, caplog):
-    monkeypatch.setenv(VARIABLE, "0.05")
-    er.RunConfig().replace(tf_random_seed=1)
-    er.RunConfig(checkpoint_overhead=0.1).replace(checkpoint_overhead=0.2)
-    monkeypatch.delenv(VARIABLE)
-    er.RunConfig(save_checkpoints_steps=5).replace(save_checkpoints_secs=60)
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])
