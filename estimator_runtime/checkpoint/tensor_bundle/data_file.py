@@ -2,8 +2,8 @@
 
 Direct I/O bypasses the page cache. The cache would copy all that is written, to memory
 that has to be allocated first. That costs processor time, which training needs: 1.3 s
-instead of 0.6 s for a save of 1 GB in `python -m benchmarks checkpoints`. It also evicts
-what other programs have cached.
+instead of 0.6 s for 1 GB in `python -m benchmarks checkpoints`. It also evicts what
+other programs have cached.
 """
 
 from __future__ import annotations
