@@ -1,6 +1,5 @@
 """The best checkpoints of a training are kept beside the newest."""
 
-import json
 import math
 import os
 
@@ -107,33 +106,15 @@ def test_notes_of_another_form_are_made_again(ckpt, caplog, content):
     assert kept(ckpt) == [(20, 20.0)]
 
 
-@pytest.mark.parametrize("content", [None, "{"], ids=["lost", "garbage"])
-def test_notes_that_are_lost_are_read_again_from_the_evaluations(tmp_path, content):
-    settings = {"keep_best": 2, "best_metric": "loss"}
-    train_and_evaluate(tmp_path, 6, **settings)
-    path = tmp_path / "best" / "metrics.json"
-    before = json.loads(path.read_text())
-    if content is None:
-        path.unlink()
-    else:
-        path.write_text(content)
-    train_and_evaluate(tmp_path, 10, **settings)
-    assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
-    after = json.loads(path.read_text())
-    assert {n: each["loss"] for n, each in after.items()} == {
-        n: each["loss"] for n, each in before.items()
-    }
-
-
 def test_what_no_evaluation_tells_of_is_named_once_and_stays(ckpt, caplog):
     offer(ckpt, {10: {"loss": 0.1}})
     (ckpt / "best" / "metrics.json").unlink()
     criterion = Criterion(keep=1, metric="loss", mode="min")
-    best = BestCheckpoints(str(ckpt), criterion, str(ckpt / "eval"))
+    best = BestCheckpoints(str(ckpt), criterion)
     for step, loss in ((20, 0.3), (30, 0.2)):
         best.offer(str(ckpt / f"model.ckpt-{step}"), {"loss": loss})
     told = [m for m in caplog.messages if m.startswith("model.ckpt-10 in ")]
-    assert len(told) == 1 and "no evaluation with the metric 'loss'" in told[0]
+    assert len(told) == 1 and "does not have its metrics" in told[0]
     on_disk = [each.step for each in checkpoints_in(ckpt / "best")]
     assert on_disk == [10, 30]
     assert read_state(ckpt / "best").paths == (f"{ckpt}/best/model.ckpt-30",)
