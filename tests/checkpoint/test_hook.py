@@ -15,7 +15,7 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.save.writer import CheckpointWriter
+from estimator_runtime.checkpoint.save.writer import CheckpointWriter, wait_for_own
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.config import options
@@ -85,11 +85,6 @@ def names(folder):
     )
 
 
-def hook_of(session):
-    [hook] = [h for h in session._hooks if isinstance(h, train.CheckpointSaverHook)]
-    return hook
-
-
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, may_write):
     step = step_op()
     with er.MonitoredTrainingSession(
@@ -113,7 +108,7 @@ def test_of_those_that_go_by_the_clock_only_the_newest_waits(tmp_path, may_write
             now[0] += 61
         may_write.set()
         for _ in range(2):
-            hook_of(session)._writer.wait()
+            wait_for_own()
             run(session, step, 5)
     # Of step 0, of 16 in the place of those of 6 and 11, of 21, and the last one.
     assert weights(tmp_path) == {0: 0, 16: 16, 21: 21, 30: 30}
@@ -444,7 +439,7 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
         ) as session:
             for _ in range(steps):
                 session.run(step)
-                hook_of(session)._writer.wait()
+                wait_for_own()
                 done += 1
     assert done == min(steps, 7)  # the 8th is the one that saves next
     message = str(raised.value)
@@ -499,7 +494,7 @@ def test_a_save_that_is_due_after_a_failed_one_is_made_before_that_is_raised(
         ) as session:
             for _ in range(20):
                 session.run(step)
-                hook_of(session)._writer.wait()
+                wait_for_own()
     assert weights(tmp_path) == {0: 0, 8: 8}
 
 

@@ -76,13 +76,6 @@ def test_all_may_be_kept(tmp_path, every):
     assert read_state(tmp_path).paths == (str(tmp_path / "model.ckpt-8"),)
 
 
-def test_a_folder_can_be_moved_and_gone_on_with(tmp_path):
-    train_to(tmp_path / "a", 4, max_to_keep=2)
-    (tmp_path / "a").rename(tmp_path / "b")
-    assert train_to(tmp_path / "b", 6, max_to_keep=2) == [4, 6]
-    assert steps_on_disk(tmp_path / "b") == [4, 6]
-
-
 def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
     tmp_path, monkeypatch
 ):
