@@ -12,10 +12,9 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from estimator_runtime.checkpoint import event_file
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.store.cleanup import remove_leftovers
@@ -73,8 +72,6 @@ class BestCheckpoints:
     Args:
         model_dir: Path of the model directory.
         criterion: The criterion that selects the checkpoints.
-        eval_dir: Folder of the evaluation's event files, or None. If the recorded
-            metrics of the kept checkpoints are lost, they are read from there.
         now: Returns the time in seconds since 1970.
 
     Raises:
@@ -86,7 +83,6 @@ class BestCheckpoints:
         self,
         model_dir: str,
         criterion: Criterion,
-        eval_dir: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         if not is_local(model_dir):
@@ -103,7 +99,6 @@ class BestCheckpoints:
                 "keep_best out"
             )
         self._criterion = criterion
-        self._eval_dir = eval_dir
         self._now = now
         self._warned: set[str] = set()  # names that a warning has been logged for
 
@@ -146,8 +141,9 @@ class BestCheckpoints:
         there = {c.name: c for c in checkpoints_in(self._folder)}
         written = self._metrics()
         noted = {n: v for n, v in written.items() if n in there}
-        noted |= self._adopted(noted, there, name)
-        found = {n: v for n, v in noted.items() if there[n].has_index}
+        whole = {n for n, each in there.items() if each.has_index}
+        self._name_unknown(whole - noted.keys() - {name})
+        found = {n: v for n, v in noted.items() if n in whole}
         # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
         known = {**found, name: finite}
@@ -191,40 +187,22 @@ class BestCheckpoints:
                 Checkpoint.at(prefix).delete()
         return is_free
 
-    def _adopted(
-        self,
-        noted: Mapping[str, Mapping[str, float]],
-        there: Mapping[str, Checkpoint],
-        new: str,
-    ) -> dict[str, dict[str, float]]:
-        """Return the metrics of checkpoints in the folder whose metrics were not noted.
+    def _name_unknown(self, names: Iterable[str]) -> None:
+        """Log once which checkpoints in the folder have no noted metrics.
 
-        The file of metrics was lost, or a user has put the checkpoints there.
-        Checkpoints without a known value of the metric are ignored.
+        Their notes were lost, or a user has put them there. Without a value of the
+        metric, a checkpoint cannot be ruled out as the best, so it stays.
         """
-        # `find` returns numbered checkpoints only, so no step is None.
-        steps: dict[str, Any] = {n: c.step for n, c in there.items() if c.has_index}
-        lacking = {n: s for n, s in steps.items() if n not in noted and n != new}
-        if not lacking:
-            return {}
-        metrics = event_file.by_step(self._eval_dir) if self._eval_dir else {}
-        # Without a value of the metric, a checkpoint cannot be ruled out as the best.
-        known = {
-            n: {tag: v for tag, v in metrics[s].items() if math.isfinite(v)}
-            for n, s in lacking.items()
-            if self._criterion.metric in metrics.get(s, ())
-        }
-        unknown = sorted(lacking.keys() - known.keys() - self._warned)
+        unknown = sorted(set(names) - self._warned)
         if unknown:
             self._warned.update(unknown)
             _logger.warning(
-                "%s in %s: kept, but not counted among the best, because no evaluation "
-                "with the metric %r is known. Delete what you do not need",
+                "%s in %s: kept, but not counted among the best, because %s does not "
+                "have its metrics. Delete what you do not need",
                 ", ".join(unknown),
                 self._folder,
-                self._criterion.metric,
+                _METRICS,
             )
-        return known
 
     def _metrics(self) -> dict[str, dict[str, float]]:
         """Return the noted metrics, by name of the checkpoint."""

@@ -125,8 +125,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     Args:
         hook: The CheckpointSaverHook to replace. It keeps its settings, its timer and
-            its list of listeners, decides when a checkpoint is due, and saves by this
-            hook from now on, also if the program calls it.
+            its list of listeners, and a program may still save with it.
         creator: The session creator, which has the path of the restored checkpoint.
         writer: The writer of the session.
         waits: Whether training waits for each checkpoint.
@@ -154,7 +153,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     ) -> None:
         # Not the constructor of the base class, which would log a second hook.
         self._stock = hook
-        hook._save = self._save
         self._creator = creator
         self._writer = writer
         self._waits = waits
@@ -179,14 +177,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         """Begin as the replaced hook does."""
         self._stock.begin()
 
-    def before_run(self, run_context: Any) -> Any:
-        """Ask for the global step."""
-        return self._stock.before_run(run_context)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Save if a checkpoint is due."""
-        self._stock.after_run(run_context, run_values)
-
     def after_create_session(
         self,
         session: tf.compat.v1.Session,
@@ -198,7 +188,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._restored = self._creator.restored_prefix
         self._target = None
         with graph_written(self._checkpoint_dir):
-            self._stock.after_create_session(session, coord)
+            super().after_create_session(session, coord)
         if self._save_graph_def and self._target is None:  # nothing was saved here
             # The .meta files need the graph as it is now: fused steps add a loop to it.
             self._target = self._make_target(session)
@@ -281,7 +271,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _is_restored(self, step: int) -> bool:
         """Return whether the session has just restored the checkpoint of this step."""
-        saver = self._stock._get_saver()
+        saver = self._get_saver()
         if self._restored is None or self._creator.saver is not saver:
             return False
         prefix = series.prefix_of(saver, self._save_path, step)
@@ -340,7 +330,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             self._writer.close()
 
     def _make_target(self, session: tf.compat.v1.Session) -> Target | SaverTarget:
-        saver = self._stock._get_saver()
+        saver = self._get_saver()
         try:
             target = Target(session, saver, self._save_path)
         except CannotSnapshot as reason:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
-from estimator_runtime.checkpoint.checkpoint import Checkpoint, is_in, series_of
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, is_in
 from estimator_runtime.checkpoint.restore.recovery import (
     FolderScan,
     scan,
@@ -25,17 +25,10 @@ _CHECK_DISK = "check that its disk or file server is responding"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A checkpoint, or the files of an incomplete one.
+class Entry(Checkpoint):
+    """A checkpoint, or the files of an unfinished save, in an inventory.
 
     Attributes:
-        path: Path without suffix, such as "/ckpt/model.ckpt-100".
-        step: The number at the end of its name, or None.
-        files: Paths of its files.
-        bytes: Size of its files, in bytes.
-        own_bytes: Size of the files that no other entry shares under another name, in
-            bytes. The .meta files are hard links to one file.
-        saved_at: Modification time of its newest file, in seconds since 1970.
         state: One of:
 
             * "good".
@@ -46,17 +39,27 @@ class Entry:
             * "temporary": files of a save that has not finished.
         reason: Why it is not good, in a few words; None if it is good.
         is_read: Whether its data was read, and no problem found.
+        own_bytes: Size of the files that no other entry shares under another name, in
+            bytes. The .meta files are hard links to one file.
+        hidden: Path of the unfinished save, or None.
     """
 
-    path: str
-    step: int | None
-    files: tuple[str, ...]
-    bytes: int
-    own_bytes: int
-    saved_at: float
     state: str
     reason: str | None = None
     is_read: bool = False
+    own_bytes: int = 0
+    hidden: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Path without suffix, or the hidden path of an unfinished save."""
+        return self.hidden or self.prefix
+
+    @property
+    def saved_at(self) -> float:
+        """Time of the last change, in seconds since 1970."""
+        changed_at = cleanup.changed_at(self.hidden) if self.hidden else None
+        return changed_at or super().saved_at
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,8 +91,7 @@ class Inventory:
             each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
         ]
         if self.restart is not None:
-            name = series_of(self.restart.path)
-            found = [each for each in found if series_of(each.path) == name]
+            found = [each for each in found if each.series == self.restart.series]
         return max(found, key=_step, default=None)
 
     @property
@@ -193,18 +195,14 @@ def _examine(
         folder: The folder of the inventory.
         checkpoint: The checkpoint.
         is_named: Whether the state file names it.
-        known: What is wrong with checkpoints, by path without suffix, where that is
-            known already. What `problem` returns is added.
+        known: Gets what `problem` returns, by path without suffix.
         problem: As in `take`.
     """
     is_read = False
     state = DAMAGED if checkpoint.has_index or is_named else ORPHAN
     with locks.reading(checkpoint.prefix):  # a training may be deleting others
         try:
-            if checkpoint.prefix in known:
-                reason = known[checkpoint.prefix]
-            else:
-                reason = checkpoint.problem()
+            reason = checkpoint.problem()
             if reason is None and problem is not None and checkpoint.has_index:
                 reason = known[checkpoint.prefix] = problem(checkpoint.prefix)
                 is_read = reason is None
@@ -214,7 +212,13 @@ def _examine(
         state = GOOD
     elif _was_deleted(folder, checkpoint):
         return None
-    return _entry(checkpoint, state, reason, is_read)
+    return Entry(
+        prefix=checkpoint.prefix,
+        files=checkpoint.files,
+        state=state,
+        reason=reason,
+        is_read=is_read,
+    )
 
 
 def _restart(
@@ -225,7 +229,7 @@ def _restart(
     Args:
         seen: What is in the folder.
         entries: All entries.
-        known: As in `_examine`.
+        known: What is wrong with checkpoints, by path without suffix.
     """
     unreadable = {each.path for each in entries if each.state == UNREADABLE}
     # A restart fails at the first checkpoint that it cannot read.
@@ -268,25 +272,6 @@ def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:
     return checkpoint.prefix not in scan(folder).named
 
 
-def _entry(
-    checkpoint: Checkpoint,
-    state: str,
-    reason: str | None,
-    is_read: bool = False,
-) -> Entry:
-    return Entry(
-        path=checkpoint.prefix,
-        step=checkpoint.step,
-        files=checkpoint.files,
-        bytes=checkpoint.bytes,
-        own_bytes=checkpoint.bytes,
-        saved_at=checkpoint.saved_at,
-        state=state,
-        reason=reason,
-        is_read=is_read,
-    )
-
-
 def _without_shared(entries: Iterable[Entry]) -> tuple[list[Entry], int]:
     """Return the entries with `own_bytes` corrected, and the size of all their files.
 
@@ -311,8 +296,7 @@ def _without_shared(entries: Iterable[Entry]) -> tuple[list[Entry], int]:
 
 def _temporary(path: str) -> Entry | None:
     """Return the entry of an unfinished save; None if it has finished by now."""
-    changed_at = cleanup.changed_at(path)
-    if changed_at is None:
+    if cleanup.changed_at(path) is None:
         return None
     inside = [path]
     if os.path.isdir(path):
@@ -320,12 +304,12 @@ def _temporary(path: str) -> Entry | None:
     reason = "being written"
     if cleanup.is_dead(path):
         reason = "left by a run that died"
-    prefix = cleanup.prefix_of(path)
-    held = Checkpoint(
-        prefix=prefix, files=tuple(each for each in inside if os.path.isfile(each))
-    )
-    return dataclasses.replace(
-        _entry(held, TEMPORARY, reason), path=path, saved_at=changed_at
+    return Entry(
+        prefix=cleanup.prefix_of(path),
+        files=tuple(each for each in inside if os.path.isfile(each)),
+        state=TEMPORARY,
+        reason=reason,
+        hidden=path,
     )
 
 

@@ -57,9 +57,7 @@ class Evaluator(frozen.StockTrainingExecutor._Evaluator):
         self._best = (
             None
             if criterion is None
-            else BestCheckpoints(
-                estimator.model_dir, criterion, estimator.eval_dir(eval_spec.name)
-            )
+            else BestCheckpoints(estimator.model_dir, criterion)
         )
 
     def evaluate_and_export(self) -> tuple[Any, list[Any]]:

@@ -88,15 +88,6 @@ def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
         cost.read(str(tmp_path))
 
 
-def test_a_run_that_goes_on_counts_too(tmp_path):
-    tell(tmp_path)
-    (path,) = tmp_path.glob("events.out.*")
-    path.rename(tmp_path / "events.out.tfevents.1.first")
-    tell(tmp_path)
-    assert len(list(tmp_path.glob("events.out.*"))) == 2
-    assert cost.read(str(tmp_path)).count == 3  # the same steps
-
-
 def test_the_least_time_is_lost_at_the_advised_interval():
     costs = Costs(count=5, blocked_secs=0.5, write_secs=1.5, interval_secs=600.0)
     mtbf_secs = 24 * 3600
@@ -106,11 +97,6 @@ def test_the_least_time_is_lost_at_the_advised_interval():
     assert least == pytest.approx(2 * 2.0 / advised)
     for factor in (0.5, 0.9, 1.1, 2.0):
         assert costs.lost_part(factor * advised, mtbf_secs) > least
-
-
-def test_saving_never_overlaps_itself():
-    costs = Costs(count=1, blocked_secs=0.0, write_secs=100.0, interval_secs=None)
-    assert costs.best_interval_secs(mtbf_secs=10.0) == 100.0
 
 
 def test_the_command_advises(ckpt, capsys):

@@ -15,13 +15,12 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.save.writer import CheckpointWriter
+from estimator_runtime.checkpoint.save.writer import CheckpointWriter, wait_for_own
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.config import options
 from estimator_runtime.errors import CheckpointError
 from estimator_runtime.signals import request
-from estimator_runtime.tf_internals import versions
 
 er.install()
 
@@ -86,11 +85,6 @@ def names(folder):
     )
 
 
-def hook_of(session):
-    [hook] = [h for h in session._hooks if isinstance(h, train.CheckpointSaverHook)]
-    return hook
-
-
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, may_write):
     step = step_op()
     with er.MonitoredTrainingSession(
@@ -114,7 +108,7 @@ def test_of_those_that_go_by_the_clock_only_the_newest_waits(tmp_path, may_write
             now[0] += 61
         may_write.set()
         for _ in range(2):
-            hook_of(session)._writer.wait()
+            wait_for_own()
             run(session, step, 5)
     # Of step 0, of 16 in the place of those of 6 and 11, of 21, and the last one.
     assert weights(tmp_path) == {0: 0, 16: 16, 21: 21, 30: 30}
@@ -297,38 +291,6 @@ def test_the_option_says_which_hook_saves(is_async, tmp_path):
     assert saved_steps(tmp_path) == [0]
 
 
-def test_the_config_of_an_estimator_says_which_hook_saves(tmp_path):
-    def kinds(**arguments):
-        written = []
-        original = CheckpointWriter.submit
-
-        def submit(self, step, *args):
-            written.append(step)
-            original(self, step, *args)
-
-        CheckpointWriter.submit = submit
-        try:
-            config = tf.estimator.RunConfig(
-                tmp_path / str(len(list(tmp_path.iterdir()))), **arguments
-            )
-            estimator = tf.estimator.Estimator(model_fn, config=config)
-            estimator.train(lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=3)
-        finally:
-            CheckpointWriter.submit = original
-        return written, saved_steps(config.model_dir)
-
-    assert kinds() == ([0, 3], [0, 3])
-    assert kinds(async_checkpoint=False) == ([], [0, 3])
-
-
-def model_fn(features, labels, mode):
-    weight = tf1.get_variable("weight", initializer=0.0)
-    loss = tf.square(weight - features)
-    optimizer = train.GradientDescentOptimizer(0.1)
-    train_op = optimizer.minimize(loss, train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
 def test_what_was_restored_is_not_written_again_but_listeners_are_called(tmp_path):
     log = []
     for last in (5, 8):
@@ -477,7 +439,7 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
         ) as session:
             for _ in range(steps):
                 session.run(step)
-                hook_of(session)._writer.wait()
+                wait_for_own()
                 done += 1
     assert done == min(steps, 7)  # the 8th is the one that saves next
     message = str(raised.value)
@@ -532,7 +494,7 @@ def test_a_save_that_is_due_after_a_failed_one_is_made_before_that_is_raised(
         ) as session:
             for _ in range(20):
                 session.run(step)
-                hook_of(session)._writer.wait()
+                wait_for_own()
     assert weights(tmp_path) == {0: 0, 8: 8}
 
 
@@ -556,36 +518,6 @@ def test_the_last_step_is_saved_once_more_if_its_save_has_failed(
     assert weights(tmp_path) == {0: 0, 4: 4}
 
 
-@pytest.mark.parametrize("call", ["replace", "fsync", "rename"])
-def test_a_failure_while_a_checkpoint_gets_its_name_leaves_the_older_ones(
-    tmp_path, monkeypatch, call
-):
-    step = step_op()
-    with pytest.raises(CheckpointError, match="No space left on device"):
-        with er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path), save_checkpoint_steps=100
-        ) as session:
-            session.run(step)
-            hook_of(session)._writer.wait()
-
-            def fail(*args):
-                raise NO_SPACE
-
-            monkeypatch.setattr(os, call, fail)
-    monkeypatch.undo()
-    assert names(tmp_path) == [
-        "checkpoint",
-        "model.ckpt-0.data-00000-of-00001",
-        "model.ckpt-0.index",
-        "model.ckpt-0.meta",
-    ]
-    with tf.Graph().as_default():
-        step = step_op()
-        with er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session:
-            session.run(step)
-    assert weights(tmp_path) == {0: 0, 1: 1}
-
-
 def test_the_programs_own_error_is_raised_when_a_write_has_failed_too(
     tmp_path, around_writes, caplog
 ):
@@ -600,18 +532,6 @@ def test_the_programs_own_error_is_raised_when_a_write_has_failed_too(
     assert saved_steps(tmp_path) == [0]
     [message] = [m for m in caplog.messages if "cannot be written" in m]
     assert "model.ckpt-2' cannot be written: No space left on device" in message
-
-
-def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_write):
-    step = step_op()
-    with pytest.raises(ZeroDivisionError):
-        with er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
-        ) as session:
-            run(session, step, 5)
-            threading.Thread(target=may_write.set).start()
-            raise ZeroDivisionError
-    assert weights(tmp_path) == {0: 0, 4: 4}
 
 
 def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
@@ -748,45 +668,13 @@ print(sorted({{type(hook).__name__ for hook in session._hooks}}))
     assert weights(tmp_path) == {0: 0, 2: 2, 4: 4, 5: 5}
 
 
-ASYNC_TRAINING = """
-import sys
-import estimator_runtime as er
-import tensorflow as tf
-train = tf.compat.v1.train
-folder, whose = sys.argv[1:]
-with tf.Graph().as_default():
-    weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
-    with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
-        step = train.get_or_create_global_step().assign_add(1).op
-    saver = train.Saver()
-    if whose == "stock":
-        from tensorflow.python.tpu import async_checkpoint
-        from tensorflow.python.training import monitored_session
-        make = monitored_session.MonitoredTrainingSession
-        hook = async_checkpoint.AsyncCheckpointSaverHook(
-            folder, save_steps=2, saver=saver)
-    else:
-        make = er.MonitoredTrainingSession
-        hook = train.CheckpointSaverHook(folder, save_steps=2, saver=saver)
-    with make(hooks=[hook]) as session:
-        for _ in range(5):
-            session.run(step)
-"""
-
-
-def test_stocks_asynchronous_hook_loses_all_but_the_last_checkpoint(tmp_path):
-    if versions.parse(tf.__version__) >= (2, 16):
-        pytest.skip("TensorFlow 2.16 removed it")
-    for whose in ("stock", "ours"):
-        (tmp_path / whose).mkdir()
-        result = subprocess.run(
-            [sys.executable, "-c", ASYNC_TRAINING, tmp_path / whose, whose],
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert result.returncode == 0, result.stderr
-    # Its thread has no graph, and nobody reads the errors; the last one has no thread.
-    assert saved_steps(tmp_path / "stock") == [5]
-    assert weights(tmp_path / "ours") == {0: 0, 2: 2, 4: 4, 5: 5}
+def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_write):
+    step = step_op()
+    with pytest.raises(ZeroDivisionError):
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+        ) as session:
+            run(session, step, 5)
+            threading.Thread(target=may_write.set).start()
+            raise ZeroDivisionError
+    assert weights(tmp_path) == {0: 0, 4: 4}

@@ -57,23 +57,6 @@ def test_a_config_has_an_overhead_in_place_of_an_interval(monkeypatch):
     assert overhead_of(changed) == (0.1, 600, None)
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ({"save_checkpoints_steps": 100}, (None, None, 100)),
-        ({"save_checkpoints_secs": 60}, (None, 60, None)),
-        ({"save_checkpoints_steps": None}, (None, 600, None)),
-        (
-            dict.fromkeys(["save_checkpoints_steps", "save_checkpoints_secs"]),
-            (None,) * 3,
-        ),
-    ],
-)
-def test_an_interval_may_take_the_place_of_an_overhead(given, found):
-    config = er.RunConfig(checkpoint_overhead=0.02)
-    assert overhead_of(config.replace(checkpoint_overhead=None, **given)) == found
-
-
 def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.05")
     assert overhead_of(er.RunConfig()) == (0.05, 600, None)

@@ -70,19 +70,6 @@ def test_good_checkpoints_are_listed_and_the_newest_is_what_a_restart_uses(
     assert all(each["age_secs"] >= 0 for each in shown["checkpoints"])
 
 
-def test_a_list_says_of_which_checkpoints_the_data_was_read(ckpt, capsys):
-    flip(ckpt / DATA, 100)
-    main(["checkpoints", str(ckpt)])
-    assert "checksum" not in capsys.readouterr().out
-    assert main(["checkpoints", str(ckpt), "--verify"]) == 1
-    lines = capsys.readouterr().out.splitlines()[1:4]
-    assert [line.split("  ")[-1] for line in lines] == [
-        "good: checksums right",
-        "good: checksums right; a restart goes on from here",
-        f"damaged: {DATA} has a wrong checksum for 'weight'",
-    ]
-
-
 def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys):
     for step in (10, 20, 30):
         for path in ckpt.glob(f"model.ckpt-{step}.*"):
@@ -192,22 +179,6 @@ def test_a_save_that_is_under_way_is_temporary(show, ckpt):
     assert [(each["reason"], each["bytes"]) for each in found] == [
         ("being written", 4),
         ("being written", 4),
-    ]
-
-
-def test_a_named_checkpoint_of_which_several_files_are_being_written_is_temporary(
-    show, ckpt
-):
-    write_state(str(ckpt), State(latest=f"{ckpt}/model.ckpt-30", paths=()))
-    (ckpt / "model.ckpt-30.index").unlink()
-    for kind in ("index", "data-00000-of-00001"):
-        (ckpt / f"model.ckpt-30.{kind}.tempstate1").write_bytes(b"half")
-    _, shown = show()
-    assert states(shown) == [
-        (10, "good"),
-        (20, "good"),
-        (30, "temporary"),
-        (30, "temporary"),
     ]
 
 

@@ -103,4 +103,4 @@ def _path(subject: Subject) -> str | None:
     if resolved is None:
         return None
     path = os.fsdecode(resolved)
-    return path if "://" in path else os.path.abspath(path)
+    return os.path.abspath(path) if is_local(path) else path

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -13,10 +12,6 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.restore.session_creator import (
-    MissingVariablesError,
-    OtherShapesError,
-)
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
@@ -157,9 +152,11 @@ def test_a_lost_state_file_is_made_again(ckpt, damage):
 
 @pytest.mark.parametrize(
     "damage, step",
-    [(damage, 20) for damage in DAMAGE.values()]
-    + [(damage, 30) for damage in STATE_DAMAGE.values()],
-    ids=[*DAMAGE, *STATE_DAMAGE],
+    [
+        (DAMAGE["data has a flipped bit"], 20),
+        (STATE_DAMAGE["state file garbage"], 30),
+    ],
+    ids=["data has a flipped bit", "state file garbage"],
 )
 def test_a_script_that_is_started_again_goes_on_from_the_newest_good_checkpoint(
     ckpt, tmp_path, damage, step
@@ -197,13 +194,6 @@ def test_an_older_checkpoint_that_the_user_has_named_is_used(ckpt):
     before = names(ckpt)
     assert recovery.recover(str(ckpt)).step == 10
     assert names(ckpt) == before
-
-
-def test_a_folder_may_be_moved_with_a_state_file_of_absolute_paths(ckpt):
-    old = "/no/such/folder/model.ckpt-20"
-    write_state(str(ckpt), State(latest=old, paths=(old,)), relative=False)
-    assert recovery.recover(str(ckpt)).prefix == str(ckpt / "model.ckpt-20")
-    assert train_on(ckpt) == [20.0, 20.0, 20.0]
 
 
 def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
@@ -246,13 +236,6 @@ def test_values_of_another_shape_are_not_given_to_a_variable(ckpt):
         ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
     assert isinstance(raised.value, CheckpointError)
-
-
-def test_a_mismatch_survives_pickling_with_its_text():
-    for kind in (MissingVariablesError, OtherShapesError):
-        error = pickle.loads(pickle.dumps(kind(None, None, "what is wrong")))
-        assert type(error) is kind
-        assert str(error) == "what is wrong"
 
 
 def test_a_saver_that_reshapes_may_restore_values_of_another_shape(ckpt):
@@ -467,13 +450,6 @@ def test_training_goes_on_from_a_checkpoint_of_the_v1_format(tmp_path, sharded, 
     assert save_on(tmp_path, 9, keeping(5)) == 7
 
 
-def test_a_damaged_checkpoint_of_the_v1_format_is_set_aside(tmp_path):
-    save_on(tmp_path, 3, v1_saver())
-    truncate(tmp_path / "model.ckpt-3")
-    assert save_on(tmp_path, 4, v1_saver()) == 2
-    assert names(tmp_path / "damaged") == ["model.ckpt-3", "model.ckpt-3.meta"]
-
-
 def test_a_foreign_file_with_the_name_of_an_index_is_left_alone(ckpt):
     (ckpt / "corpus-99999.index").write_text("words")
     truncate(ckpt / DATA)
@@ -523,3 +499,10 @@ def test_recovery_needs_no_tensorflow():
         timeout=60,
     )
     assert json.loads(done.stdout) is False
+
+
+def test_a_damaged_checkpoint_of_the_v1_format_is_set_aside(tmp_path):
+    save_on(tmp_path, 3, v1_saver())
+    truncate(tmp_path / "model.ckpt-3")
+    assert save_on(tmp_path, 4, v1_saver()) == 2
+    assert names(tmp_path / "damaged") == ["model.ckpt-3", "model.ckpt-3.meta"]

@@ -119,23 +119,6 @@ def test_where_none_may_be_dropped_the_caller_waits_for_room(
     assert log == [1, 2, 3]
 
 
-def test_an_error_is_raised_once_in_the_training_thread_and_writes_go_on():
-    log, writer = [], CheckpointWriter()
-    bad = Write(log, 1, error=OSError("the disk"))
-    bad.may_end.set()
-    writer.submit(1, bad)
-    writer.wait()
-    assert writer.has_failed
-    with pytest.raises(OSError, match="the disk"):
-        writer.close()
-    assert not writer.has_failed
-    good = Write(log, 2)
-    good.may_end.set()
-    writer.submit(2, good)
-    writer.close()
-    assert (log, writer.last_step) == ([2], 2)
-
-
 def test_an_error_is_logged_when_it_happens_and_can_be_left_for_the_end(caplog):
     log, writer = [], CheckpointWriter()
     bad, good = Write(log, 1, error=CheckpointError("the disk")), Write(log, 2)
@@ -171,18 +154,6 @@ def test_where_no_thread_can_be_started_nothing_waits_for_it(monkeypatch):
     writer.submit(1, write)
     writer.close()
     assert log == [1]
-
-
-def test_the_first_of_two_errors_is_the_one_that_is_raised():
-    log, writer = [], CheckpointWriter()
-    writes = [Write(log, step, error=OSError(f"step {step}")) for step in (1, 2)]
-    for step, write in enumerate(writes, 1):
-        writer.submit(step, write)
-    for write in writes:
-        write.may_end.set()
-    with pytest.raises(OSError, match="step 1"):
-        writer.close()
-    writer.close()
 
 
 def test_no_thread_is_left_when_nothing_is_to_be_done():

@@ -15,6 +15,7 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.save.target import Target
+from estimator_runtime.checkpoint.save.writer import wait_for_own
 from estimator_runtime.checkpoint.store.disk_errors import disk_error
 from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
@@ -225,7 +226,7 @@ def test_an_event_file_that_cannot_be_written_is_no_error_of_the_training(
             log_step_count_steps=None,
         ) as session:
             [hook] = [h for h in session._hooks if isinstance(h, CheckpointHook)]
-            hook._writer.wait()
+            wait_for_own()
             hook._summary_writer = events
             events.flush()
             with contextlib.suppress(OSError), open(small_disk / "full", "wb") as file:

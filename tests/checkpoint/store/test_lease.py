@@ -13,7 +13,6 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store import locks
-from estimator_runtime.checkpoint.store.series import Policy, RetentionPlan
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.config.paths import step_of
 
@@ -46,11 +45,6 @@ def test_a_checkpoint_that_is_not_there_cannot_be_read_but_may_go(ckpt):
         assert (is_there, is_free) == (False, True)
 
 
-def test_what_is_on_remote_storage_can_always_be_read():
-    with locks.reading("gs://bucket/model.ckpt-1") as is_there:
-        assert is_there
-
-
 def test_a_lease_ends_with_the_outermost_together(ckpt):
     prefix = str(ckpt / "model.ckpt-10")
     assert not locks.is_together()
@@ -61,11 +55,6 @@ def test_a_lease_ends_with_the_outermost_together(ckpt):
             assert not is_free
     with locks.deleting(prefix) as is_free:
         assert is_free
-
-
-def test_a_lease_without_an_end_is_refused(ckpt):
-    with pytest.raises(RuntimeError, match="no `together`"):
-        locks.hold(str(ckpt / "model.ckpt-10"))
 
 
 def test_a_reader_that_dies_keeps_nothing(ckpt):
@@ -249,15 +238,6 @@ def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
             assert not is_free
 
 
-def test_what_could_not_be_held_keeps_no_file_open(ckpt):
-    before = os.listdir("/proc/self/fd")
-    with locks.deleting(str(ckpt / "model.ckpt-10")), locks.together():
-        within = os.listdir("/proc/self/fd")
-        assert not locks.hold(str(ckpt / "model.ckpt-10"))
-        assert len(os.listdir("/proc/self/fd")) == len(within)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
 def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
     prefix, pauses = str(ckpt / "model.ckpt-30"), []
     deleting = contextlib.ExitStack()
@@ -287,23 +267,6 @@ def test_who_would_read_does_not_wait_for_ever_for_whoever_deletes(ckpt, caplog)
         f"Reading {prefix} although another process has been about to delete it "
         "for 30 s"
     ]
-
-
-def test_a_name_without_a_checkpoint_is_not_waited_for(ckpt):
-    with locks.together():
-        prefix = str(ckpt / "model.ckpt-40")
-        assert locks.hold_newest(lambda: prefix, pause=pytest.fail) == prefix
-
-
-def test_what_is_read_stays_in_view_until_a_later_plan():
-    policy = Policy(newest=1, every_secs=100)
-    saved = [("a", 1), ("b", 2), ("c", 3)]
-    plan = policy.plan(saved, 0.0, may_go=lambda path: path != "a")
-    assert plan == RetentionPlan(
-        kept=(("a", 1), ("c", 3)), gone=("b",), preserved_at=0.0
-    )
-    later = policy.plan([*plan.kept, ("d", 4)], plan.preserved_at)
-    assert later == RetentionPlan(kept=(("d", 4),), gone=("a", "c"), preserved_at=0.0)
 
 
 class _Reading(train.SessionRunHook):
@@ -427,7 +390,6 @@ def train_on(folder, last):
 
 
 READERS = {
-    "evaluate": ("estimator.evaluate(input_fn, hooks=[Gate()])", ["restored"]),
     "predict": (
         "list(estimator.predict(input_fn, hooks=[Gate()]))",
         ["restored"],

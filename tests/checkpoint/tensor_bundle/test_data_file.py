@@ -3,9 +3,6 @@
 import errno
 import fcntl
 import os
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -37,7 +34,6 @@ def write(path, contents):
             checksum = file.write(np.frombuffer(content, np.uint8))
             assert checksum == crc32c(content)
             assert file.bytes == before + len(content)
-        return file
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
@@ -58,29 +54,7 @@ def test_an_array_of_any_order_is_written_row_by_row(tmp_path):
     assert (tmp_path / "data").read_bytes() == expected
 
 
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_what_a_disk_does_not_take_directly_goes_through_the_cache(
-    tmp_path, sizes, monkeypatch
-):
-    real = os.write
-
-    def refusing(descriptor, data):
-        """Write as a disk whose blocks have 8192 bytes does."""
-        is_direct = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT
-        if is_direct and len(data) % 8192:
-            raise OSError(errno.EINVAL, "EINVAL")
-        return real(descriptor, data)
-
-    contents = arrays(sizes)
-    monkeypatch.setattr(os, "write", refusing)
-    file = write(tmp_path / "data", contents)
-    monkeypatch.undo()
-    assert (tmp_path / "data").read_bytes() == b"".join(contents)
-    if -(-sum(sizes) // 4096) % 2:  # blocks of 4096 bytes, of which the last is half
-        assert not file._is_direct
-
-
-@pytest.mark.parametrize("name", ["EINVAL", "ENOTSUP", "ENOSYS", "EPERM", "EIO"])
+@pytest.mark.parametrize("name", ["EINVAL", "EPERM"])
 def test_a_file_system_that_refuses_to_open_it_so_is_written_through_the_cache(
     name, tmp_path, monkeypatch
 ):
@@ -99,7 +73,7 @@ def test_a_file_system_that_refuses_to_open_it_so_is_written_through_the_cache(
     assert (tmp_path / "data").read_bytes() == b"content"
 
 
-@pytest.mark.parametrize("name", ["EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"])
+@pytest.mark.parametrize("name", ["EINVAL", "EOPNOTSUPP"])
 def test_a_file_system_that_refuses_to_write_it_so_is_written_through_the_cache(
     name, tmp_path, monkeypatch
 ):
@@ -112,49 +86,9 @@ def test_a_file_system_that_refuses_to_write_it_so_is_written_through_the_cache(
 
     contents = arrays(SIZES["over a buffer's end"])
     monkeypatch.setattr(os, "write", refusing)
-    file = write(tmp_path / "data", contents)
+    write(tmp_path / "data", contents)
     monkeypatch.undo()
     assert (tmp_path / "data").read_bytes() == b"".join(contents)
-    assert not file._is_direct
-
-
-# Mounts a file system at ./mounted, in a namespace of its own, for "$@".
-_MOUNTS = {
-    "tmpfs": "mount -t tmpfs tmpfs mounted",
-    "ramfs": "mount -t ramfs ramfs mounted",
-    "overlay on tmpfs": "mount -t tmpfs tmpfs base && mkdir base/l base/u base/w && "
-    "mount -t overlay overlay -o lowerdir=base/l,upperdir=base/u,workdir=base/w "
-    "mounted",
-}
-
-
-@pytest.mark.parametrize("mount", _MOUNTS.values(), ids=_MOUNTS)
-def test_all_is_written_on_a_file_system_in_memory(mount, tmp_path):
-    for name in ("mounted", "base"):
-        (tmp_path / name).mkdir()
-
-    def mounted(*command):
-        script = f'{mount} || exit 99; "$@"'
-        return subprocess.run(
-            ["unshare", "-rm", "sh", "-c", script, "sh", *command],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    if shutil.which("unshare") is None or mounted("true").returncode:
-        pytest.skip("this kernel lets nobody mount it in a namespace of their own")
-    program = (
-        "import numpy as np\n"
-        "from estimator_runtime.checkpoint.tensor_bundle.data_file import DataFile\n"
-        "content = np.arange(3_000_001, dtype=np.int32)\n"
-        "with DataFile('mounted/data') as file: file.write(content)\n"
-        "with open('mounted/data', 'rb') as file: found = file.read()\n"
-        "print(found == content.tobytes())\n"
-    )
-    done = mounted(sys.executable, "-c", program)
-    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_an_error_is_raised_and_the_file_closed(tmp_path):
