@@ -21,6 +21,7 @@ from estimator_runtime.signals import exit
 
 _logger = logging.getLogger(__name__)
 CHECK_EVERY_SECS = 3.0
+_POLL_SECS = 0.2
 # A silence is logged after this time, and again whenever it is twice as long.
 _NAMED_AFTER_SECS = 5.0
 _CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
@@ -104,6 +105,39 @@ def _peers(tasks: Mapping[str, str], **options: Any) -> list[WatchedPeer]:
         WatchedPeer(name=f"{name} at {address}", addresses=(address,), **options)
         for name, address in tasks.items()
     ]
+
+
+def wait_for(
+    tasks: Mapping[str, str],
+    timeout_secs: float,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Wait until all tasks answer.
+
+    Args:
+        tasks: Name to address.
+        timeout_secs: Seconds to wait at most.
+        meanwhile: Called between two checks; an exception that it raises ends the wait.
+
+    Raises:
+        PeerTimeoutError: If one does not answer in time.
+    """
+    watched = _peers(
+        tasks,
+        meanwhile="no session can be created without it",
+        missed_if=_SILENT | _ABSENT,
+        timeout_secs=timeout_secs,
+        setting=_SESSION_TIMEOUT,
+    )
+    liveness = PeerLiveness(watched)
+    while True:
+        problem = liveness.check()
+        if problem is not None:
+            raise PeerTimeoutError(problem)
+        if not liveness.misses_any:
+            return
+        meanwhile()
+        time.sleep(min(_POLL_SECS, timeout_secs))
 
 
 def any_trainer(

@@ -21,7 +21,7 @@ from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import peers, ps_notes
+from estimator_runtime.distributed import liveness, peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.session.hooks.peer_hooks import servers_watched
 from estimator_runtime.session.settings import SessionSettings
@@ -111,7 +111,7 @@ class ChiefCreator(VerifiedSessionCreator):
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers:
             return super().create_session()
-        peers.wait_for(servers, self._max_wait_secs, meanwhile=request.leave)
+        liveness.wait_for(servers, self._max_wait_secs, meanwhile=request.leave)
         with servers_watched():
             return self._adopt_or_create()
 
@@ -253,7 +253,7 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         """Wait for the parameter servers, then for the variables; return a session."""
         cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
-        peers.wait_for(servers, _limit(self._max_wait_secs))
+        liveness.wait_for(servers, _limit(self._max_wait_secs))
         try:
             with servers_watched():
                 return super().create_session()
@@ -398,7 +398,7 @@ def disown(
         return
     name, address = next(iter(servers.items()))
     try:
-        peers.wait_for({name: address}, timeout_secs)
+        liveness.wait_for({name: address}, timeout_secs)
         revoke(cluster, config, timeout_secs)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(

@@ -17,13 +17,6 @@ _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]
 _PROGRAM = ["train.py", "--model_dir=/checkpoints/model"]
 _DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
-_CLAIM_WARNING = """\
-# `kubectl delete -f` with this file deletes the claim too, and the checkpoints with it.
-# To stop the job, and before it is applied again, delete the JobSet only, and wait for
-# its pods to save and go:
-#   kubectl delete jobset train --cascade=foreground
-# The claim stays Pending where its storage class cannot give ReadWriteMany.
-"""
 
 
 @pytest.mark.parametrize(
@@ -89,17 +82,6 @@ def test_the_claim_and_each_job_are_what_kubernetes_takes(name):
         kubernetes_validate.validate(manifest, "1.37", strict=True)
 
 
-def test_the_manifests_are_yaml_that_means_what_was_rendered():
-    claim, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    jobs = {job["name"]: job["template"] for job in job_set["spec"]["replicatedJobs"]}
-    assert list(jobs) == ["ps", "chief", "worker", "evaluator"]
-    (container,) = jobs["worker"]["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["estimator-runtime", "run", "--", *_PROGRAM]
-    assert container["resources"]["limits"] == {"cpu": "4"}
-    assert container["env"][0]["value"] == "0"  # text, as Kubernetes wants it
-
-
 def _job_set(text):
     return list(yaml.safe_load_all(text))[-1]
 
@@ -140,14 +122,6 @@ def _rendered(capsys, *options):
 def _pods(job_set):
     jobs = job_set["spec"]["replicatedJobs"]
     return {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobs}
-
-
-def _variables(pod):
-    return {each["name"]: each for each in pod["containers"][0]["env"]}
-
-
-def test_who_reads_the_manifests_is_told_how_to_keep_the_checkpoints(capsys):
-    assert _rendered(capsys).startswith(_CLAIM_WARNING)
 
 
 def test_an_existing_claim_is_mounted_and_is_not_in_the_file(capsys):
@@ -191,44 +165,6 @@ def test_a_group_that_there_cannot_be_is_one_line(capsys):
     assert capsys.readouterr().err == (
         "estimator-runtime: error: --fs-group is -1; give the number of a group\n"
     )
-
-
-def test_sigterm_ends_who_has_no_handler_and_a_ps_stays_for_those_who_save():
-    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    pods = _pods(job_set)
-    # Process 1 of a namespace of its own would not be ended.
-    assert all(pod["shareProcessNamespace"] for pod in pods.values())
-    grace = {
-        name: each["value"]
-        for name, pod in pods.items()
-        for variable, each in _variables(pod).items()
-        if variable == "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
-    }
-    assert grace == {"ps": str(pods["ps"]["terminationGracePeriodSeconds"] - 5)}
-
-
-def test_the_pods_of_one_start_of_a_job_set_know_each_other_as_one_job():
-    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    for pod in _pods(job_set).values():
-        paths = {
-            name: each["valueFrom"]["fieldRef"]["fieldPath"]
-            for name, each in _variables(pod).items()
-            if name.startswith("ESTIMATOR_RUNTIME_JOB")
-        }
-        assert paths == {
-            "ESTIMATOR_RUNTIME_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
-            "ESTIMATOR_RUNTIME_JOB_ATTEMPT": (
-                "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
-            ),
-        }
-
-
-@pytest.mark.parametrize("name", ["ps.yaml", "gang.yaml"])
-def test_no_pod_is_made_anew_beside_an_old_one_that_still_saves(name):
-    _, job_set = yaml.safe_load_all((_FOLDER / name).read_text())
-    assert job_set["spec"]["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
-    for job in job_set["spec"]["replicatedJobs"]:
-        assert job["template"]["spec"]["podReplacementPolicy"] == "Failed"
 
 
 def test_a_part_of_a_gpu_is_refused(capsys):
