@@ -7,7 +7,6 @@ the same signal when none does any more. Under another scheduler, an environment
 variable sets how long the ps may stay.
 """
 
-import contextlib
 import logging
 import math
 import os
@@ -25,12 +24,7 @@ from estimator_runtime.distributed.liveness import PeerLiveness, any_trainer
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.signals import exit
-from estimator_runtime.signals.signals import (
-    DEFAULTS,
-    STATUS_OF_SIGNALS,
-    SignalPipe,
-    is_caught_in_c,
-)
+from estimator_runtime.signals.inbox import STATUS_OF_SIGNALS, SignalInbox
 
 _logger = logging.getLogger(__name__)
 _POLL_SECS = 0.5
@@ -69,11 +63,10 @@ class ParameterServer:
         # Under a launcher there is no deadline: it ends the ps itself.
         self._is_launched = reporting.is_on()
         self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
-        self._taken: list[int] = []
-        self._pipe: SignalPipe | None = None
+        # TensorFlow's own ps waits in a call during which Python runs no handler.
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and self._grace_secs > 0:
-            self._take_signals()
+        has_inbox = is_main and self._grace_secs > 0
+        self._inbox = SignalInbox(self._handle) if has_inbox else None
 
     def serve(self) -> int:
         """Wait until this ps is released, and return its exit status.
@@ -105,30 +98,23 @@ class ParameterServer:
 
     def wait(self, secs: float) -> None:
         """Wait for some seconds, or until a signal comes; in any thread."""
-        if self._pipe is None:
+        if self._inbox is None:
             time.sleep(secs)
-        elif self._pipe.wait(secs):
-            for number in self._pipe.read():
-                if number in self._taken:
-                    self._handle(number, None)
+        elif self._inbox.wait(secs):
+            for number in self._inbox.read():
+                self._handle(number, None)
 
     def restore(self) -> None:
         """Restore the default handlers, except where the program has set its own."""
-        for number in self._taken:
-            with contextlib.suppress(ValueError):
-                if signal.getsignal(number) == self._handle:
-                    signal.signal(number, DEFAULTS[number])
-        self._taken = []
-        if self._pipe is not None:
-            with contextlib.suppress(ValueError):
-                self._pipe.restore()
-            self._pipe.close()
-            self._pipe = None
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.close()
 
     def _is_released(self) -> bool:
         has_ended = self._note.step() is not None
         # A launcher sends the signal when the job is done.
-        is_by_launcher = self._is_launched and signal.SIGTERM in self._taken
+        takes_sigterm = self._inbox and signal.SIGTERM in self._inbox.numbers
+        is_by_launcher = self._is_launched and takes_sigterm
         is_over = self._stopped_by is not None or (has_ended and not is_by_launcher)
         if is_over and not self._liveness.has_any():
             why = "the training has ended" if has_ended else "no trainer is left"
@@ -141,16 +127,6 @@ class ParameterServer:
             waits.PS_GRACE_VARIABLE,
         )
         return True
-
-    def _take_signals(self) -> None:
-        # TensorFlow's own ps waits in a call during which Python runs no handler. But
-        # even then Python writes the signal to this descriptor.
-        self._pipe = SignalPipe()
-        for number, default in DEFAULTS.items():
-            if signal.getsignal(number) == default and not is_caught_in_c(number):
-                signal.signal(number, self._handle)
-                self._taken.append(number)
-        os.register_at_fork(after_in_child=self.restore)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._stopped_by is None:

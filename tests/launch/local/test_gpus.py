@@ -7,7 +7,7 @@ import pytest
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.backends.local import gpus
-from estimator_runtime.output import native_log
+from estimator_runtime.output import log_filter
 
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
@@ -127,7 +127,7 @@ class _Driver:
 
 
 def test_the_driver_says_how_many_there_are(monkeypatch, tmp_path):
-    monkeypatch.setattr(native_log, "has_gpu", lambda: True)
+    monkeypatch.setattr(log_filter, "has_gpu", lambda: True)
     monkeypatch.setitem(sys.modules, "pynvml", _Driver())
     assert gpus.gpu_count() == 4
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
@@ -140,6 +140,6 @@ def test_the_driver_says_how_many_there_are(monkeypatch, tmp_path):
 
 
 def test_a_machine_without_a_gpu_is_asked_in_no_time(monkeypatch):
-    monkeypatch.setattr(native_log, "has_gpu", lambda: False)
+    monkeypatch.setattr(log_filter, "has_gpu", lambda: False)
     monkeypatch.setitem(sys.modules, "pynvml", _Driver())
     assert gpus.gpu_count() == 0

@@ -14,7 +14,7 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import Task
-from estimator_runtime.output import native_log
+from estimator_runtime.output import log_filter
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -69,7 +69,7 @@ def environ_of_tasks(
 
 def gpu_count() -> int:
     """Return how many GPUs NVIDIA's driver has, without CUDA and TensorFlow."""
-    if not native_log.has_gpu():
+    if not log_filter.has_gpu():
         return 0
     try:
         import pynvml
