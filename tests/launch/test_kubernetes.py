@@ -24,7 +24,7 @@ _DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
     [
         (
             "ps.yaml",
-            ["--workers", "2", "--ps", "1", "--evaluator", "--cpus-per-worker", "4"],
+            ["--workers", "2", "--ps", "1", "--cpus-per-worker", "4"],
         ),
         (
             "gang.yaml",
@@ -133,25 +133,6 @@ def test_an_existing_claim_is_mounted_and_is_not_in_the_file(capsys):
     ] * 3
 
 
-@pytest.mark.parametrize("option", ["--storage", "--storage-class"])
-def test_an_existing_claim_is_not_described(capsys, option):
-    assert main([*_WHERE, "--claim", "data", option, "1gi", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: the claim 'data' is one that exists; leave out "
-        "--storage and --storage-class, or --claim to make one\n"
-    )
-
-
-@pytest.mark.parametrize("option", ["--claim", "--storage-class"])
-@pytest.mark.parametrize("name", ["", "Data", "data-", "a/b"])
-def test_a_name_that_nothing_in_kubernetes_has_is_one_line(capsys, option, name):
-    assert main([*_WHERE, option, name, *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        f"estimator-runtime: error: {option} is {name!r}; give its name in the cluster, "
-        "of small letters, digits, hyphens and points\n"
-    )
-
-
 def test_the_user_of_our_image_may_write_to_the_volume(capsys):
     (user,) = re.findall(r"useradd .*--gid (\d+) (\w+)", _DOCKERFILE.read_text())
     assert re.findall(r"groupadd --gid (\d+) (\w+)", _DOCKERFILE.read_text()) == [user]
@@ -160,42 +141,58 @@ def test_the_user_of_our_image_may_write_to_the_volume(capsys):
         assert pod["securityContext"]["fsGroup"] == int(user[0])
 
 
-def test_a_group_that_there_cannot_be_is_one_line(capsys):
-    assert main([*_WHERE, "--fs-group", "-1", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: --fs-group is -1; give the number of a group\n"
-    )
-
-
-def test_a_part_of_a_gpu_is_refused(capsys):
-    assert main([*_WHERE, "--gpus-per-worker", "0.5", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: a task takes 0.5 GPU, and Kubernetes assigns whole GPUs "
-        "only; give a whole number with --gpus-per-worker\n"
-    )
-
-
-@pytest.mark.parametrize("name", ["Train", "1st", "a" * 41, "a-"])
-def test_a_name_that_kubernetes_would_refuse_is_one_line(capsys, name):
-    assert main([*_WHERE, "--name", name, *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        f"estimator-runtime: error: name is {name!r}; give one of at most 40 small "
-        "letters, digits and hyphens, which begins with a letter: --name NAME\n"
-    )
+_CLAIM = (
+    "the claim 'data' is one that exists; leave out --storage and --storage-class, or "
+    "--claim to make one"
+)
+_NAME_OF_OTHERS = "{} is {!r}; give its name in the cluster, of small letters, digits, hyphens and points"
+_NAME = (
+    "name is {!r}; give one of at most 40 small letters, digits and hyphens, which begins "
+    "with a letter: --name NAME"
+)
+_TEXT = (
+    "{!r} is not UTF-8, and a manifest can have no other text; rename the file, or give "
+    "another argument"
+)
 
 
 @pytest.mark.parametrize(
-    ("options", "program", "told"),
+    ("options", "problem"),
     [
-        ([], ["t\udcff.py"], r"'t\udcff.py'"),
-        ([], ["train.py", "--x=\udcff"], r"'--x=\udcff'"),
-        (["--storage", "1\udcffGi"], ["train.py"], r"'1\udcffGi'"),
+        (["--claim", "data", "--storage", "1Gi"], _CLAIM),
+        (["--claim", "data", "--storage-class", "fast"], _CLAIM),
+        (["--claim", ""], _NAME_OF_OTHERS.format("--claim", "")),
+        (["--claim", "a/b"], _NAME_OF_OTHERS.format("--claim", "a/b")),
+        (
+            ["--storage-class", "Data-"],
+            _NAME_OF_OTHERS.format("--storage-class", "Data-"),
+        ),
+        (["--fs-group", "-1"], "--fs-group is -1; give the number of a group"),
+        (
+            ["--gpus-per-worker", "0.5"],
+            "a task takes 0.5 GPU, and Kubernetes assigns whole GPUs only; give a whole "
+            "number with --gpus-per-worker",
+        ),
+        *(
+            (["--name", name], _NAME.format(name))
+            for name in ("Train", "1st", "a" * 41, "a-")
+        ),
     ],
 )
-def test_an_argument_that_is_not_utf_8_is_one_line(capsys, options, program, told):
-    assert main([*_WHERE, "--workers", "1", *options, *program]) == 1
-    assert capsys.readouterr() == (
-        "",
-        f"estimator-runtime: error: {told} is not UTF-8, and a manifest can have no "
-        "other text; rename the file, or give another argument\n",
-    )
+def test_what_kubernetes_would_refuse_is_one_line(capsys, options, problem):
+    assert main([*_WHERE, *options, *_PROGRAM]) == 1
+    assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["t\udcff.py"], "t\udcff.py"),
+        (["train.py", "--x=\udcff"], "--x=\udcff"),
+        (["--storage", "1\udcffGi", "train.py"], "1\udcffGi"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_one_line(capsys, arguments, told):
+    assert main([*_WHERE, *arguments]) == 1
+    problem = _TEXT.format(told)
+    assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")
