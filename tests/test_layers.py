@@ -18,24 +18,26 @@ _PACKAGE = "estimator_runtime"
 _LAYERS = (
     ("errors",),
     ("config",),
-    ("tf_internals", "patching", "estimator.keras", "tf1"),
-    ("loop.graph.op_kinds", "loop.hook_protocol"),
-    ("output", "reporting"),
+    ("reporting",),
+    ("tf_internals",),
+    ("patching",),
+    ("loop.graph.op_kinds", "loop.hooks.protocol"),
+    ("output",),
     ("signals",),
     ("checkpoint.tensor_bundle",),
     ("checkpoint",),
     ("loop.graph",),
-    ("estimator",),
     ("loop",),
     ("distributed",),
     ("session",),
-    ("contrib",),
+    ("estimator",),
+    ("tf1", "contrib"),
     ("",),
     ("launch",),
     ("cli",),
     ("__main__",),
 )
-# Upward on purpose, each inside a function.
+# Upward on purpose.
 _EXCEPTIONS = {
     # A forked task runs the command that a new process would.
     ("launch.backends.local.fork_server", "cli.main"),
@@ -209,11 +211,8 @@ def _defined(module):
 
 
 def test_references_by_string_lead_to_what_there_is():
-    registry = _MODULES["patching.table"].read_text()
-    found = [
-        (module, name)
-        for module, name in re.findall(r'_late\("([\w.]+):(\w+)"\)', registry)
-    ]
+    table = _MODULES["patching.table"].read_text()
+    found = re.findall(r'_late\("([\w.]+):(\w+)"\)', table)
     assert len(found) >= len(PATCHES)
     found += [
         (module.removeprefix(f"{_PACKAGE}."), name)

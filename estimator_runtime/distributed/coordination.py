@@ -21,6 +21,7 @@ import tensorflow as tf
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.tf_internals import internals
 
@@ -133,7 +134,7 @@ def check_restored(
     """
     note = SharedNote(f"restore {next(_restores)}", context)
     folder = os.fsdecode(checkpoint_dir) if checkpoint_dir else ""
-    if not folder or "://" in folder:
+    if not folder or not is_local(folder):
         return
     can_talk = bool(peers(context)) and note.is_open
     if not context.is_chief:

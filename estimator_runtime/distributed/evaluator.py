@@ -24,8 +24,8 @@ from estimator_runtime.distributed import peers
 from estimator_runtime.distributed.finish_note import FinishNote, saved_step
 from estimator_runtime.distributed.liveness import PeerLiveness, any_trainer
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.estimator import seam
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.patching import frozen
 
 _logger = logging.getLogger(__name__)
 _POLL_SECS = 0.5
@@ -34,7 +34,7 @@ _POLL_SECS = 0.5
 _LATE_SECS = 60.0
 
 
-class Evaluator(seam.StockTrainingExecutor._Evaluator):
+class Evaluator(frozen.StockTrainingExecutor._Evaluator):
     """Evaluates and exports the newest checkpoint, as TensorFlow's evaluator does.
 
     The checkpoint cannot be deleted before it has been exported. If `keep_best` is set,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from estimator_runtime import reporting
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.waits import PEER_TIMEOUT_VARIABLE
 from estimator_runtime.distributed import peers
@@ -134,8 +135,11 @@ def wait_for(
         problem = liveness.check()
         if problem is not None:
             raise PeerTimeoutError(problem)
-        if not liveness.misses_any:
+        if not liveness.missing:
             return
+        pairs = zip(tasks, watched, strict=True)
+        missing = [name for name, peer in pairs if peer in liveness.missing]
+        reporting.progress(doing=f"waiting for {', '.join(missing)}")
         meanwhile()
         time.sleep(min(_POLL_SECS, timeout_secs))
 
@@ -194,9 +198,9 @@ class PeerLiveness:
         self.reset()
 
     @property
-    def misses_any(self) -> bool:
-        """Whether any task was missing at the last look."""
-        return any(self._missing.values())
+    def missing(self) -> set[WatchedPeer]:
+        """The tasks that were missing at the last look."""
+        return {peer for peer, secs in self._missing.items() if secs}
 
     def reset(self) -> None:
         """Count anew: there has been another sign of all tasks."""

@@ -65,8 +65,8 @@ class ParameterServer:
         self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
         # TensorFlow's own ps waits in a call during which Python runs no handler.
         is_main = threading.current_thread() is threading.main_thread()
-        has_inbox = is_main and self._grace_secs > 0
-        self._inbox = SignalInbox(self._handle) if has_inbox else None
+        waits_for_trainers = is_main and self._grace_secs > 0
+        self._inbox = SignalInbox(self._handle) if waits_for_trainers else None
 
     def serve(self) -> int:
         """Wait until this ps is released, and return its exit status.
@@ -113,8 +113,8 @@ class ParameterServer:
     def _is_released(self) -> bool:
         has_ended = self._note.step() is not None
         # A launcher sends the signal when the job is done.
-        takes_sigterm = self._inbox and signal.SIGTERM in self._inbox.numbers
-        is_by_launcher = self._is_launched and takes_sigterm
+        takes = self._inbox is not None and signal.SIGTERM in self._inbox.numbers
+        is_by_launcher = self._is_launched and takes
         is_over = self._stopped_by is not None or (has_ended and not is_by_launcher)
         if is_over and not self._liveness.has_any():
             why = "the training has ended" if has_ended else "no trainer is left"

@@ -33,11 +33,11 @@ from estimator_runtime.distributed import peers
 from estimator_runtime.distributed.evaluator import Evaluator
 from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator import seam
+from estimator_runtime.patching import frozen
 
 
-@seam.replaces("tensorflow_estimator.python.estimator.training")
-class _TrainingExecutor(seam.StockTrainingExecutor):
+@frozen.replaces("tensorflow_estimator.python.estimator.training")
+class _TrainingExecutor(frozen.StockTrainingExecutor):
     """Runs the task of this process; see `train_and_evaluate`."""
 
     _Evaluator = Evaluator
@@ -80,7 +80,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         self,
         saving_listeners: Sequence[tf.estimator.CheckpointSaverListener] | None = None,
     ) -> None:
-        with seam.start_delay_changed(waits.start_delay_secs):
+        with frozen.start_delay_changed(waits.start_delay_secs):
             super()._start_distributed_training(saving_listeners)
 
     def _start_continuous_evaluation(self) -> None:
@@ -89,7 +89,7 @@ class _TrainingExecutor(seam.StockTrainingExecutor):
         Raises:
             PeerTimeoutError: If no trainer is there; see `Evaluator.run`.
         """
-        seam.assert_eval_spec(self._eval_spec)
+        frozen.assert_eval_spec(self._eval_spec)
         evaluator = self._Evaluator(
             self._estimator, self._eval_spec, self._train_spec.max_steps
         )

@@ -10,19 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime import reporting
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import finish_note, open_trainings, peers, roles
 from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator import seam
-from estimator_runtime.estimator.seam import stock_train_and_evaluate
+from estimator_runtime.patching import frozen
+from estimator_runtime.patching.frozen import stock_train_and_evaluate
 
 _logger = logging.getLogger(__name__)
 
 
-@seam.replaces("tensorflow_estimator.python.estimator.training")
+@frozen.replaces("tensorflow_estimator.python.estimator.training")
 def train_and_evaluate(
     estimator: tf.estimator.Estimator,
     train_spec: tf.estimator.TrainSpec,
@@ -121,7 +121,7 @@ def _finish(estimator: tf.estimator.Estimator) -> None:
     # Read from the checkpoint, not from its name: it has to be a readable checkpoint.
     finish_note.note(estimator.model_dir, finish_note.saved_step(path))
     # From the name, because the launcher knows a checkpoint only by its name.
-    reporting.send(trained=files.step_of(path))
+    reporting.send(trained=step_of(path))
 
 
 def check_reachable(cluster: Mapping[str, Sequence[str]]) -> None:

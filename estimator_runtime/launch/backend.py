@@ -18,7 +18,7 @@ from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.task import Tasks
-from estimator_runtime.launch.terminal.views import Screen
+from estimator_runtime.launch.terminal.screen import Screen
 
 _GROUP = "estimator_runtime.backends"
 

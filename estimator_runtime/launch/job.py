@@ -105,8 +105,8 @@ class Job:
                 )
         if not self.trainers:
             raise ConfigError(
-                f"Job: replicas is {dict(self.replicas)}, where nobody trains; "
-                "add a chief, or a worker"
+                f"Job: replicas is {dict(self.replicas)}, which has no chief and no "
+                "worker; add one"
             )
         if type(self.max_restarts) is not int or self.max_restarts < 0:
             raise ConfigError(

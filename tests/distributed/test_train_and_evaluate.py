@@ -7,7 +7,7 @@ from tensorflow.python.distribute.distribute_config import DistributeConfig
 import estimator_runtime as er
 from estimator_runtime.distributed.train_and_evaluate import check_reachable
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import stock_train_and_evaluate
+from estimator_runtime.patching.frozen import stock_train_and_evaluate
 
 
 def model_fn(features, labels, mode):

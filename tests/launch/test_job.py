@@ -41,7 +41,7 @@ def test_several_trainers_without_a_ps_fail_together(replicas, is_gang):
         ({"replicas": {"worker": -1}}, "Job: replicas['worker'] is -1; give a whole number, 0 or more"),
         ({"replicas": {"worker": "2"}}, "Job: replicas['worker'] is '2'; give a whole number, 0 or more"),
         ({"replicas": {"chief": 2}}, "Job: replicas['chief'] is 2; there can be only one"),
-        ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, where nobody trains; add a chief, or a worker"),
+        ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, which has no chief and no worker; add one"),
         ({"max_restarts": -1}, "Job: max_restarts is -1; give a whole number, 0 for no restarts"),
         ({"heartbeat_timeout_secs": 0}, "Job: heartbeat_timeout_secs is 0; give a number of seconds above 0"),
         ({"refill_restarts_secs": "1 h"}, "Job: refill_restarts_secs is '1 h'; give a number of seconds above 0"),

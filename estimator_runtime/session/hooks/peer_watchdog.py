@@ -126,7 +126,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         ).start()
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Stop checking: the last save takes time, and other tasks may have ended."""
@@ -143,7 +143,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         liveness = self._liveness()
         while not self._wait_for_end(coord):
             # Only if a task is missing: this reads a file in the model directory.
-            if liveness.misses_any and self._has_finished():
+            if liveness.missing and self._has_finished():
                 return
             problem = liveness.check(self._step)
             if problem and not self._has_ended(coord) and not self._has_finished():

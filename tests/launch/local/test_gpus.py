@@ -7,7 +7,6 @@ import pytest
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.backends.local import gpus
-from estimator_runtime.output import log_filter
 
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
@@ -127,19 +126,17 @@ class _Driver:
 
 
 def test_the_driver_says_how_many_there_are(monkeypatch, tmp_path):
-    monkeypatch.setattr(log_filter, "has_gpu", lambda: True)
+    (tmp_path / "nvidia0").touch()
+    devices, driver = str(tmp_path / "nvidia[0-9]*"), tmp_path / "gpus"
     monkeypatch.setitem(sys.modules, "pynvml", _Driver())
-    assert gpus.gpu_count() == 4
+    assert gpus.gpu_count(devices) == 4
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
-    monkeypatch.setattr(gpus, "_NVIDIA", str(tmp_path))
+    assert gpus.gpu_count(devices, str(driver)) == 0
     for name in ("0000:01:00.0", "0000:02:00.0"):
-        (tmp_path / name).mkdir()
-    assert gpus.gpu_count() == 2
-    monkeypatch.setattr(gpus, "_NVIDIA", str(tmp_path / "gone"))
-    assert gpus.gpu_count() == 0
+        (driver / name).mkdir(parents=True)
+    assert gpus.gpu_count(devices, str(driver)) == 2
 
 
-def test_a_machine_without_a_gpu_is_asked_in_no_time(monkeypatch):
-    monkeypatch.setattr(log_filter, "has_gpu", lambda: False)
+def test_a_machine_without_a_gpu_is_asked_in_no_time(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pynvml", _Driver())
-    assert gpus.gpu_count() == 0
+    assert gpus.gpu_count(str(tmp_path / "nvidia[0-9]*")) == 0

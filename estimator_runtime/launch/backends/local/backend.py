@@ -11,7 +11,7 @@ from estimator_runtime.launch.backends.local import gpus
 from estimator_runtime.launch.backends.local.processes import Processes
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
 # A task needs two pipes for its output, one for its reports, and a reserved port.
 _FDS_PER_TASK = 4
@@ -56,10 +56,10 @@ class LocalBackend:
         """
         _check_platform()
         check_launch(job, os.environ)
-        presentation = Presentation.of(job, os.environ)
+        settings = DisplaySettings.of(job, os.environ)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
-        screen = Screen(self.console, presentation)
+        screen = Screen(self.console, settings)
         environs = gpus.environ_of_tasks(
             job, self.gpus_per_worker, os.environ, self.console.say
         )

@@ -6,6 +6,7 @@ which the fork server never does.
 """
 
 import contextlib
+import glob
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,10 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import Task
-from estimator_runtime.output import log_filter
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
+_DEVICES = "/dev/nvidia[0-9]*"
 _NVIDIA = "/proc/driver/nvidia/gpus"
 
 
@@ -67,9 +68,14 @@ def environ_of_tasks(
     return found
 
 
-def gpu_count() -> int:
-    """Return how many GPUs NVIDIA's driver has, without CUDA and TensorFlow."""
-    if not log_filter.has_gpu():
+def gpu_count(devices: str = _DEVICES, driver: str = _NVIDIA) -> int:
+    """Return how many GPUs NVIDIA's driver has, without CUDA and TensorFlow.
+
+    Args:
+        devices: A glob pattern of the device files of GPUs.
+        driver: The folder in which the driver lists them.
+    """
+    if not glob.glob(devices):
         return 0
     try:
         import pynvml
@@ -81,7 +87,7 @@ def gpu_count() -> int:
             pynvml.nvmlShutdown()
     except Exception:  # noqa: BLE001 - not installed, or an error of its own class
         with contextlib.suppress(OSError):
-            return len(os.listdir(_NVIDIA))
+            return len(os.listdir(driver))
     return 0
 
 

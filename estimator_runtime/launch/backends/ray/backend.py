@@ -13,7 +13,7 @@ from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.backend import SupervisedJob, check_launch
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
 
@@ -90,7 +90,7 @@ class RayBackend:
 
         check_launch(job, os.environ)
         _check_gpus(job)
-        screen = Screen(self.console, Presentation.of(job, os.environ))
+        screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         connect(self.address, self.working_dir)
         job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
         folder = os.getcwd() if self.working_dir is None else None

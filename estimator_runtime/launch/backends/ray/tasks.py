@@ -13,6 +13,7 @@ from collections.abc import Collection
 from ray.exceptions import RayError
 
 from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
 from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
@@ -150,8 +151,8 @@ class RayTasks:
         path = event.report.get("model_dir")
         if path is None and event.run.task == self._job.trainers[0]:
             path = event.report.get("checkpoint_dir")
-        # A URL is read by TensorFlow, the same on all nodes.
-        if path is None or "://" in path:
+        # TensorFlow reads a remote folder, the same on all nodes.
+        if path is None or not is_local(path):
             return
         where = self._slots[event.run.task].node_id, path
         if where in self._checked:
