@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from estimator_runtime import reporting
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.waits import PEER_TIMEOUT_VARIABLE
 from estimator_runtime.distributed import peers
@@ -21,6 +22,7 @@ from estimator_runtime.signals import exit
 
 _logger = logging.getLogger(__name__)
 CHECK_EVERY_SECS = 3.0
+_POLL_SECS = 0.2
 # A silence is logged after this time, and again whenever it is twice as long.
 _NAMED_AFTER_SECS = 5.0
 _CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
@@ -106,6 +108,42 @@ def _peers(tasks: Mapping[str, str], **options: Any) -> list[WatchedPeer]:
     ]
 
 
+def wait_for(
+    tasks: Mapping[str, str],
+    timeout_secs: float,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Wait until all tasks answer.
+
+    Args:
+        tasks: Name to address.
+        timeout_secs: Seconds to wait at most.
+        meanwhile: Called between two checks; an exception that it raises ends the wait.
+
+    Raises:
+        PeerTimeoutError: If one does not answer in time.
+    """
+    watched = _peers(
+        tasks,
+        meanwhile="no session can be created without it",
+        missed_if=_SILENT | _ABSENT,
+        timeout_secs=timeout_secs,
+        setting=_SESSION_TIMEOUT,
+    )
+    liveness = PeerLiveness(watched)
+    while True:
+        problem = liveness.check()
+        if problem is not None:
+            raise PeerTimeoutError(problem)
+        if not liveness.missing:
+            return
+        pairs = zip(tasks, watched, strict=True)
+        missing = [name for name, peer in pairs if peer in liveness.missing]
+        reporting.progress(doing=f"waiting for {', '.join(missing)}")
+        meanwhile()
+        time.sleep(min(_POLL_SECS, timeout_secs))
+
+
 def any_trainer(
     cluster: Mapping[str, Sequence[str]], timeout_secs: Any, meanwhile: str
 ) -> WatchedPeer:
@@ -160,9 +198,9 @@ class PeerLiveness:
         self.reset()
 
     @property
-    def misses_any(self) -> bool:
-        """Whether any task was missing at the last look."""
-        return any(self._missing.values())
+    def missing(self) -> set[WatchedPeer]:
+        """The tasks that were missing at the last look."""
+        return {peer for peer, secs in self._missing.items() if secs}
 
     def reset(self) -> None:
         """Count anew: there has been another sign of all tasks."""

@@ -1,8 +1,7 @@
-"""Connections to the other tasks of a cluster; every wait for them has a deadline."""
+"""The tasks of a cluster, and whether they answer; each question has a deadline."""
 
 import dataclasses
 import enum
-import logging
 import os
 import socket
 import time
@@ -10,22 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from estimator_runtime import reporting
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
-from estimator_runtime.errors import PeerTimeoutError
 
-_logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
-_POLL_SECS = 0.2
 # How long a server may take to answer `ask`.
 ANSWER_SECS = 2.0
 _MAX_QUESTIONS_AT_ONCE = 32
-# A wait is logged after the first of these times, and then each time the second passes.
-_NAMED_AFTER_SECS = 10.0
-_NAMED_EVERY_SECS = 60.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,47 +125,3 @@ def ask_all(
         return [question(address) for address in addresses]
     with ThreadPoolExecutor(min(len(addresses), _MAX_QUESTIONS_AT_ONCE)) as pool:
         return list(pool.map(question, addresses))
-
-
-def wait_for(
-    peers: Mapping[str, str],
-    timeout_secs: float,
-    ask: Callable[[str], Answer] = ask,
-    clock: Callable[[], float] = time.monotonic,
-    meanwhile: Callable[[], object] = lambda: None,
-) -> None:
-    """Wait until all `peers` answer.
-
-    Args:
-        peers: Name to address.
-        timeout_secs: Seconds to wait at most.
-        ask: Returns the `Answer` of an address.
-        clock: Returns the time in seconds.
-        meanwhile: Called between two checks; an exception that it raises ends the wait.
-
-    Raises:
-        PeerTimeoutError: If some do not answer within `timeout_secs`; its message names
-            them.
-    """
-    start, named_at = clock(), _NAMED_AFTER_SECS
-    missing = dict(peers)
-    while True:
-        answers = ask_all(list(missing.values()), ask)
-        pairs = list(zip(missing.items(), answers, strict=True))
-        missing = dict(item for item, answer in pairs if answer is not Answer.GIVEN)
-        if not missing:
-            return
-        reporting.progress(doing=f"waiting for {', '.join(missing)}")
-        waited = clock() - start
-        names = ", ".join(f"{name} at {address}" for name, address in missing.items())
-        if waited >= timeout_secs:
-            raise PeerTimeoutError(
-                f"no answer from {names} after {timeout_secs:g} s "
-                "(session_creation_timeout_secs); is it running, and reachable from "
-                "here at this address?"
-            )
-        if waited >= named_at:
-            named_at = waited + _NAMED_EVERY_SECS
-            _logger.warning("still waiting for %s after %.0f s", names, waited)
-        meanwhile()
-        time.sleep(min(_POLL_SECS, timeout_secs))

@@ -23,7 +23,7 @@ from estimator_runtime.checkpoint.restore.session_creator import VerifiedSession
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import peers, ps_notes
+from estimator_runtime.distributed import liveness, peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.session.hooks.peer_watchdog import servers_watched
 from estimator_runtime.session.settings import SessionSettings
@@ -113,7 +113,7 @@ class ChiefCreator(VerifiedSessionCreator):
         servers = peers.tasks(self._cluster, (TaskType.PS,))
         if not servers:
             return super().create_session()
-        peers.wait_for(servers, self._max_wait_secs, meanwhile=request.leave)
+        liveness.wait_for(servers, self._max_wait_secs, meanwhile=request.leave)
         with servers_watched():
             return self._adopt_or_create()
 
@@ -255,7 +255,7 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         """Wait for the parameter servers, then for the variables; return a session."""
         cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
-        peers.wait_for(servers, _limit(self._max_wait_secs))
+        liveness.wait_for(servers, _limit(self._max_wait_secs))
         reporting.progress(doing="waiting for the chief")
         try:
             with servers_watched():
@@ -396,7 +396,7 @@ def disown(
         return
     name, address = next(iter(servers.items()))
     try:
-        peers.wait_for({name: address}, timeout_secs)
+        liveness.wait_for({name: address}, timeout_secs)
         revoke(cluster, config, timeout_secs)
     except (PeerTimeoutError, tf.errors.OpError) as error:
         _logger.error(

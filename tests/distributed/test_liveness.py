@@ -82,10 +82,10 @@ def test_one_that_answers_again_is_not_given_up(caplog):
     silence = _silence(_of("chief"), answers)
     for _ in range(6):
         assert silence.check() is None
-        assert silence.misses_any
+        assert silence.missing
     answers.clear()
     assert silence.check() is None
-    assert not silence.misses_any
+    assert not silence.missing
     assert caplog.messages[-1] == "ps 0 at p:1 answers again"
     answers["p:1"] = Answer.SILENT
     for _ in range(6):

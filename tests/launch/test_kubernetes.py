@@ -17,13 +17,6 @@ _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]
 _PROGRAM = ["train.py", "--model_dir=/checkpoints/model"]
 _DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
-_CLAIM_WARNING = """\
-# `kubectl delete -f` with this file deletes the claim too, and the checkpoints with it.
-# To stop the job, and before it is applied again, delete the JobSet only, and wait for
-# its pods to save and go:
-#   kubectl delete jobset train --cascade=foreground
-# The claim stays Pending where its storage class cannot give ReadWriteMany.
-"""
 
 
 @pytest.mark.parametrize(
@@ -31,7 +24,7 @@ _CLAIM_WARNING = """\
     [
         (
             "ps.yaml",
-            ["--workers", "2", "--ps", "1", "--evaluator", "--cpus-per-worker", "4"],
+            ["--workers", "2", "--ps", "1", "--cpus-per-worker", "4"],
         ),
         (
             "gang.yaml",
@@ -89,17 +82,6 @@ def test_the_claim_and_each_job_are_what_kubernetes_takes(name):
         kubernetes_validate.validate(manifest, "1.37", strict=True)
 
 
-def test_the_manifests_are_yaml_that_means_what_was_rendered():
-    claim, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    jobs = {job["name"]: job["template"] for job in job_set["spec"]["replicatedJobs"]}
-    assert list(jobs) == ["ps", "chief", "worker", "evaluator"]
-    (container,) = jobs["worker"]["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["estimator-runtime", "run", "--", *_PROGRAM]
-    assert container["resources"]["limits"] == {"cpu": "4"}
-    assert container["env"][0]["value"] == "0"  # text, as Kubernetes wants it
-
-
 def _job_set(text):
     return list(yaml.safe_load_all(text))[-1]
 
@@ -142,14 +124,6 @@ def _pods(job_set):
     return {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobs}
 
 
-def _variables(pod):
-    return {each["name"]: each for each in pod["containers"][0]["env"]}
-
-
-def test_who_reads_the_manifests_is_told_how_to_keep_the_checkpoints(capsys):
-    assert _rendered(capsys).startswith(_CLAIM_WARNING)
-
-
 def test_an_existing_claim_is_mounted_and_is_not_in_the_file(capsys):
     text = _rendered(capsys, "--ps", "1", "--workers", "1", "--claim", "data.old")
     (job_set,) = yaml.safe_load_all(text)
@@ -157,25 +131,6 @@ def test_an_existing_claim_is_mounted_and_is_not_in_the_file(capsys):
     assert [pod["volumes"] for pod in _pods(job_set).values()] == [
         [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": "data.old"}}]
     ] * 3
-
-
-@pytest.mark.parametrize("option", ["--storage", "--storage-class"])
-def test_an_existing_claim_is_not_described(capsys, option):
-    assert main([*_WHERE, "--claim", "data", option, "1gi", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: the claim 'data' is one that exists; leave out "
-        "--storage and --storage-class, or --claim to make one\n"
-    )
-
-
-@pytest.mark.parametrize("option", ["--claim", "--storage-class"])
-@pytest.mark.parametrize("name", ["", "Data", "data-", "a/b"])
-def test_a_name_that_nothing_in_kubernetes_has_is_one_line(capsys, option, name):
-    assert main([*_WHERE, option, name, *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        f"estimator-runtime: error: {option} is {name!r}; give its name in the cluster, "
-        "of small letters, digits, hyphens and points\n"
-    )
 
 
 def test_the_user_of_our_image_may_write_to_the_volume(capsys):
@@ -186,80 +141,58 @@ def test_the_user_of_our_image_may_write_to_the_volume(capsys):
         assert pod["securityContext"]["fsGroup"] == int(user[0])
 
 
-def test_a_group_that_there_cannot_be_is_one_line(capsys):
-    assert main([*_WHERE, "--fs-group", "-1", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: --fs-group is -1; give the number of a group\n"
-    )
-
-
-def test_sigterm_ends_who_has_no_handler_and_a_ps_stays_for_those_who_save():
-    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    pods = _pods(job_set)
-    # Process 1 of a namespace of its own would not be ended.
-    assert all(pod["shareProcessNamespace"] for pod in pods.values())
-    grace = {
-        name: each["value"]
-        for name, pod in pods.items()
-        for variable, each in _variables(pod).items()
-        if variable == "ESTIMATOR_RUNTIME_PS_GRACE_SECS"
-    }
-    assert grace == {"ps": str(pods["ps"]["terminationGracePeriodSeconds"] - 5)}
-
-
-def test_the_pods_of_one_start_of_a_job_set_know_each_other_as_one_job():
-    _, job_set = yaml.safe_load_all((_FOLDER / "ps.yaml").read_text())
-    for pod in _pods(job_set).values():
-        paths = {
-            name: each["valueFrom"]["fieldRef"]["fieldPath"]
-            for name, each in _variables(pod).items()
-            if name.startswith("ESTIMATOR_RUNTIME_JOB")
-        }
-        assert paths == {
-            "ESTIMATOR_RUNTIME_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
-            "ESTIMATOR_RUNTIME_JOB_ATTEMPT": (
-                "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
-            ),
-        }
-
-
-@pytest.mark.parametrize("name", ["ps.yaml", "gang.yaml"])
-def test_no_pod_is_made_anew_beside_an_old_one_that_still_saves(name):
-    _, job_set = yaml.safe_load_all((_FOLDER / name).read_text())
-    assert job_set["spec"]["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
-    for job in job_set["spec"]["replicatedJobs"]:
-        assert job["template"]["spec"]["podReplacementPolicy"] == "Failed"
-
-
-def test_a_part_of_a_gpu_is_refused(capsys):
-    assert main([*_WHERE, "--gpus-per-worker", "0.5", *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        "estimator-runtime: error: a task takes 0.5 GPU, and Kubernetes assigns whole GPUs "
-        "only; give a whole number with --gpus-per-worker\n"
-    )
-
-
-@pytest.mark.parametrize("name", ["Train", "1st", "a" * 41, "a-"])
-def test_a_name_that_kubernetes_would_refuse_is_one_line(capsys, name):
-    assert main([*_WHERE, "--name", name, *_PROGRAM]) == 1
-    assert capsys.readouterr().err == (
-        f"estimator-runtime: error: name is {name!r}; give one of at most 40 small "
-        "letters, digits and hyphens, which begins with a letter: --name NAME\n"
-    )
+_CLAIM = (
+    "the claim 'data' is one that exists; leave out --storage and --storage-class, or "
+    "--claim to make one"
+)
+_NAME_OF_OTHERS = "{} is {!r}; give its name in the cluster, of small letters, digits, hyphens and points"
+_NAME = (
+    "name is {!r}; give one of at most 40 small letters, digits and hyphens, which begins "
+    "with a letter: --name NAME"
+)
+_TEXT = (
+    "{!r} is not UTF-8, and a manifest can have no other text; rename the file, or give "
+    "another argument"
+)
 
 
 @pytest.mark.parametrize(
-    ("options", "program", "told"),
+    ("options", "problem"),
     [
-        ([], ["t\udcff.py"], r"'t\udcff.py'"),
-        ([], ["train.py", "--x=\udcff"], r"'--x=\udcff'"),
-        (["--storage", "1\udcffGi"], ["train.py"], r"'1\udcffGi'"),
+        (["--claim", "data", "--storage", "1Gi"], _CLAIM),
+        (["--claim", "data", "--storage-class", "fast"], _CLAIM),
+        (["--claim", ""], _NAME_OF_OTHERS.format("--claim", "")),
+        (["--claim", "a/b"], _NAME_OF_OTHERS.format("--claim", "a/b")),
+        (
+            ["--storage-class", "Data-"],
+            _NAME_OF_OTHERS.format("--storage-class", "Data-"),
+        ),
+        (["--fs-group", "-1"], "--fs-group is -1; give the number of a group"),
+        (
+            ["--gpus-per-worker", "0.5"],
+            "a task takes 0.5 GPU, and Kubernetes assigns whole GPUs only; give a whole "
+            "number with --gpus-per-worker",
+        ),
+        *(
+            (["--name", name], _NAME.format(name))
+            for name in ("Train", "1st", "a" * 41, "a-")
+        ),
     ],
 )
-def test_an_argument_that_is_not_utf_8_is_one_line(capsys, options, program, told):
-    assert main([*_WHERE, "--workers", "1", *options, *program]) == 1
-    assert capsys.readouterr() == (
-        "",
-        f"estimator-runtime: error: {told} is not UTF-8, and a manifest can have no "
-        "other text; rename the file, or give another argument\n",
-    )
+def test_what_kubernetes_would_refuse_is_one_line(capsys, options, problem):
+    assert main([*_WHERE, *options, *_PROGRAM]) == 1
+    assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["t\udcff.py"], "t\udcff.py"),
+        (["train.py", "--x=\udcff"], "--x=\udcff"),
+        (["--storage", "1\udcffGi", "train.py"], "1\udcffGi"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_one_line(capsys, arguments, told):
+    assert main([*_WHERE, *arguments]) == 1
+    problem = _TEXT.format(told)
+    assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")

@@ -225,7 +225,7 @@ class KubernetesRenderer:
                 {"name": "TF_CONFIG", "value": self._tf_config(job, task_type)},
             ],
             "ports": [{"containerPort": _PORT}],
-            "resources": {"requests": amounts, "limits": amounts},
+            "resources": {"requests": amounts, "limits": dict(amounts)},
             "volumeMounts": [{"name": "checkpoints", "mountPath": _CLAIM_PATH}],
         }
 
@@ -264,10 +264,6 @@ def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
 
 class _Dumper(yaml.SafeDumper):
     """Quotes each text that a reader of YAML could take for a number or a boolean."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write a value that occurs twice two times."""
-        return True
 
     def represent_text(self, text: str) -> yaml.Node:
         """Represent a text, quoted unless it is surely read as one."""

@@ -36,7 +36,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     def __init__(self, context: Any) -> None:
         self._peers = coordination.peers(context)
         self._is_chief = context.is_chief
-        self._board = coordination.SharedNote(f"stop {next(_numbers)}", context)
+        self._note = coordination.SharedNote(f"stop {next(_numbers)}", context)
         self._stop_at: int | None = None
         self._steps = 0
         self._all_know = threading.Event()
@@ -48,7 +48,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         """Start to listen for a proposal from any task."""
         self._watch = request.Watch()
-        if self._peers and self._board.is_open:
+        if self._peers and self._note.is_open:
             threading.Thread(
                 target=self._listen, name="estimator_runtime stop", daemon=True
             ).start()
@@ -66,7 +66,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
             if not self._peers:
                 run_context.request_stop()
                 return
-            if not self._board.is_open:
+            if not self._note.is_open:
                 _logger.error(
                     "without eager execution, the tasks of this strategy cannot agree "
                     "on a last step: ending at once, without a checkpoint of this one"
@@ -74,7 +74,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
                 request.give_up()
             # The signal number determines how the other tasks end.
             self._has_proposed = True
-            self._board.post(f"{self._steps + 1} {request.requested()}")
+            self._note.post(f"{self._steps + 1} {request.requested()}")
             limit_secs = waits.stop_grace_secs()
             if not self._all_know.wait(limit_secs):
                 names = ", ".join(f"{job} {index}" for job, index in self._peers)
@@ -93,20 +93,20 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
         """Stop listening, and suspend the grace period while the last step is saved."""
         if self._watch is not None:
             self._watch.hold()
-        if self._peers and self._board.is_open and self._is_chief:
+        if self._peers and self._note.is_open and self._is_chief:
             # The chief hosts the board: at the end of another task, it may be gone.
-            self._board.post("")
+            self._note.post("")
 
     def _listen(self) -> None:
         try:
-            text = self._board.read()
+            text = self._note.read()
             if text:
                 stop_at, number = map(int, text.split())
                 self._stop_at = stop_at
                 request.request(number)
-                self._board.acknowledge()
+                self._note.acknowledge()
                 if self._has_proposed:
-                    self._board.wait_for_acknowledgements(self._peers)
+                    self._note.wait_for_acknowledgements(self._peers)
         except tf.errors.OpError as error:  # the task that hosts the board is gone
             TRAINING_LOG.info("stops can no longer be coordinated: %s", error)
         finally:

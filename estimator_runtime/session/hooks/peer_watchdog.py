@@ -46,20 +46,20 @@ def watchdogs(
     if not master:
         return []
     task = peers.this_task()
-    concerns = watched_peers(
+    watched = watched_peers(
         task.cluster,
         task.task_type,
         task.task_index,
         waits.peer_timeout_secs(),
         max_wait_secs,
     )
-    if not concerns:
+    if not watched:
         return []
-    if in_step and any(concern.is_partner for concern in concerns):
+    if in_step and any(peer.is_partner for peer in watched):
         # The coordination service starts when all tasks have come.
-        return [PartnerWatchdogHook(concerns, were_seen=coordination.is_on())]
+        return [PartnerWatchdogHook(watched, were_seen=coordination.is_on())]
     note = FinishNote(checkpoint_dir) if checkpoint_dir else None
-    return [PeerWatchdogHook(concerns, note)]
+    return [PeerWatchdogHook(watched, note)]
 
 
 @contextlib.contextmanager
@@ -72,12 +72,12 @@ def servers_watched() -> Iterator[None]:
     task = peers.this_task()
     servers = {TaskType.PS: task.cluster.get(TaskType.PS, ())}
     timeout_secs = waits.peer_timeout_secs()
-    concerns = watched_peers(
+    watched = watched_peers(
         servers, task.task_type, task.task_index, timeout_secs, None
     )
     creation = tf.train.Coordinator()
-    if concerns:
-        PeerWatchdogHook(concerns).watch(creation)
+    if watched:
+        PeerWatchdogHook(watched).watch(creation)
     try:
         yield
     finally:
@@ -93,14 +93,14 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     in TensorFlow. Only the last checkpoint remains.
 
     Args:
-        concerns: The `liveness.WatchedPeer`s of this task.
+        watched: The `liveness.WatchedPeer`s of this task.
         note: The `FinishNote` of the training; None if its end is not recorded.
     """
 
     def __init__(
-        self, concerns: Sequence[WatchedPeer], note: FinishNote | None = None
+        self, watched: Sequence[WatchedPeer], note: FinishNote | None = None
     ) -> None:
-        self._concerns, self._note = concerns, note
+        self._watched, self._note = watched, note
         self._is_over = False
         # The number of the running step; None between two steps, or if unknown.
         self._step: int | None = None
@@ -137,13 +137,13 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         self._is_over = True
 
     def _liveness(self) -> PeerLiveness:
-        return PeerLiveness(self._concerns)
+        return PeerLiveness(self._watched)
 
     def _watch(self, coord: tf.train.Coordinator) -> None:
         liveness = self._liveness()
         while not self._wait_for_end(coord):
             # Only if a task is missing: this reads a file in the model directory.
-            if liveness.misses_any and self._has_finished():
+            if liveness.missing and self._has_finished():
                 return
             problem = liveness.check(self._step)
             if problem and not self._has_ended(coord) and not self._has_finished():
@@ -167,13 +167,13 @@ class PartnerWatchdogHook(PeerWatchdogHook):
     checks until the training is closed, not only while a session is open.
 
     Args:
-        concerns: The `liveness.WatchedPeer`s of this task.
+        watched: The `liveness.WatchedPeer`s of this task.
         were_seen: Whether all other trainers have been there already. Then this hook
             checks from the creation of the session on, which needs them too.
     """
 
-    def __init__(self, concerns: Sequence[WatchedPeer], were_seen: bool) -> None:
-        super().__init__(concerns)
+    def __init__(self, watched: Sequence[WatchedPeer], were_seen: bool) -> None:
+        super().__init__(watched)
         self._were_seen = were_seen
         self._count = 0
         self._step = 0
@@ -226,7 +226,7 @@ class PartnerWatchdogHook(PeerWatchdogHook):
             self.watch(tf.train.Coordinator())
 
     def _liveness(self) -> PeerLiveness:
-        return PeerLiveness(self._concerns, were_seen=self._were_seen)
+        return PeerLiveness(self._watched, were_seen=self._were_seen)
 
     def _wait_for_end(self, coord: tf.train.Coordinator) -> bool:
         time.sleep(CHECK_EVERY_SECS)

@@ -146,9 +146,9 @@ def test_a_ps_that_never_comes_is_named_at_the_deadline(start, cluster_of):
     task = start(cluster, "chief", "--timeout_secs", "3")
     assert task.end() == 1
     assert task.text.splitlines()[-1].endswith(
-        f"no answer from ps 0 at {cluster['ps'][0]} after 3 s "
-        "(session_creation_timeout_secs); is it running, and reachable from here at "
-        "this address?"
+        f"no answer from ps 0 at {cluster['ps'][0]} for 3 s "
+        "(session_creation_timeout_secs is 3), and no session can be created without "
+        "it; giving up"
     )
 
 

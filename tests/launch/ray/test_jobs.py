@@ -55,45 +55,6 @@ def test_a_folder_is_copied_to_the_nodes_and_its_script_runs_there(train, tmp_pa
     assert _saved_step(tmp_path / "model") == 100
 
 
-_OLD = """
-import tensorflow as tf
-
-tf.app.flags.DEFINE_string("model_dir", None, "the folder of the checkpoints")
-
-
-def model_fn(features, labels, mode):
-    loss = tf.square(tf.get_variable("w", []))
-    optimizer = tf.train.GradientDescentOptimizer(0.1)
-    train_op = optimizer.minimize(loss, tf.train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def input_fn():
-    return tf.data.Dataset.range(9).repeat().make_one_shot_iterator().get_next(), None
-
-
-def main(_):
-    estimator = tf.estimator.Estimator(model_fn, tf.app.flags.FLAGS.model_dir)
-    tf.estimator.train_and_evaluate(
-        estimator,
-        tf.estimator.TrainSpec(input_fn, max_steps=100),
-        tf.estimator.EvalSpec(input_fn, steps=1),
-    )
-
-
-if __name__ == "__main__":
-    tf.app.run()
-"""
-
-
-def test_a_program_of_tensorflow_1_trains_on_the_nodes(train, tmp_path):
-    (tmp_path / "old.py").write_text(_OLD)
-    arguments = ("--model_dir", tmp_path / "model")
-    job = train(("--tf1", *_PS), *arguments, program=tmp_path / "old.py")
-    assert job.end(120) == 0, job.text
-    assert _saved_step(tmp_path / "model") >= 100
-
-
 _LOOP = """
 import tensorflow as tf
 from estimator_runtime import MonitoredTrainingSession

@@ -178,10 +178,13 @@ def test_a_node_with_another_version_is_named(launch, cluster, tmp_path):
         env_vars={"PYTHONPATH": str(tmp_path / "old")},
     )
     where = ("--backend", "ray", "--ray-address", cluster.address)
-    assert _error(launch(*where, "--gpus-per-worker", "2", "train.py")) == (
-        f"chief cannot be placed: node {node} has estimator_runtime 0.0.1, and this "
-        f"machine {estimator_runtime.__version__}; install the same versions on all nodes"
-    )
+    job = launch(*where, "--gpus-per-worker", "2", "train.py")
+    assert job.end(90) == 1, job.text
+    assert (
+        f"estimator-runtime: chief cannot be placed: node {node} has estimator_runtime "
+        f"0.0.1, and this machine {estimator_runtime.__version__}; install the same "
+        "versions on all nodes\n"
+    ) in job.text
 
 
 def test_a_node_that_sees_another_model_dir_is_named(

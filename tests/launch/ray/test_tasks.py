@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import io
+import os
 import queue
 import re
 import threading
@@ -12,11 +13,10 @@ import pytest
 
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.task import Ended, Events, Run
+from estimator_runtime.launch.task import Ended, Events, Refused, Reported, Run
 from estimator_runtime.launch.terminal.console import Console
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
-_ANY_ENVIRON = unittest.mock.ANY
 _THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
 
 
@@ -160,10 +160,13 @@ class _Tasks:
 
     def next(self):
         """Return the next end of a run."""
+        while not isinstance(event := self.next_event(), Ended):
+            pass
+        return event
+
+    def next_event(self):
         try:
-            while not isinstance(event := self._events.get(30), Ended):
-                pass
-            return event
+            return self._events.get(30)
         except queue.Empty:
             pytest.fail("nothing is told")
 
@@ -399,14 +402,81 @@ def test_an_actor_that_is_slow_to_start_on_another_node_is_not_given_up(start, c
 
 
 def test_an_evaluator_is_started_elsewhere_and_nothing_else_is(start, cluster):
-    tasks = start(job=_THREE, lease_secs=0.1)
+    tasks = start(job=_THREE, lease_secs=0.1, silent_secs=0.1)
     _lose_node(cluster)
     cluster.actors[2].die()
     end = tasks.next()
     assert (end.run, end.is_displaced) == (tasks.runs[2], False)
+    cluster.is_deaf = True
     again = Run(task=_THREE.tasks[2], attempt=1)
     tasks.tasks.start(again, {})
-    cluster.actors[3].tell(Ended(run=again, status=0))
+    moved = cluster.actors[3]
+    time.sleep(0.5)  # for several answers that do not come
+    moved.answer("where", cluster.place)
+    moved.answer("start", None)
+    moved.tell(Ended(run=again, status=0))
     assert tasks.next().run == again
-    assert _started(cluster.actors[3]) == [again, _ANY_ENVIRON, None]
+    assert _started(moved) == [again, unittest.mock.ANY, None]
     assert len(cluster.actors) == 4
+
+
+def _next_refusal(tasks):
+    while not isinstance(event := tasks.next_event(), Refused):
+        pass
+    return event
+
+
+def test_a_folder_that_a_node_shares_is_left_as_it_was(start, cluster, tmp_path):
+    tasks = start()
+    chief, worker = cluster.actors
+    chief.answers["problem_with"] = worker.answers["problem_with"] = None
+    told = [
+        Reported(run=tasks.runs[0], report={"model_dir": str(tmp_path)}),
+        Reported(run=tasks.runs[0], report={"checkpoint_dir": str(tmp_path)}),
+        Reported(run=tasks.runs[0], report={"model_dir": "gs://remote"}),
+        Ended(run=tasks.runs[0], status=0),
+    ]
+    chief.tell(*told)
+    assert tasks.next().run == tasks.runs[0]
+    worker.tell(
+        Reported(run=tasks.runs[1], report={"checkpoint_dir": "of/its/own"}),
+        Ended(run=tasks.runs[1], status=0),
+    )
+    assert tasks.next().run == tasks.runs[1]
+    _wait_for_checks()
+    asked = [call for actor in cluster.actors for call in actor.calls]
+    [(_, token)] = [call for call in asked if call[0] == "problem_with"]
+    assert os.path.dirname(token) == str(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_folder_that_a_node_does_not_share_is_refused(
+    start, cluster, tmp_path, attempt
+):
+    """Late in a later run: what the leader saves is kept then."""
+    tasks = start()
+    cluster.actors[0].answers["problem_with"] = "node 10.0.0.1 does not see it"
+    run = Run(task=_TWO.tasks[0], attempt=attempt)
+    cluster.actors[0].tell(Reported(run=run, report={"model_dir": str(tmp_path)}))
+    assert _next_refusal(tasks) == Refused(
+        reason="node 10.0.0.1 does not see it", is_late=bool(attempt)
+    )
+
+
+def test_a_machine_of_the_launcher_that_cannot_write_is_named(start, cluster, tmp_path):
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file" / "model")
+    tasks = start()
+    report = Reported(run=tasks.runs[0], report={"checkpoint_dir": path})
+    cluster.actors[0].tell(report)
+    assert _next_refusal(tasks).reason == (
+        f"the machine of the launcher cannot write to model_dir {path!r}: Not a "
+        "directory; use a folder that it shares with all nodes"
+    )
+
+
+def _wait_for_checks():
+    for thread in threading.enumerate():
+        if thread.name == "estimator_runtime check":
+            thread.join(30)

@@ -299,10 +299,9 @@ class _Pipes:
         for thread in self._threads:
             thread.start()
 
-    def finish(self) -> None:
-        """Forward what the run has last written; it has ended."""
+    def finish(self, deadline: float) -> None:
+        """Forward what the run has last written, until a time; it has ended."""
         self._has_ended.set()
-        deadline = time.monotonic() + _LAST_SECS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -403,9 +402,10 @@ class Reader:
             message = self._connection.recv(_MAX_MESSAGE)
         except OSError:
             message = b""
+        deadline = time.monotonic() + _LAST_SECS
         if not message:
             for pipes in list(self._pipes.values()):
-                pipes.finish()
+                pipes.finish(deadline)
             self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
@@ -413,7 +413,7 @@ class Reader:
             self._pipes[notice["started"]].pid = notice["pid"]
             return True
         pipes = self._pipes.pop(notice["ended"])
-        pipes.finish()
+        pipes.finish(deadline)
         status, cause = notice["status"], notice.get("cause")
         self._events.put(Ended(run=pipes.run, status=status, cause=cause))
         return True

@@ -222,11 +222,13 @@ class Slot:
         try:
             # With this answer, the lease of the actor is known.
             until = time.monotonic() + self._waits.actors_secs
+            if not self._has_address:
+                self.node_id = self.port = None  # any node will do
             node_id, *_ = self._where(actor, False, until)
-            if self._has_address and node_id != self.node_id:
+            if node_id != self.node_id and self._has_address:
                 raise OSError("its node is gone")
-            port = self.port if self._has_address else None
-            starting = actor.start.remote(run, environ, port)
+            self.node_id = node_id
+            starting = actor.start.remote(run, environ, self.port)
             self._cluster.get(starting, self._waits.answer_secs)
         except OSError as error:
             if isinstance(error, GetTimeoutError):

@@ -2,18 +2,22 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import functools
+import os
 import threading
 import time
 import uuid
 from collections.abc import Collection
 
+from ray.exceptions import RayError
+
 from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
-from estimator_runtime.launch.backends.ray.model_dir import ModelDirCheck
 from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.task import Event, Events, Reported, Run, Task
+from estimator_runtime.launch.task import Event, Events, Refused, Reported, Run, Task
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.reporting import JOB_VARIABLE
 
@@ -42,12 +46,12 @@ class RayTasks:
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
         self._slots: dict[Task, Slot] = {}  # from `open` on
+        self._checked: set[tuple[str | None, str]] = set()  # nodes and folders
         self._placing: concurrent.futures.Future[Cluster] | None = None
 
     def open(self, events: Events, is_cancelled: object = None) -> None:
         """Send events to this queue from now on; see `Tasks.open`."""
         self._events = events
-        self._model_dir = ModelDirCheck(self._job.trainers[0], events.put)
         self._slots = {
             task: Slot(
                 task,
@@ -136,7 +140,51 @@ class RayTasks:
         return Cluster(jobs)
 
     def _hear(self, event: Event) -> None:
-        """Forward an event, and check the folder that it may name."""
-        if isinstance(event, Reported):
-            self._model_dir.hear(event, self._slots[event.run.task])
+        """Forward an event, and check the folder that it may name in a thread.
+
+        That is the model directory of an Estimator, or the folder to which a session of
+        the leader saves.
+        """
         self._events.put(event)
+        if not isinstance(event, Reported):
+            return
+        path = event.report.get("model_dir")
+        if path is None and event.run.task == self._job.trainers[0]:
+            path = event.report.get("checkpoint_dir")
+        # TensorFlow reads a remote folder, the same on all nodes.
+        if path is None or not is_local(path):
+            return
+        where = self._slots[event.run.task].node_id, path
+        if where in self._checked:
+            return
+        self._checked.add(where)
+        threading.Thread(
+            target=self._check_folder,
+            args=(event.run, path),
+            name="estimator_runtime check",
+            daemon=True,
+        ).start()
+
+    def _check_folder(self, run: Run, path: str) -> None:
+        """Refuse a folder that this machine and the node of a run do not share.
+
+        The task could not go on from its checkpoints wherever it is restarted.
+        """
+        token = os.path.join(path, f".estimator-runtime-{uuid.uuid4().hex}")
+        try:
+            os.makedirs(path, exist_ok=True)
+            open(token, "x").close()
+            slot, timeout_secs = self._slots[run.task], self._waits.actors_secs
+            problem = slot.ask("problem_with", token, timeout_secs)
+        except RayError:
+            return  # the run has ended, and the next one reports the folder
+        except OSError as error:
+            problem = (
+                f"the machine of the launcher cannot write to model_dir {path!r}: "
+                f"{error.strerror}; use a folder that it shares with all nodes"
+            )
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(token)
+        if problem is not None:
+            self._events.put(Refused(reason=problem, is_late=run.attempt > 0))
