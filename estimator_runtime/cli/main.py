@@ -28,15 +28,20 @@ from estimator_runtime.cli.parser import (
     write_out,
 )
 from estimator_runtime.config import proxies
+from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import json_log, log_filter, tensorboard
 from estimator_runtime.output.terminal import printable
+from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.process_name import name_after_task, task_name
+from estimator_runtime.patching.table import PROGRAM_SESSION
 from estimator_runtime.tf1 import mode
 
 _NAME = "estimator-runtime"
+STOCK_SESSION = "ESTIMATOR_RUNTIME_STOCK_SESSION"
+_KEEP_STOCK = "to keep TensorFlow's tf.compat.v1.train.MonitoredTrainingSession"
 
 _EXIT_STATUSES = """\
 exit status:
@@ -179,6 +184,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     name_after_task(os.environ)
     log_filter.start(os.environ)
     install()
+    if not parse_switch(os.environ.get(STOCK_SESSION, "0"), STOCK_SESSION, _KEEP_STOCK):
+        patch.schedule([PROGRAM_SESSION], are_required=False)
     if is_import_spared:
         garbage_collector.spare_import()
     try:
