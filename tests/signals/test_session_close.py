@@ -51,13 +51,6 @@ def test_an_error_of_a_close_is_raised():
         closable(Session(close)).close()
 
 
-def test_a_local_session_is_closed_unchanged():
-    with tf.Graph().as_default():
-        session = tf.compat.v1.Session()
-    assert closable(session) is session
-    session.close()
-
-
 def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
     with session_close.slow_close_logged(after_secs=0.01):
         deadline = time.monotonic() + 30
@@ -65,23 +58,6 @@ def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert "thread that tunes the input pipeline, up to a minute" in caplog.messages[0]
-
-
-def test_a_close_goes_on_where_there_can_be_no_more_threads(monkeypatch):
-    def start(self):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Timer, "start", start)
-    with session_close.slow_close_logged():
-        pass
-
-
-def test_a_close_that_is_quick_leaves_no_thread_that_would_say_so():
-    before = set(threading.enumerate())
-    for _ in range(20):
-        with session_close.slow_close_logged(after_secs=600):
-            assert set(threading.enumerate()) - before
-        assert not set(threading.enumerate()) - before
 
 
 def test_a_session_on_a_server_is_closed_for_good():
