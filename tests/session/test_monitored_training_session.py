@@ -56,7 +56,7 @@ def described(value):
         if kind is StepRateHook:  # TensorFlow's StepCounterHook, with one thing more
             kind = train.StepCounterHook
             for name in (
-                *("_batch_size", "_batches_per_step", "_reading"),
+                *("_batch_size", "_batches_per_step"),
                 "_step_before_last",
             ):
                 del settings[name]
