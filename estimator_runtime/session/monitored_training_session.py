@@ -161,7 +161,9 @@ def MonitoredTrainingSession(
             program=hooks,
         ),
         stop_grace_period_secs=stop_grace_period_secs,
-        training_options=settings.options,
+        loop=settings.options.loop,
+        steps_per_run=settings.options.steps_per_run,
+        pack_transfers=settings.options.pack_transfers,
     )
 
 

@@ -5,7 +5,6 @@ import random
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
@@ -112,8 +111,7 @@ def runs_of(program, config, steps, makers):
 
 def ours(steps_per_run):
     def make(creator, hooks):
-        chosen = TrainingOptions(steps_per_run=steps_per_run)
-        return LoopSession(creator, hooks, training_options=chosen)
+        return LoopSession(creator, hooks, steps_per_run=steps_per_run)
 
     return make
 
