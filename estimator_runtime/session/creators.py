@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
-from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.checkpoint.store import files, locks
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
@@ -139,7 +139,7 @@ class ChiefCreator(VerifiedSessionCreator):
         if live_step is None:
             return None
         saved = self._saved()
-        if not saved or live_step < _saved_step(saved):
+        if not saved or live_step < (files.step_of(saved.model_checkpoint_path) or 0):
             return None
         if self._has_nan(live_step, saved):
             return None
@@ -274,11 +274,6 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
 def _limit(max_wait_secs: float | None) -> float:
     """Return the limit of a wait as a number; TensorFlow's None is no limit."""
     return math.inf if max_wait_secs is None else max_wait_secs
-
-
-def _saved_step(saved: Any) -> int:
-    step = saved.model_checkpoint_path.rpartition("-")[2]
-    return int(step) if step.isdigit() else 0
 
 
 class AdoptionNote:

@@ -80,17 +80,6 @@ BAD_FORMS = [
         f"use an object such as {EXAMPLE}",
     ),
     bad_text(
-        "{'cluster': {}}",
-        "TF_CONFIG: not JSON (Expecting property name enclosed in double quotes: "
-        "line 1 column 2 (char 1)): \"{'cluster': {}}\"; "
-        f"use an object such as {EXAMPLE}",
-    ),
-    bad_text(
-        ' \n{"task":\n',
-        "TF_CONFIG: not JSON (Expecting value: line 3 column 1 (char 11)): "
-        f"' \\n{{\"task\":\\n'; use an object such as {EXAMPLE}",
-    ),
-    bad_text(
         '{"cluster": {}} {}',
         "TF_CONFIG: not JSON (Extra data: line 1 column 17 (char 16)): "
         f"'{{\"cluster\": {{}}}} {{}}'; use an object such as {EXAMPLE}",
@@ -100,17 +89,8 @@ BAD_FORMS = [
         "TF_CONFIG: the key 'chief' appears twice in one object, as ['a:1'] and as "
         "['b:1']; keep one of them",
     ),
-    bad_text(
-        '{"task": {"index": 0}, "of_the_platform": [{"a": {}, "b": 1, "a": null}]}',
-        "TF_CONFIG: the key 'a' appears twice in one object, as {} and as null; "
-        "keep one of them",
-    ),
     bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),
-    bad([], f"TF_CONFIG: the JSON is [], {NOT_AN_OBJECT}"),
-    bad("worker", f"TF_CONFIG: the JSON is 'worker', {NOT_AN_OBJECT}"),
-    bad(7, f"TF_CONFIG: the JSON is 7, {NOT_AN_OBJECT}"),
     bad(None, f"TF_CONFIG: the JSON is null, {NOT_AN_OBJECT}"),
-    bad(True, f"TF_CONFIG: the JSON is true, {NOT_AN_OBJECT}"),
     # The form of the cluster.
     *(
         bad_cluster(
@@ -121,10 +101,6 @@ BAD_FORMS = [
         )
         for cluster, value in [
             (["h:1"], "['h:1']"),
-            ([], "[]"),
-            ("h:1", "'h:1'"),
-            (7, "7"),
-            (False, "false"),
             (None, "null"),
         ]
     ),
@@ -145,8 +121,6 @@ BAD_FORMS = [
             ConfigTypeError,
         )
         for address, value in [
-            (2222, "2222"),
-            (None, "null"),
             (["h:3"], "['h:3']"),
             ({"host": "h", "port": 3}, "{'host': 'h', 'port': 3}"),
         ]
@@ -182,9 +156,7 @@ BAD_FORMS = [
         )
         for tasks, indexes in [
             ({"0": "h:2", "2": "h:3"}, "['0', '2']"),
-            ({"1": "h:2", "2": "h:3"}, "['1', '2']"),
             ({"0": "h:2", "one": "h:3"}, "['0', 'one']"),
-            ({"0": "h:2", "00": "h:3"}, "['0', '00']"),
         ]
     ),
     # The chief.
@@ -223,9 +195,6 @@ BAD_FORMS = [
         )
         for task, value in [
             ("worker", "'worker'"),
-            (["worker", 0], "['worker', 0]"),
-            ([], "[]"),
-            (1, "1"),
             (None, "null"),
         ]
     ),
@@ -256,12 +225,7 @@ BAD_FORMS = [
         )
         for task_type, value in [
             ("wroker", "'wroker'"),
-            ("Worker", "'Worker'"),
             ("master", "'master'"),
-            (5, "5"),
-            (True, "true"),
-            (["worker"], "['worker']"),
-            ({"worker": 0}, "{'worker': 0}"),
         ]
     ),
     bad(
@@ -293,14 +257,9 @@ BAD_FORMS = [
         )
         for index, value, error in [
             (1.7, "1.7", ConfigError),
-            (1.0, "1.0", ConfigError),
             (True, "true", ConfigError),
             ("x", "'x'", ConfigError),
-            ("", "''", ConfigError),
-            ("1.0", "'1.0'", ConfigError),
-            ("1_0", "'1_0'", ConfigError),
             ([1], "[1]", ConfigTypeError),
-            ({"0": 1}, "{'0': 1}", ConfigTypeError),
         ]
     ),
     *(
@@ -340,9 +299,6 @@ BAD_FORMS = [
         for task_type, value in [
             ("chief", "'chief'"),
             ("evaluator", "'evaluator'"),
-            ("", "''"),
-            (None, "null"),
-            (["worker"], "['worker']"),
         ]
     ),
     *(
@@ -361,8 +317,6 @@ BAD_FORMS = [
         )
         for index, value, error in [
             (None, "null", ConfigTypeError),
-            ([], "[]", ConfigTypeError),
-            (0.0, "0.0", ConfigError),
             (False, "false", ConfigError),
         ]
     ),
@@ -371,7 +325,6 @@ BAD_FORMS = [
         bad_address(address, f"'{address}', which has a scheme; leave out '{scheme}'")
         for address, scheme in [
             ("grpc://host:1", "grpc://"),
-            ("http://host:1", "http://"),
             ("://host:1", "://"),
         ]
     ),
@@ -453,8 +406,6 @@ BAD_FORMS = [
         )
         for service, value, kind in [
             (789, "789", "int"),
-            ([], "[]", "list"),
-            ("x", "'x'", "str"),
             (False, "false", "bool"),
         ]
     ),
@@ -466,9 +417,6 @@ BAD_FORMS = [
         )
         for name, value, written in [
             ("session_master", 7, "7"),
-            ("eval_session_master", ["h:1"], "['h:1']"),
-            ("model_dir", False, "false"),
-            ("environment", {}, "{}"),
             ("rpc_layer", 1.5, "1.5"),
         ]
     ),
@@ -566,7 +514,6 @@ def test_what_is_there_is_checked_even_where_nothing_is_required(document, messa
         '{"cluster": ' * 300_000,
         '{"service": ' + "[" * 300_000 + "]" * 300_000 + "}",
         '{"task": {"type": "worker", "index": ' + "9" * 100_000 + "}}",
-        '{"task": {"type": "worker", "index": "' + "9" * 1_000_000 + '"}}',
         '{"cluster": {"' + "j" * 1_000_000 + '": []}}',
         json.dumps(
             {"cluster": {"chief": ["h" * 1_000_000]}, "task": {"type": "chief"}}
