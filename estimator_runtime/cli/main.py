@@ -164,7 +164,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     run_flags.carry(options, os.environ)
     if options.is_module and mode.is_wanted():
         mode.add_package(program)
-    log_filter.set_native_level(os.environ)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
     if options.tensorboard is not None:
@@ -183,6 +182,7 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         json_log.start(task_name(os.environ) or "main")
     name_after_task(os.environ)
     log_filter.start(os.environ)
+    log_filter.set_native_level(os.environ)
     install()
     if not parse_switch(os.environ.get(STOCK_SESSION, "0"), STOCK_SESSION, _KEEP_STOCK):
         patch.schedule([PROGRAM_SESSION], are_required=False)
