@@ -28,15 +28,20 @@ from estimator_runtime.cli.parser import (
     write_out,
 )
 from estimator_runtime.config import proxies
+from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import json_log, log_filter, tensorboard
 from estimator_runtime.output.terminal import printable
+from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.process_name import name_after_task, task_name
+from estimator_runtime.patching.table import PROGRAM_SESSION
 from estimator_runtime.tf1 import mode
 
 _NAME = "estimator-runtime"
+STOCK_SESSION = "ESTIMATOR_RUNTIME_STOCK_SESSION"
+_KEEP_STOCK = "to keep TensorFlow's tf.compat.v1.train.MonitoredTrainingSession"
 
 _EXIT_STATUSES = """\
 exit status:
@@ -159,7 +164,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     run_flags.carry(options, os.environ)
     if options.is_module and mode.is_wanted():
         mode.add_package(program)
-    log_filter.set_native_level(os.environ)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
     if options.tensorboard is not None:
@@ -178,7 +182,10 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         json_log.start(task_name(os.environ) or "main")
     name_after_task(os.environ)
     log_filter.start(os.environ)
+    log_filter.set_native_level(os.environ)
     install()
+    if not parse_switch(os.environ.get(STOCK_SESSION, "0"), STOCK_SESSION, _KEEP_STOCK):
+        patch.schedule([PROGRAM_SESSION], are_required=False)
     if is_import_spared:
         garbage_collector.spare_import()
     try:

@@ -203,6 +203,9 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         traceback: types.TracebackType | None,
     ) -> bool:
         """Close the session, and save its last step if another session was stopped."""
+        nan_step = None
+        if isinstance(exception_value, _NanLossError):
+            nan_step = self._step()
         try:
             if request.is_stop(exception_value) and self._watch.has_session:
                 self._close_internal()
@@ -216,7 +219,19 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                 # A launcher logs it for all its tasks.
                 reads = isinstance(creator, RestoringCreator) and creator.checkpoint_dir
                 if reads and not reporting.is_on():
-                    nan_scan.add_note(exception_value, creator.checkpoint_dir)
+                    nan_scan.add_note(exception_value, creator.checkpoint_dir, nan_step)
+
+    def _step(self) -> int | None:
+        """Return the global step of a session in this process; None if unknown."""
+        session, step = (
+            self._coordinated_creator.tf_sess,
+            tf.compat.v1.train.get_global_step(self._coordinated_creator._graph),
+        )
+        if session is None or step is None or session.sess_str:
+            return None
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):  # it is closed
+            return int(session.run(step))
+        return None
 
     def _close_internal(
         self, exception_type: type[BaseException] | None = None

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import terminal
@@ -153,12 +153,9 @@ class Dashboard:
         return next((each.strip() for each in reversed(lines) if each.strip()), "")
 
 
-class _TensorBoardRequest:
-    """The request for TensorBoard in the process that trains."""
-
-    port: int | str | None = None
-    pid = 0
-    folders: ClassVar[list[str]] = []  # TensorBoard shows the first
+# The port, and the process that trains; a child that it forks starts no TensorBoard.
+_requested: tuple[int | str, int] | None = None
+_folders: list[str] = []  # TensorBoard shows the first
 
 
 def request(port: int | str | None) -> None:
@@ -167,7 +164,8 @@ def request(port: int | str | None) -> None:
     Args:
         port: As for `check`; None requests nothing.
     """
-    _TensorBoardRequest.port, _TensorBoardRequest.pid = port, os.getpid()
+    global _requested
+    _requested = None if port is None else (port, os.getpid())
 
 
 def start_if_requested(folder: str | None) -> None:
@@ -176,21 +174,16 @@ def start_if_requested(folder: str | None) -> None:
     Args:
         folder: The folder with the summaries of the training, or None.
     """
-    if (
-        _TensorBoardRequest.port is None
-        or folder is None
-        or _TensorBoardRequest.pid != os.getpid()
-    ):
+    if folder is None or folder in _folders or _requested is None:
         return
-    if folder in _TensorBoardRequest.folders:
+    port, pid = _requested
+    if pid != os.getpid():
         return
-    _TensorBoardRequest.folders.append(folder)
-    if _TensorBoardRequest.folders[0] != folder:
-        _say(
-            f"TensorBoard shows {_TensorBoardRequest.folders[0]!r}, and not {folder!r}"
-        )
+    _folders.append(folder)
+    if _folders[0] != folder:
+        _say(f"TensorBoard shows {_folders[0]!r}, and not {folder!r}")
         return
-    dashboard = Dashboard.started(folder, _TensorBoardRequest.port, _say)
+    dashboard = Dashboard.started(folder, port, _say)
     if dashboard is not None:
         atexit.register(dashboard.close)
 

@@ -173,6 +173,15 @@ PATCHES = (
 )
 
 
+# That of `estimator-runtime run` and of TensorFlow 1 mode.
+PROGRAM_SESSION = Patch(
+    name="MonitoredTrainingSession of the program",
+    reason="programs without Estimators get no checkpoint when told to stop",
+    after="tensorflow",
+    apply=_late("estimator.program_session:use_runtime_session"),
+)
+
+
 # Those of TensorFlow 1 mode, after the others of the same module.
 TF1_PATCHES = (
     Patch(
@@ -199,12 +208,7 @@ TF1_PATCHES = (
         after="tensorflow",
         apply=_late("tf1.moved:restore_private_names"),
     ),
-    Patch(
-        name="tf.train.MonitoredTrainingSession",
-        reason="programs without Estimators get no checkpoint when told to stop",
-        after="tensorflow",
-        apply=_late("tf1.training:use_runtime_session"),
-    ),
+    PROGRAM_SESSION,
 )
 is_tf1_wanted = _late("tf1.mode:is_wanted")
 turn_on_tf1 = _late("tf1.mode:turn_on")

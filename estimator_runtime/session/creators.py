@@ -411,7 +411,8 @@ def disown(
 class NanSearch:
     """A search for NaN in variables that runs on the servers that hold them.
 
-    Only the results are transferred, not the values.
+    Only the results are transferred, not the values. A server needs a byte for each
+    value meanwhile.
 
     Args:
         variables: The trainable variables; a NaN in any other may be intended.
@@ -423,21 +424,13 @@ class NanSearch:
 
     def __init__(self, variables: Iterable[tf.Variable]) -> None:
         self.graph = tf.Graph()
-        self._suspicions: dict[str, tf.Tensor] = {}
-        self._proofs: dict[str, tf.Tensor] = {}
+        self._has_nan: dict[str, tf.Tensor] = {}
         with self.graph.as_default():
             for variable in variables:
                 if variable.dtype.base_dtype in _FLOATS:
-                    self._add(variable)
-
-    def _add(self, variable: tf.Variable) -> None:
-        name = variable.op.name
-        with tf.device(variable.device):
-            value = _read(variable)
-            # A sum needs no memory, and is NaN if any value is. But it is also NaN if
-            # there are infinities of both signs. The proof needs a byte for each value.
-            self._suspicions[name] = tf.math.is_nan(tf.reduce_sum(value))
-            self._proofs[name] = tf.reduce_any(tf.math.is_nan(value))
+                    with tf.device(variable.device):
+                        is_nan = tf.math.is_nan(_read(variable))
+                        self._has_nan[variable.op.name] = tf.reduce_any(is_nan)
 
     def first(self, session: tf.compat.v1.Session) -> str | None:
         """Return the name of the first variable that has a NaN, or None.
@@ -446,12 +439,10 @@ class NanSearch:
             session: A session of `graph` on the servers that hold the variables, where
                 all of them are initialized.
         """
-        if not self._suspicions:
+        if not self._has_nan:
             return None  # an empty graph cannot be run
-        suspicions = session.run(self._suspicions)
-        suspects = {name: self._proofs[name] for name in suspicions if suspicions[name]}
-        proofs = session.run(suspects) if suspects else {}
-        return next((name for name, is_proven in proofs.items() if is_proven), None)
+        found = session.run(self._has_nan)
+        return next((name for name, has_nan in found.items() if has_nan), None)
 
 
 def _read(variable: tf.Variable) -> tf.Tensor:

@@ -311,6 +311,7 @@ class _StopRequest:
         self._inbox = self._thread = None
         inbox.wake()
         thread.join(_JOIN_SECS)
+        inbox.read()  # gives the program's descriptor its signals
         inbox.close()
         self.grace.forget()
 

@@ -26,7 +26,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _logger = logging.getLogger(__name__)
@@ -66,13 +66,19 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
         is_stop: Whether the program closes it because it was told to stop.
         is_lost: Whether the program closes it because a task was lost.
     """
-    is_in_cluster = bool(getattr(session, "sess_str", ""))
-    if is_in_cluster and is_lost:
-        return BoundedClose(session)
-    if is_in_cluster and is_stop:
-        return BoundedClose(session, _STOP_TIMEOUT_SECS, is_stop=True)
+    is_local = not getattr(session, "sess_str", "")
+    if is_lost and not is_local:
+        return BoundedClose(session, _TIMEOUT_SECS, warns=True)
+    if is_stop and not is_local:
+        return BoundedClose(session, _STOP_TIMEOUT_SECS)
     is_full = sum(thread.is_alive() for thread in _left) >= _MAX_LEFT
-    return session if is_full or not _may_wait(session) else BackgroundClose(session)
+    if is_full or not _may_wait(session):
+        return session
+    return BoundedClose(
+        session,
+        _BACKGROUND_TIMEOUT_SECS,
+        may_leave=lambda: not is_end_observable(session.graph, is_local),
+    )
 
 
 def _may_wait(session: Any) -> bool:
@@ -146,89 +152,60 @@ def slow_close_logged(after_secs: float = _LOG_AFTER_SECS) -> Iterator[None]:
 class BoundedClose:
     """A session whose `close` returns within a bounded time.
 
+    A daemon thread then goes on to close it.
+
     Args:
         session: A `tf.compat.v1.Session`.
-        timeout_secs: Time after which `close` returns and a daemon thread takes over.
-        is_stop: As in `closable`.
+        timeout_secs: Time after which `close` returns.
+        may_leave: Returns whether it may return then; asked after that time.
+        warns: Whether it logs a warning then, and Python's exit does not wait for the
+            thread.
     """
 
     def __init__(
-        self, session: Any, timeout_secs: float = _TIMEOUT_SECS, is_stop: bool = False
+        self,
+        session: Any,
+        timeout_secs: float,
+        may_leave: Callable[[], bool] = lambda: True,
+        warns: bool = False,
     ) -> None:
         self._session, self._timeout_secs = session, timeout_secs
-        self._is_stop = is_stop
+        self._may_leave, self._warns = may_leave, warns
         self._error: Exception | None = None
 
     def close(self) -> None:
-        """Close the session; leave it to a daemon thread if that takes too long.
+        """Close the session, in the background if that takes too long.
 
         Raises:
             tf.errors.OpError: If the session's own `close` raises it in time.
         """
-        thread = self._start()
-        if self._is_stop:  # before the wait, which another Ctrl-C may interrupt
+        thread = threading.Thread(
+            target=self._close, name="estimator_runtime close", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads can be started
+            self._session.close()
+            return
+        if not self._warns:  # before the wait, which Ctrl-C may interrupt
             _leave(thread)
         thread.join(self._timeout_secs)
-        if not thread.is_alive():
-            if self._error is not None:
-                raise self._error
-        elif not self._is_stop:
+        if thread.is_alive() and not self._may_leave():
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        if thread.is_alive() and self._warns:
             _logger.warning(
                 "a task of the cluster does not answer that the session is closed; "
                 "going on without its answer after %g s",
                 self._timeout_secs,
             )
 
-    def _start(self) -> threading.Thread:
-        thread = threading.Thread(
-            target=self._close, name="estimator_runtime close", daemon=True
-        )
-        thread.start()
-        return thread
-
     def _close(self) -> None:
         try:
             self._session.close()
         except Exception as error:  # noqa: BLE001 - `close` raises it
             self._error = error
-
-
-class BackgroundClose(BoundedClose):
-    """A session that closes in the background if it takes long.
-
-    It does so only if the program cannot notice (see `is_end_observable`). Otherwise
-    `close` waits until the session is closed, like the session's own method.
-
-    Args:
-        session: A `tf.compat.v1.Session`.
-        timeout_secs: Time after which the session closes in the background.
-    """
-
-    def __init__(
-        self, session: Any, timeout_secs: float = _BACKGROUND_TIMEOUT_SECS
-    ) -> None:
-        super().__init__(session, timeout_secs)
-
-    def close(self) -> None:
-        """Close the session, in the background if it takes too long.
-
-        Raises:
-            tf.errors.OpError: If the session's own `close` raises it in time.
-        """
-        try:
-            thread = self._start()
-        except RuntimeError:  # no more threads can be started
-            self._session.close()
-            return
-        _leave(thread)  # before the wait, which Ctrl-C may interrupt
-        thread.join(self._timeout_secs)
-        if thread.is_alive():
-            is_local = not getattr(self._session, "sess_str", "")
-            if not is_end_observable(self._session.graph, frees_variables=is_local):
-                return
-            thread.join()
-        if self._error is not None:
-            raise self._error
 
 
 def are_left(wait_secs: float = 0.0) -> bool:

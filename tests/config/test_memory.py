@@ -78,7 +78,3 @@ def test_a_group_that_is_full_has_none(files, tmp_path):
         }
     )
     assert _seen(tmp_path) == 0
-
-
-def test_this_machine_has_some():
-    assert available_mb() > 0

@@ -1,7 +1,5 @@
 """Options of a training session: their values, and how they travel to it."""
 
-import threading
-
 import pytest
 
 from estimator_runtime.config import options
@@ -88,28 +86,6 @@ def test_the_environment_says_whether_checkpoints_are_asynchronous(text, value):
     assert read == TrainingOptions(async_checkpoint=value, steps_per_run=5)
 
 
-@pytest.mark.parametrize("text", ["", "2", "true", " 1", "no"])
-def test_what_is_neither_1_nor_0_is_refused(text):
-    with pytest.raises(ConfigError) as raised:
-        TrainingOptions.from_environ({ASYNC: text})
-    assert str(raised.value) == (
-        f"{ASYNC} is {text!r}; give 1 to write checkpoints while training goes on, or 0"
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(1, "1 (int)"), ("no", "'no' (str)"), (None, "None (NoneType)")],
-)
-def test_async_checkpoint_is_true_or_false(value, shown):
-    with pytest.raises(ConfigTypeError) as raised:
-        TrainingOptions(async_checkpoint=value)
-    assert str(raised.value) == (
-        f"async_checkpoint is {shown}; give True to write checkpoints while training "
-        "goes on, or False"
-    )
-
-
 @pytest.mark.parametrize("text", ["0.01", "1e-2", " 0.01 "])
 def test_the_environment_gives_the_overhead_of_checkpoints(text):
     assert TrainingOptions().checkpoint_overhead is None
@@ -134,13 +110,6 @@ def test_a_bad_overhead_is_one_line_that_says_what_would_do(value, error, shown)
         TrainingOptions(checkpoint_overhead=value)
     assert type(raised.value) is error
     assert str(raised.value) == f"checkpoint_overhead is {shown}; {OVERHEAD_REMEDY}"
-
-
-@pytest.mark.parametrize("text", ["", "1%", "much"])
-def test_an_overhead_that_is_no_number_names_the_variable(text):
-    with pytest.raises(ConfigError) as raised:
-        TrainingOptions.from_environ({OVERHEAD: text})
-    assert str(raised.value) == f"{OVERHEAD} is {text!r}; {OVERHEAD_REMEDY}"
 
 
 def test_progress_is_one_of_four_words():
@@ -177,13 +146,3 @@ def test_a_use_that_an_error_ends_is_over(monkeypatch):
     with pytest.raises(KeyError), options.use(TrainingOptions(steps_per_run=5)):
         raise KeyError
     assert options.current() == TrainingOptions(steps_per_run=1)
-
-
-def test_other_threads_have_options_of_their_own(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "2")
-    seen = []
-    with options.use(TrainingOptions(steps_per_run=5)):
-        thread = threading.Thread(target=lambda: seen.append(options.current()))
-        thread.start()
-        thread.join(timeout=60)
-    assert seen == [TrainingOptions(steps_per_run=2)]

@@ -80,17 +80,6 @@ BAD_FORMS = [
         f"use an object such as {EXAMPLE}",
     ),
     bad_text(
-        "{'cluster': {}}",
-        "TF_CONFIG: not JSON (Expecting property name enclosed in double quotes: "
-        "line 1 column 2 (char 1)): \"{'cluster': {}}\"; "
-        f"use an object such as {EXAMPLE}",
-    ),
-    bad_text(
-        ' \n{"task":\n',
-        "TF_CONFIG: not JSON (Expecting value: line 3 column 1 (char 11)): "
-        f"' \\n{{\"task\":\\n'; use an object such as {EXAMPLE}",
-    ),
-    bad_text(
         '{"cluster": {}} {}',
         "TF_CONFIG: not JSON (Extra data: line 1 column 17 (char 16)): "
         f"'{{\"cluster\": {{}}}} {{}}'; use an object such as {EXAMPLE}",
@@ -100,17 +89,8 @@ BAD_FORMS = [
         "TF_CONFIG: the key 'chief' appears twice in one object, as ['a:1'] and as "
         "['b:1']; keep one of them",
     ),
-    bad_text(
-        '{"task": {"index": 0}, "of_the_platform": [{"a": {}, "b": 1, "a": null}]}',
-        "TF_CONFIG: the key 'a' appears twice in one object, as {} and as null; "
-        "keep one of them",
-    ),
     bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),
-    bad([], f"TF_CONFIG: the JSON is [], {NOT_AN_OBJECT}"),
-    bad("worker", f"TF_CONFIG: the JSON is 'worker', {NOT_AN_OBJECT}"),
-    bad(7, f"TF_CONFIG: the JSON is 7, {NOT_AN_OBJECT}"),
     bad(None, f"TF_CONFIG: the JSON is null, {NOT_AN_OBJECT}"),
-    bad(True, f"TF_CONFIG: the JSON is true, {NOT_AN_OBJECT}"),
     # The form of the cluster.
     *(
         bad_cluster(
@@ -121,10 +101,6 @@ BAD_FORMS = [
         )
         for cluster, value in [
             (["h:1"], "['h:1']"),
-            ([], "[]"),
-            ("h:1", "'h:1'"),
-            (7, "7"),
-            (False, "false"),
             (None, "null"),
         ]
     ),
@@ -145,8 +121,6 @@ BAD_FORMS = [
             ConfigTypeError,
         )
         for address, value in [
-            (2222, "2222"),
-            (None, "null"),
             (["h:3"], "['h:3']"),
             ({"host": "h", "port": 3}, "{'host': 'h', 'port': 3}"),
         ]
@@ -182,9 +156,7 @@ BAD_FORMS = [
         )
         for tasks, indexes in [
             ({"0": "h:2", "2": "h:3"}, "['0', '2']"),
-            ({"1": "h:2", "2": "h:3"}, "['1', '2']"),
             ({"0": "h:2", "one": "h:3"}, "['0', 'one']"),
-            ({"0": "h:2", "00": "h:3"}, "['0', '00']"),
         ]
     ),
     # The chief.
@@ -223,9 +195,6 @@ BAD_FORMS = [
         )
         for task, value in [
             ("worker", "'worker'"),
-            (["worker", 0], "['worker', 0]"),
-            ([], "[]"),
-            (1, "1"),
             (None, "null"),
         ]
     ),
@@ -256,12 +225,7 @@ BAD_FORMS = [
         )
         for task_type, value in [
             ("wroker", "'wroker'"),
-            ("Worker", "'Worker'"),
             ("master", "'master'"),
-            (5, "5"),
-            (True, "true"),
-            (["worker"], "['worker']"),
-            ({"worker": 0}, "{'worker': 0}"),
         ]
     ),
     bad(
@@ -293,14 +257,9 @@ BAD_FORMS = [
         )
         for index, value, error in [
             (1.7, "1.7", ConfigError),
-            (1.0, "1.0", ConfigError),
             (True, "true", ConfigError),
             ("x", "'x'", ConfigError),
-            ("", "''", ConfigError),
-            ("1.0", "'1.0'", ConfigError),
-            ("1_0", "'1_0'", ConfigError),
             ([1], "[1]", ConfigTypeError),
-            ({"0": 1}, "{'0': 1}", ConfigTypeError),
         ]
     ),
     *(
@@ -340,9 +299,6 @@ BAD_FORMS = [
         for task_type, value in [
             ("chief", "'chief'"),
             ("evaluator", "'evaluator'"),
-            ("", "''"),
-            (None, "null"),
-            (["worker"], "['worker']"),
         ]
     ),
     *(
@@ -361,8 +317,6 @@ BAD_FORMS = [
         )
         for index, value, error in [
             (None, "null", ConfigTypeError),
-            ([], "[]", ConfigTypeError),
-            (0.0, "0.0", ConfigError),
             (False, "false", ConfigError),
         ]
     ),
@@ -371,7 +325,6 @@ BAD_FORMS = [
         bad_address(address, f"'{address}', which has a scheme; leave out '{scheme}'")
         for address, scheme in [
             ("grpc://host:1", "grpc://"),
-            ("http://host:1", "http://"),
             ("://host:1", "://"),
         ]
     ),
@@ -453,8 +406,6 @@ BAD_FORMS = [
         )
         for service, value, kind in [
             (789, "789", "int"),
-            ([], "[]", "list"),
-            ("x", "'x'", "str"),
             (False, "false", "bool"),
         ]
     ),
@@ -466,9 +417,6 @@ BAD_FORMS = [
         )
         for name, value, written in [
             ("session_master", 7, "7"),
-            ("eval_session_master", ["h:1"], "['h:1']"),
-            ("model_dir", False, "false"),
-            ("environment", {}, "{}"),
             ("rpc_layer", 1.5, "1.5"),
         ]
     ),
@@ -497,70 +445,6 @@ def test_a_job_name_that_is_not_a_string_is_a_type_error():
         "TF_CONFIG: cluster has the job name 7, not a string; "
         "use a task type such as 'worker'"
     )
-
-
-# Each beside the mistake for which upstream's RunConfig raises it.
-UPSTREAM_PHRASES = [
-    (
-        {"cluster": {"worker": ["h:1"]}},
-        r'If "cluster" is set in TF_CONFIG, it must have one "chief" node',
-    ),
-    (
-        {"cluster": {"chief": ["h:1", "h:2"]}},
-        r'The "cluster" in TF_CONFIG must have only one "chief" node.',
-    ),
-    (
-        {"cluster": {"master": ["h:1", "h:2"]}},
-        r'The "cluster" in TF_CONFIG must have only one "master" node.',
-    ),
-    (
-        {"cluster": CLUSTER},
-        r'If "cluster" is set in TF_CONFIG, task type must be set',
-    ),
-    (
-        {"cluster": CLUSTER, "task": {"type": "ps"}},
-        r'If "cluster" is set in TF_CONFIG, task index must be set',
-    ),
-    (
-        {"cluster": CLUSTER, "task": {"type": "ps", "index": 2}},
-        "is not a valid task_id",
-    ),
-    (
-        {"cluster": CLUSTER, "task": {"type": "ps", "index": -1}},
-        r"Task index must be non-negative number.",
-    ),
-    (
-        {"cluster": CLUSTER, "task": {"type": "x", "index": 0}},
-        "is not a valid task_type",
-    ),
-    (
-        {"task": {"type": "chief", "index": 0}},
-        r'If "cluster" is not set in TF_CONFIG, task type must be WORKER.',
-    ),
-    (
-        {"task": {"type": "worker", "index": 1}},
-        r'If "cluster" is not set in TF_CONFIG, task index must be 0.',
-    ),
-    (
-        {"cluster": {"master": ["h:1"]}, "task": {"type": "evaluator", "index": 0}},
-        "If `master` node exists in `cluster`, task_type `evaluator` is not supported.",
-    ),
-    (
-        {"cluster": {"master": ["h:1"], "chief": ["h:2"]}},
-        r"If `master` node exists in `cluster`, job `chief` is not supported.",
-    ),
-    (
-        {"service": 789},
-        r'If "service" is set in TF_CONFIG, it must be a dict. Given',
-    ),
-    ({"model_dir": ""}, r"model_dir in TF_CONFIG should be non-empty"),
-]
-
-
-@pytest.mark.parametrize(("document", "phrase"), UPSTREAM_PHRASES)
-def test_upstream_finds_its_own_phrase_in_our_message(document, phrase):
-    with pytest.raises(ConfigError, match=phrase):
-        read(document)
 
 
 @pytest.mark.parametrize(
@@ -630,7 +514,6 @@ def test_what_is_there_is_checked_even_where_nothing_is_required(document, messa
         '{"cluster": ' * 300_000,
         '{"service": ' + "[" * 300_000 + "]" * 300_000 + "}",
         '{"task": {"type": "worker", "index": ' + "9" * 100_000 + "}}",
-        '{"task": {"type": "worker", "index": "' + "9" * 1_000_000 + '"}}',
         '{"cluster": {"' + "j" * 1_000_000 + '": []}}',
         json.dumps(
             {"cluster": {"chief": ["h" * 1_000_000]}, "task": {"type": "chief"}}

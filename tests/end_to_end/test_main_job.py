@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import tensorflow as tf
 
 from estimator_runtime.tf_internals import versions
@@ -65,17 +64,6 @@ def test_plain_python_runs_the_example_only_where_tensorflow_has_estimators(tmp_
         )
 
 
-def test_a_bad_tf_config_ends_the_run_in_one_line_before_tensorflow_is_loaded(tmp_path):
-    result = _run(
-        *_RUNTIME, _SCRIPT, cwd=tmp_path, TF_CONFIG='{"cluster": {"chief": []}}'
-    )
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == (
-        "estimator-runtime: error: TF_CONFIG: cluster['chief'] is [], a job without "
-        "tasks; list its address, or leave the job out\n"
-    )
-
-
 def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_line(
     tmp_path,
 ):
@@ -87,31 +75,3 @@ def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_l
     assert "'file/model'" in last_line
     assert "cannot be created" in last_line and "is not a folder" in last_line
     assert "Traceback" not in result.stderr
-
-
-def test_a_value_that_cannot_be_is_one_line_that_names_the_scripts_line(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import tensorflow as tf\n\ntf.estimator.RunConfig(save_checkpoints_steps=-1)\n"
-    )
-    result = _run(*_RUNTIME, "train.py", cwd=tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.strip().splitlines()[-1] == (
-        f"estimator-runtime: error: {tmp_path}/train.py:3: RunConfig: "
-        "save_checkpoints_steps is -1, but save_checkpoints_steps should be >= 0; "
-        "give a number of steps, or None"
-    )
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_the_command_explains_itself_without_tensorflow(tmp_path, flag):
-    program = (
-        "import sys\n"
-        "from estimator_runtime.cli import main as cli\n"
-        "try:\n"
-        f"    cli.main([{flag!r}])\n"
-        "except SystemExit as end:\n"
-        "    print(end.code, 'tensorflow' in sys.modules, 'numpy' in sys.modules)\n"
-    )
-    result = _run(sys.executable, "-c", program, cwd=tmp_path)
-    assert result.stdout.splitlines()[-1] == "0 False False"

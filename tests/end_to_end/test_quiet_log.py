@@ -98,12 +98,6 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
     assert "left out" not in "\n".join(verbose)
 
 
-def test_the_last_line_is_still_the_error_of_the_script(tmp_path):
-    status, lines = run(tmp_path, "train.py", "it is broken")
-    assert status == 1 and lines[-1] == "ValueError: it is broken"
-    assert sum("left out" in line for line in lines) == 1
-
-
 def test_the_verbosity_of_tensorflow_shows_and_hides_lines_but_hides_no_warning(
     tmp_path,
 ):

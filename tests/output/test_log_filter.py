@@ -71,13 +71,6 @@ def test_what_the_program_itself_calls_of_tensorflow_passes(logger):
     assert count(logger) == 0
 
 
-def test_what_a_hook_of_tensorflow_calls_of_tensorflow_is_left_out(logger):
-    v1.train.LoggingTensorHook([], every_n_iter=1)
-    (line,) = passed(logger)
-    assert "LoggingTensorHook.__init__" in line
-    assert count(logger) == 1  # its SecondOrStepTimer
-
-
 def test_that_layers_of_tensorflow_1_are_deprecated_is_left_out_and_others_are_shown(
     monkeypatch,
 ):
@@ -109,16 +102,6 @@ def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(log
         canned, lambda labels, predictions: {"mine": metrics(labels, predictions)}
     )
     assert warns(own)
-
-
-def test_a_deprecation_of_the_program_s_own_passes(logger):
-    @deprecation.deprecated(None, "Use mine instead.")
-    def old():
-        pass
-
-    old()
-    (line,) = passed(logger)
-    assert "Use mine instead." in line
 
 
 def test_errors_other_warnings_and_mere_words_pass(logger):
@@ -176,18 +159,6 @@ def test_the_list_is_of_callers_and_of_what_they_call(
         )
     assert count(logger) == int(is_left_out)
     assert len(passed(logger)) == 1 - int(is_left_out)
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, False),
-        ({log_filter.VARIABLE: "0"}, False),
-        ({log_filter.VARIABLE: "1"}, True),
-    ],
-)
-def test_a_variable_brings_everything_back(environ, expected):
-    assert log_filter.is_verbose(environ) is expected
 
 
 def test_a_variable_of_another_value_is_refused():

@@ -56,7 +56,7 @@ def described(value):
         if kind is StepRateHook:  # TensorFlow's StepCounterHook, with one thing more
             kind = train.StepCounterHook
             for name in (
-                *("_batch_size", "_batches_per_step", "_reading"),
+                *("_batch_size", "_batches_per_step"),
                 "_step_before_last",
             ):
                 del settings[name]
@@ -310,17 +310,6 @@ def test_a_checkpoint_dir_that_cannot_be_made_is_named(kind, path, reason, tmp_p
     )
 
 
-@pytest.mark.parametrize("kind", [str, os.fsencode])
-def test_a_checkpoint_dir_with_a_nul_byte_is_named(kind):
-    with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
-        er.MonitoredTrainingSession(checkpoint_dir=kind("/model\0"))
-    assert str(refused.value) == (
-        "checkpoint_dir (an Estimator's model_dir) '/model\\x00' cannot be created: "
-        f"{refused.value.__cause__}; give a folder that this process may write"
-    )
-    assert "embedded null" in str(refused.value)
-
-
 @pytest.mark.parametrize("kind", [str, os.fsencode, pathlib.Path])
 @pytest.mark.parametrize(
     ("name", "problem"),
@@ -386,31 +375,6 @@ def test_a_folder_that_only_summaries_are_written_to_may_look_like_a_pattern(tmp
     assert [path.name[:6] for path in folder.iterdir()] == ["events"]
 
 
-def test_a_summary_dir_that_is_not_utf_8_is_refused(tmp_path):
-    with tf.Graph().as_default(), pytest.raises(ConfigError, match="not UTF-8"):
-        er.MonitoredTrainingSession(
-            checkpoint_dir=tmp_path, summary_dir=f"{tmp_path}/\udcff"
-        )
-
-
-def test_a_summary_dir_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    with tf.Graph().as_default(), pytest.raises(ConfigError) as refused:
-        er.MonitoredTrainingSession(
-            checkpoint_dir=tmp_path / "model", summary_dir=tmp_path / "file"
-        )
-    assert str(refused.value) == (
-        f"summary_dir '{tmp_path}/file' cannot be created: File exists; give a folder "
-        "that this process may write"
-    )
-
-
-def test_a_summary_dir_that_nothing_is_written_to_is_left_alone(tmp_path):
-    (tmp_path / "file").touch()
-    off = {"save_summaries_steps": None, "log_step_count_steps": None}
-    assert hook_types(summary_dir=tmp_path / "file", **off) == []
-
-
 def test_an_interval_may_be_an_array_of_one_number(tmp_path):
     with tf.Graph().as_default():
         add = train.get_or_create_global_step().assign_add(1)
@@ -457,11 +421,6 @@ _NOTHING_WRITTEN = {
     "save_summaries_steps": None,
     "log_step_count_steps": None,
 }
-
-
-def test_a_checkpoint_dir_that_nothing_is_written_to_is_left_alone(tmp_path):
-    assert hook_types(checkpoint_dir=tmp_path / "new", **_NOTHING_WRITTEN) == []
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -146,27 +146,6 @@ def test_a_worker_of_a_cluster_stands_for_these_arguments(set_tf_config):
     }
 
 
-@pytest.mark.parametrize("off", [None, 0])
-@pytest.mark.parametrize(
-    "interval", ["save_checkpoints_secs", "save_checkpoints_steps"]
-)
-def test_what_is_turned_off_stays_off(interval, off):
-    config = er.RunConfig(
-        save_summary_steps=off, log_step_count_steps=None, **{interval: off}
-    )
-    with tf.Graph().as_default():
-        kwargs = config.training_session_kwargs()
-    assert {
-        name: kwargs[name] for name in kwargs if "steps" in name or "secs" in name
-    } == {
-        "save_checkpoint_secs": None,
-        "save_checkpoint_steps": None,
-        "save_summaries_steps": None,
-        "log_step_count_steps": None,
-        "max_wait_secs": 7200,
-    }
-
-
 def test_every_argument_is_one_of_monitored_training_session():
     with tf.Graph().as_default():
         kwargs = er.RunConfig().training_session_kwargs()
@@ -248,43 +227,6 @@ def test_without_a_graph_there_is_nothing_to_save():
         er.RunConfig().training_session_kwargs()
 
 
-def test_training_saves_keeps_and_summarizes_as_configured(tmp_path):
-    config = er.RunConfig(
-        tmp_path,
-        save_checkpoints_steps=4,
-        keep_checkpoint_max=2,
-        save_summary_steps=5,
-        log_step_count_steps=3,
-    )
-    first_step, first_loss, last_loss = train_in_session(config, 10)
-    assert first_step == 0
-    assert last_loss < first_loss / 2
-    assert checkpoint_steps(tmp_path) == ([8, 10], [8, 10])
-    written = summaries(tmp_path)
-    assert written["loss"] == [1, 6]
-    assert written["global_step/sec"] == [4, 7, 10]
-    assert (tmp_path / "graph.pbtxt").exists()
-
-
-def test_training_goes_on_where_the_last_checkpoint_is(tmp_path):
-    stopped = er.RunConfig(tmp_path / "stopped")
-    train_in_session(stopped, 5)
-    first_step, _, _ = train_in_session(stopped, 9)
-    straight = er.RunConfig(tmp_path / "straight")
-    train_in_session(straight, 9)
-    assert first_step == 5
-    assert variables(stopped.model_dir) == variables(straight.model_dir)
-    assert variables(stopped.model_dir)["global_step"] == 9
-
-
-def test_a_model_directory_may_be_moved_between_two_runs(tmp_path):
-    before, after = tmp_path / "before", tmp_path / "after"
-    train_in_session(er.RunConfig(before), 5)
-    before.rename(after)
-    first_step, _, _ = train_in_session(er.RunConfig(after), 6)
-    assert first_step == 5
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -313,10 +255,3 @@ def test_training_leaves_what_an_estimator_with_this_config_leaves(settings, tmp
     assert files(by_session) == files(by_estimator)
     assert summaries(by_session).get("loss") == summaries(by_estimator).get("loss")
     assert variables(by_session) == variables(by_estimator)
-
-
-def test_training_without_checkpoints_leaves_none(tmp_path):
-    config = er.RunConfig(tmp_path, save_checkpoints_secs=None, save_summary_steps=2)
-    train_in_session(config, 4)
-    assert tf.train.get_checkpoint_state(tmp_path) is None
-    assert summaries(tmp_path) == {"loss": [1, 3]}

@@ -1,5 +1,3 @@
-import math
-import pathlib
 import subprocess
 import sys
 
@@ -48,14 +46,6 @@ def test_numbers_in_arrays_are_unwrapped_and_all_else_is_left():
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize(
-    "value", [None, 1, 0.5, math.inf, 10**400, np.int64(3), np.float32(2.5), True]
-)
-def test_a_number_in_range_passes(name, value):
-    run_config_values.check({name: value})
-
-
-@pytest.mark.parametrize("name", NUMBERS)
 def test_a_negative_number_is_refused_with_its_unit(name):
     assert refusal(**{name: -1}) == (
         ConfigError,
@@ -77,24 +67,6 @@ def test_zero_passes_where_it_means_none_or_all(name, zero_passes):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("nan", [math.nan, np.float64("nan")])
-def test_a_number_that_is_nan_is_refused(name, nan):
-    assert refusal(**{name: nan}) == (
-        ConfigError,
-        f"RunConfig: {name} is {nan!r}, but {name} {NUMBERS[name]}",
-    )
-
-
-def test_a_negative_number_too_large_for_a_float_is_refused():
-    found = refusal(save_summary_steps=-(10**400))
-    assert found == (
-        ConfigError,
-        f"RunConfig: save_summary_steps is -1{'0' * 400}, but save_summary_steps "
-        "should be >= 0; give a number of steps, or None",
-    )
-
-
-@pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize(
     ("value", "shown"),
     [("5", "'5' (str)"), ([1], "[1] (list)"), (1j, "1j (complex)")],
@@ -103,28 +75,6 @@ def test_what_is_no_number_is_refused_with_its_type(name, value, shown):
     assert refusal(**{name: value}) == (
         ConfigTypeError,
         f"RunConfig: {name} is {shown}, but {name} {NUMBERS[name]}",
-    )
-
-
-@pytest.mark.parametrize("value", [0, -7, 2**40, True])
-@pytest.mark.parametrize(
-    "name", ["tf_random_seed", "experimental_max_worker_delay_secs"]
-)
-def test_an_integer_passes_whatever_its_size(name, value):
-    run_config_values.check({name: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("tf_random_seed", "must be integer."),
-        ("experimental_max_worker_delay_secs", "must be an integer if set."),
-    ],
-)
-def test_a_fraction_is_no_integer(name, rule):
-    assert refusal(**{name: 1.5}) == (
-        ConfigError,
-        f"RunConfig: {name} is 1.5 (float), but {name} {rule} Give an int, or None",
     )
 
 
@@ -146,51 +96,10 @@ def test_a_plain_value_is_no_strategy(name, remedy):
     )
 
 
-@pytest.mark.parametrize("model_dir", ["model", b"model", pathlib.Path("model")])
-def test_a_path_of_any_kind_is_a_model_dir(model_dir):
-    run_config_values.check({"model_dir": model_dir})
-
-
 def test_a_model_dir_that_is_no_path_is_refused():
     assert refusal(model_dir=5) == (
         ConfigTypeError,
         "RunConfig: model_dir is 5 (int); give a path as str or os.PathLike, or None",
-    )
-
-
-def test_an_empty_model_dir_is_refused():
-    assert refusal(model_dir="") == (
-        ConfigError,
-        "RunConfig: model_dir should be non-empty. It is ''; give a folder, or None",
-    )
-
-
-def test_a_session_config_that_is_no_proto_is_refused():
-    assert refusal(session_config={"allow_growth": True}) == (
-        ConfigError,
-        "RunConfig: session_config is {'allow_growth': True} (dict), but "
-        "session_config must be instance of ConfigProto; give a "
-        "tf.compat.v1.ConfigProto, or None",
-    )
-
-
-@pytest.mark.parametrize("protocol", [None, "grpc", "grpc+verbs"])
-def test_tensorflows_protocols_pass(protocol):
-    run_config_values.check({"protocol": protocol})
-
-
-def test_another_protocol_is_refused():
-    assert refusal(protocol="http") == (
-        ConfigError,
-        "RunConfig: protocol is 'http' (str), but protocol should be grpc or "
-        "grpc+verbs; give one of them, or None for grpc",
-    )
-
-
-@pytest.mark.parametrize(("steps", "secs"), [(5, None), (None, 60), (None, None)])
-def test_one_checkpoint_interval_or_none_passes(steps, secs):
-    run_config_values.check(
-        {"save_checkpoints_steps": steps, "save_checkpoints_secs": secs}
     )
 
 
@@ -201,17 +110,3 @@ def test_two_checkpoint_intervals_are_refused_even_if_one_is_zero():
         "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set. "
         "Leave one of them out",
     )
-
-
-def test_unknown_names_are_left_alone():
-    run_config_values.check({"device_fn": "anything", "of_a_subclass": -1})
-
-
-def test_an_error_of_the_frozen_class_keeps_its_words_on_one_line():
-    with (
-        pytest.raises(ConfigError) as caught,
-        run_config_values.errors_of_frozen_class(),
-    ):
-        raise ValueError("not\n  allowed.\n")
-    assert str(caught.value) == "RunConfig: not allowed."
-    assert str(caught.value.__cause__) == "not\n  allowed.\n"

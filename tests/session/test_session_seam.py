@@ -8,7 +8,6 @@ from tensorflow.python.training import monitored_session
 from tensorflow.python.training import training as tensorflows_training
 
 import estimator_runtime as er
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import monitored_training_session as session_module
 
 train = tf.compat.v1.train
@@ -62,15 +61,6 @@ SESSION_CONFIG = tf.compat.v1.ConfigProto(
 )
 
 
-def test_the_session_config_reaches_the_session():
-    seen = SessionConfig()
-    with tf.Graph().as_default():
-        train.get_or_create_global_step()
-        with er.MonitoredTrainingSession(hooks=[seen], config=SESSION_CONFIG):
-            pass
-    assert seen.found == SESSION_CONFIG
-
-
 def test_the_session_config_of_a_run_config_reaches_an_estimators_session(tmp_path):
     seen = SessionConfig()
     config = er.RunConfig(tmp_path, session_config=SESSION_CONFIG)
@@ -91,13 +81,3 @@ def test_soft_placement_decides_whether_a_device_may_be_missing(tmp_path):
         train_with(allow_soft_placement=False)
     trained = train_with(allow_soft_placement=True)
     assert trained.get_variable_value("global_step") == 1
-
-
-def test_an_estimators_model_dir_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    model_dir = str(tmp_path / "file" / "model")
-    estimator = tf.estimator.Estimator(model_fn, model_dir, params={})
-    with pytest.raises(
-        ConfigError, match=f"model_dir is '{model_dir}', which cannot be created: "
-    ):
-        estimator.train(input_fn, steps=1)

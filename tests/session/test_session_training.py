@@ -144,17 +144,6 @@ def test_hooks_see_what_they_see_in_tensorflows_session(tmp_path):
     assert ("last", "after_run", {"batch": 3}, True) in ours
 
 
-def test_the_end_of_the_data_ends_training_as_in_tensorflows_session(tmp_path):
-    def train_with(function, log, folder):
-        hook = Recorder("hook", log)
-        log = run(function, log, hook, checkpoint_dir=folder, steps_of_data=3)
-        return [*log, checkpoint_steps(folder)]
-
-    ours, stock = logs_of_both(train_with, tmp_path)
-    assert ours == stock
-    assert ours[-3:] == [("hook", "end", 3), "out", [0, 3]]
-
-
 def test_an_exception_passes_as_in_tensorflows_session(tmp_path):
     def train_with(function, log, folder):
         def act(event):
@@ -238,19 +227,6 @@ def test_checkpoints_are_saved_at_the_start_between_and_at_the_end(
         return checkpoint_steps(folder)
 
     assert logs_of_both(train_with, tmp_path) == [saved, saved]
-
-
-@pytest.mark.parametrize("off", [None, 0])
-def test_without_an_interval_no_checkpoint_is_saved(off, tmp_path):
-    run(
-        er.MonitoredTrainingSession,
-        [],
-        stop_at(3),
-        checkpoint_dir=tmp_path,
-        save_checkpoint_secs=off,
-    )
-    assert tf.train.get_checkpoint_state(tmp_path) is None
-    assert [path.name[:6] for path in tmp_path.iterdir()] == ["events"]
 
 
 def test_summaries_go_to_their_own_folder(tmp_path):

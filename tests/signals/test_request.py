@@ -195,15 +195,6 @@ def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
     )
 
 
-@EACH
-def test_a_signal_that_comes_twice_at_once_is_one_request(tmp_path, add, number):
-    with Told() as told, open_session(tmp_path) as session:
-        session.run(add)
-        for _ in range(2):
-            signal.raise_signal(number)
-    assert (told.status, saved_step(tmp_path)) == (128 + number, 1)
-
-
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_the_notice_of_a_batch_system_saves_the_step(tmp_path, add, number):
     with pytest.raises(SystemExit) as told, open_session(tmp_path) as session:
@@ -286,21 +277,6 @@ def test_a_handler_that_is_set_in_the_middle_of_a_training_is_kept(tmp_path, add
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def test_a_wakeup_descriptor_of_the_programs_own_is_kept(tmp_path, add):
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    try:
-        with Told() as told, open_session(tmp_path) as session:
-            session.run(add)
-            signal.raise_signal(signal.SIGTERM)
-    finally:
-        assert signal.set_wakeup_fd(-1) == writer
-        os.close(reader)
-        os.close(writer)
-    assert (told.status, saved_step(tmp_path)) == (143, 1)
 
 
 def test_signals_are_left_alone_in_other_threads(tmp_path, add):
@@ -396,19 +372,3 @@ def test_a_grace_that_is_no_number_is_refused(monkeypatch, tmp_path, add):
     monkeypatch.setenv("ESTIMATOR_RUNTIME_STOP_GRACE_SECS", "soon")
     with pytest.raises(er.EstimatorRuntimeError, match="STOP_GRACE_SECS is 'soon'"):
         open_session(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        (signal.SIGHUP, signal.SIGHUP),
-        (signal.SIGHUP, signal.SIGTERM),
-        (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP),
-    ],
-)
-def test_the_signals_of_a_session_that_ends_are_one_request(tmp_path, add, numbers):
-    with Told() as told, open_session(tmp_path) as session:
-        session.run(add)
-        for number in numbers:
-            signal.raise_signal(number)
-    assert (told.status, saved_step(tmp_path)) == (128 + numbers[0], 1)

@@ -21,18 +21,23 @@ _logger = logging.getLogger(__name__)
 _FLOATS = {1: "<f4", 2: "<f8", 8: "<f4", 18: "<f8", 19: "<f2"}
 _BFLOAT16 = 14  # numpy has no such type
 _BFLOAT16_INFINITY = 0x7F80
+_REMEDY = (
+    "To try: a lower learning rate, clipped gradients (tf.clip_by_global_norm), or a "
+    "check of the input for NaN and of the loss for log(0) and divisions by 0"
+)
 # Logged before a search; takes the folder.
 LOOKING = "a loss was NaN: searching the checkpoints in %s for NaN"
 
 
-def add_note(error: Exception, folder: str) -> None:
-    """Add a note that names the newest checkpoint without NaN to an exception.
+def add_note(error: Exception, folder: str, step: int | None) -> None:
+    """Add a note to an exception: the step, the newest good checkpoint, what to try.
 
     Python 3.10 has no notes. There, the text is logged as an error.
 
     Args:
         error: The exception that a NaN loss has raised.
         folder: The model directory. Nothing may write to it meanwhile.
+        step: The global step after the NaN, or None if unknown.
     """
     if not is_local(folder):
         note = newest_as_text(None, unknown=f"as only TensorFlow reads {folder}")
@@ -41,6 +46,9 @@ def add_note(error: Exception, folder: str) -> None:
         # The search reads all of the data, which may take minutes.
         _logger.warning(LOOKING, folder)
         note = newest_as_text(*newest_good(folder))
+    at_step = "" if step is None else f" at step {step}"
+    lines = [each[:1].upper() + each[1:] for each in note.splitlines()]
+    note = ". ".join([f"The loss is NaN{at_step}", *lines, _REMEDY])
     getattr(error, "add_note", _logger.error)(note)
 
 

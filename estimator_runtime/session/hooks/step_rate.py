@@ -1,6 +1,5 @@
 """Hooks that log steps/sec, and examples/sec if the graph has a known batch size."""
 
-import dataclasses
 import logging
 import os
 import time
@@ -16,18 +15,6 @@ _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSe
 # TensorBoard shows one chart for each name, with all runs that have it.
 _OWN_STEPS_PER_SEC = "task/steps_per_sec"
 _OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ReadingSession:
-    run: Callable[[Any], Any]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Reading:
-    """The part of a run context that TensorFlow's hook uses to read the step."""
-
-    session: _ReadingSession
 
 
 class StepRateHook(tf.compat.v1.train.StepCounterHook):
@@ -59,20 +46,12 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         super().begin()
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
 
-    def after_create_session(
-        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
-    ) -> None:
-        """Prepare to read the global step, and do what TensorFlow's hook does."""
-        super().after_create_session(session, coord)
-        read = session.make_callable(self._global_step_tensor)
-        self._reading = _Reading(session=_ReadingSession(run=lambda fetches: read()))
-
     def after_run(
         self,
         run_context: tf.compat.v1.train.SessionRunContext,
         run_values: tf.compat.v1.train.SessionRunValues,
     ) -> None:
-        """Measure the rate as TensorFlow's hook does, with a prepared read of the step.
+        """Measure the rate as TensorFlow's hook does.
 
         TensorFlow warns if a step does not increase the global step. This hook warns
         only if the previous step did not increase it either, because two consecutive
@@ -83,7 +62,7 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         if step == last_step != self._step_before_last:
             self._last_global_step = None
         self._step_before_last = last_step
-        super().after_run(self._reading, run_values)
+        super().after_run(run_context, run_values)
 
     def _log_and_record(
         self, elapsed_steps: int, elapsed_time: float, global_step: int
@@ -136,14 +115,6 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
         self._global_step = tf.compat.v1.train.get_global_step()
 
-    def after_create_session(
-        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
-    ) -> None:
-        """Prepare to read the global step, at which the rates are summarized."""
-        self._read = self._global_step is not None and session.make_callable(
-            self._global_step
-        )
-
     def after_run(
         self,
         run_context: tf.compat.v1.train.SessionRunContext,
@@ -164,8 +135,8 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         if self._batch_size is not None:
             scalars[_OWN_EXAMPLES_PER_SEC] = rate * self._batch_size
             _logger.info("examples/sec of this task: %g", rate * self._batch_size)
-        if self._summary_dir is not None and self._read:
-            self._summarize(scalars, int(self._read()))
+        if self._summary_dir is not None and self._global_step is not None:
+            self._summarize(scalars, int(run_context.session.run(self._global_step)))
 
     def _summarize(self, scalars: Mapping[str, float], step: int) -> None:
         if not tf.io.gfile.isdir(self._summary_dir):

@@ -93,7 +93,7 @@ def test_a_chief_that_comes_back_after_a_nan_restores_its_last_good_checkpoint(
     first = start(cluster, "chief", "--nan_at", "50")
     assert first.end() == 1
     assert "NanLossDuringTrainingError: NaN loss" in first.text
-    assert "\nnewest good checkpoint: " in first.text
+    assert " Newest good checkpoint: " in first.text
     second = start(cluster, "chief")
     assert (second.end(), ps.end()) == (0, 0), second.text
     assert "the parameter servers are alive" not in second.text

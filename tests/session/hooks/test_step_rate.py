@@ -46,13 +46,6 @@ def test_the_batch_size_is_known_with_the_shapes_of_tensorflow_1(drop_remainder,
         tf.compat.v1.enable_v2_tensorshape()
 
 
-def test_inputs_of_two_sizes_have_no_batch_size():
-    with tf.Graph().as_default() as graph:
-        inputs(8, drop_remainder=True)
-        inputs(4, drop_remainder=True)
-        assert batch_size(graph) is None
-
-
 def test_examples_per_second_are_steps_per_second_times_the_batch_size(
     tmp_path, caplog
 ):

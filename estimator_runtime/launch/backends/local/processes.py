@@ -32,6 +32,7 @@ from estimator_runtime.launch.task import (
     Working,
     report_of,
 )
+from estimator_runtime.output import log_filter
 from estimator_runtime.patching.injection.children import helper_command
 from estimator_runtime.reporting import JOB_VARIABLE
 
@@ -245,9 +246,10 @@ class Processes:
 
     def _environ(self) -> dict[str, str]:
         """Return the environment of the fork server and its tasks."""
+        environ = {**os.environ, **self._job.env}
+        log_filter.set_native_level(environ)
         return {
-            **os.environ,
-            **self._job.env,
+            **environ,
             JOB_VARIABLE: uuid.uuid4().hex,
             process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.

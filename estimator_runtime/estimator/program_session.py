@@ -1,4 +1,4 @@
-"""`tf.train.MonitoredTrainingSession` of programs that train without an Estimator."""
+"""`MonitoredTrainingSession` of programs that train without an Estimator."""
 
 import functools
 import importlib
@@ -9,9 +9,10 @@ _OURS = "estimator_runtime.session.monitored_training_session"
 
 
 def use_runtime_session(_module: types.ModuleType) -> None:
-    """Make `tf.train.MonitoredTrainingSession` that of this package.
+    """Make `tf.compat.v1.train.MonitoredTrainingSession` that of this package.
 
-    Then the options of `estimator-runtime run` apply to the program, and it saves a
+    In TensorFlow 1 mode a program has it as `tf.train.MonitoredTrainingSession`. The
+    options of `estimator-runtime run` then apply to the program, and it saves a
     checkpoint when it is told to stop. TensorFlow's own modules keep the original.
     """
     import tensorflow.compat.v1 as tf1
