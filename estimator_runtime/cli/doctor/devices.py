@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
-from estimator_runtime.cli.doctor.probe import Answer
+from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.errors import EstimatorRuntimeError
 
 
@@ -26,7 +26,7 @@ def check_devices(subject: Subject) -> Iterator[Finding]:
 
 
 def compare(
-    answer: Answer, environ: Mapping[str, str], nvidia_devices: Sequence[str]
+    answer: ProbeResult, environ: Mapping[str, str], nvidia_devices: Sequence[str]
 ) -> Finding:
     """Compare the devices of TensorFlow with the device files of NVIDIA GPUs."""
     gpus = [each for each in answer.devices if each["type"] == "GPU"]

@@ -66,7 +66,7 @@ class Subject:
         return None if self.script is None else source.read_program(self.script)
 
     @functools.cached_property
-    def tensorflow(self) -> probe.Answer | EstimatorRuntimeError | None:
+    def tensorflow(self) -> probe.ProbeResult | EstimatorRuntimeError | None:
         """What TensorFlow says, or why it cannot be imported.
 
         None if the packages or the settings do not allow that.

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
-from estimator_runtime.cli.doctor.probe import Answer
+from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.source import Program, Source, is_package_beside
 from estimator_runtime.cli.script import is_importable
-from estimator_runtime.tf1 import contrib_names, mode
+from estimator_runtime.tf1 import mode
 
 # Names of modules, in any package.
 _OF_ESTIMATORS = {"estimator", "tpu_estimator", "tpu_config"}
@@ -33,7 +33,7 @@ def check_script(subject: Subject) -> Iterator[Finding]:
     is_version_1 = subject.environ.get(mode.VARIABLE) == "1"
     yield from _check_modules(program, is_version_1)
     answer = subject.tensorflow
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, ProbeResult):
         return
     for source in program.sources:
         yield from _check_version_1(source, answer, is_version_1)
@@ -80,7 +80,7 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
 
 
 def _check_version_1(
-    source: Source, answer: Answer, is_version_1: bool
+    source: Source, answer: ProbeResult, is_version_1: bool
 ) -> Iterator[Finding]:
     """Check which names of a file only TensorFlow 1 has."""
     names = {n: at for n, at in source.names.items() if n in answer.of_version_1}
@@ -98,7 +98,7 @@ def _check_version_1(
     yield Finding(PROBLEM, text, facts)
 
 
-def _check_names(source: Source, answer: Answer) -> Iterator[Finding]:
+def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
     """Check which names of a file no TensorFlow has."""
     reported = set()
     for name, line in source.names.items():
@@ -113,39 +113,15 @@ def _check_names(source: Source, answer: Answer) -> Iterator[Finding]:
         yield Finding(PROBLEM, text, {"name": name})
 
 
-def _check_contrib(program: Program, answer: Answer) -> Iterator[Finding]:
-    """Check which members of `tf.contrib` not even TensorFlow 1 mode has here."""
-    reported = set()
+def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
+    """Check which names of `tf.contrib` not even TensorFlow 1 mode has here."""
+    reported = {""}
     for source in program.sources:
         for name, line in source.names.items():
-            if name not in answer.of_version_1 or not name.startswith(_CONTRIB):
-                continue
-            problem = _contrib_problem(name.removeprefix(_CONTRIB))
-            if problem is not None and problem not in reported:
-                reported.add(problem)
-                yield Finding(PROBLEM, f"{source.file}:{line}: {problem}")
-
-
-def _contrib_problem(member: str) -> str | None:
-    """Return what keeps a member of `tf.contrib`, or an attribute of one, from use."""
-    parts = member.split(".")
-    for count in range(1, len(parts) + 1):
-        name = ".".join(parts[:count])
-        if contrib_names.is_module(name):
-            continue
-        whole = contrib_names.in_whole_module(name)
-        now = contrib_names.source(name) or (whole and whole[0])
-        if now is None:
-            why = contrib_names.why_missing(name)
-            return f"--tf1 has no tf.contrib.{name}; {why}"
-        package = now.partition(":")[0].partition(".")[0]
-        if not is_importable(package):
-            return (
-                f"tf.contrib.{name} needs {package}, which is not installed; pip "
-                f"install {package.replace('_', '-')}"
-            )
-        return None
-    return None
+            why = answer.of_version_1.get(name, "")
+            if why not in reported:
+                reported.add(why)
+                yield Finding(PROBLEM, f"{source.file}:{line}: even with --tf1, {why}")
 
 
 def _check_meanings(source: Source) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import pytest
 from estimator_runtime.cli.doctor.devices import compare
 from estimator_runtime.cli.doctor.finding import Subject
 from estimator_runtime.cli.doctor.packages import check_ray
-from estimator_runtime.cli.doctor.probe import Answer
+from estimator_runtime.cli.doctor.probe import ProbeResult
 
 CPU = {"name": "CPU:0", "type": "CPU", "details": {}}
 GPU = {"name": "GPU:0", "type": "GPU", "details": {"device_name": "NVIDIA T4"}}
@@ -45,7 +45,9 @@ OLDEST_RAY = re.search(r"^    ray>=(\S+)$", SETUP, re.M)[1]
 def test_a_gpu_that_tensorflow_does_not_see_is_a_problem_unless_it_is_hidden(
     found, machine, environ, state, text
 ):
-    answer = Answer(devices=found, cuda=True, missing={}, of_version_1=[], patches={})
+    answer = ProbeResult(
+        devices=found, cuda=True, missing={}, of_version_1={}, patches={}, report=""
+    )
     finding = compare(answer, environ, machine)
     assert (finding.state, finding.text) == (state, text)
 
