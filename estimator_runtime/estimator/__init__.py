@@ -1,1 +1,1 @@
-"""What the frozen tensorflow-estimator package is given to run on today's TensorFlow."""
+"""What the frozen tensorflow-estimator package is given on today's TensorFlow."""

@@ -622,9 +622,7 @@ def test_a_metric_of_best_checkpoints_of_which_none_are_kept_is_refused_in_a_lin
 )
 def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, task):
     (folder / "train.py").write_text(
-        "import os, sys\n"
         "print('WARNING:tensorflow:careful')\n"
-        "os.system('echo of a child >&2')\n"
         "print('the start', end='', flush=True)\n"
         "1 / 0\n"
     )
@@ -638,6 +636,5 @@ def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, ta
         ("info", "the start"),
     ]
     messages = [line["message"] for line in stderr]
-    assert messages[0] == "of a child"
-    assert messages[1].startswith("Traceback")
+    assert messages[0].startswith("Traceback")
     assert messages[-1] == "ZeroDivisionError: division by zero"

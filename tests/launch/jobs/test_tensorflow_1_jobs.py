@@ -1,6 +1,8 @@
 """A program of TensorFlow 1, untouched, as a cluster on this machine."""
 
+import os
 import re
+import signal
 
 import pytest
 import tensorflow as tf
@@ -87,3 +89,89 @@ def test_the_tasks_of_a_cluster_are_in_tensorflow_1_mode(
         "dense_1/kernel/Adagrad",
         "global_step",
     ]
+
+
+# All of `values` equal the global step after each step.
+_COUNTING = """
+import os
+import time
+
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode):
+    step = tf.train.get_global_step()
+    values = tf.get_variable("values", initializer=tf.zeros([1000]))
+    with tf.control_dependencies([tf.assign_add(values, tf.ones([1000]))]):
+        train_op = tf.assign_add(step, 1).op
+    return tf.estimator.EstimatorSpec(mode, loss=values[0], train_op=train_op)
+
+
+class Hook(tf.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+        print("from", session.run(tf.train.get_global_step()), os.getpid(), flush=True)
+
+    def before_run(self, context):
+        return tf.train.SessionRunArgs(tf.train.get_global_step())
+
+    def after_run(self, context, values):
+        print("step", values.results, flush=True)
+        time.sleep(0.02)
+        while values.results >= 70 and not os.path.exists("finish"):
+            time.sleep(0.02)
+
+
+config = tf.estimator.RunConfig("model", save_checkpoints_steps=25)
+tf.estimator.train_and_evaluate(
+    tf.estimator.Estimator(model_fn, config=config),
+    tf.estimator.TrainSpec(
+        lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat(),
+        max_steps=80,
+        hooks=[Hook()],
+    ),
+    tf.estimator.EvalSpec(lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])), steps=1),
+)
+"""
+_VARIABLES = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="reference variables"),
+        pytest.param(("--tf1-resource-variables",), id="resource variables"),
+    ],
+)
+
+
+def _counts(model_dir):
+    """Return the steps of all checkpoints, each of which holds values of its step."""
+    steps = []
+    for index in sorted(model_dir.glob("model.ckpt-*.index")):
+        checkpoint = tf.train.load_checkpoint(str(index.with_suffix("")))
+        steps.append(checkpoint.get_tensor("global_step"))
+        assert set(checkpoint.get_tensor("values")) == {float(steps[-1])}
+    return sorted(steps)
+
+
+@_VARIABLES
+def test_a_chief_that_is_killed_goes_on_from_the_values_of_the_ps(
+    launch, tmp_path, options
+):
+    (tmp_path / "train.py").write_text(_COUNTING)
+    job = launch("--tf1", *options, "--workers", "0", "--ps", "1", "train.py")
+    killed = int(job.wait_for(r"\| from 0 (\d+)$")[1])
+    reached = int(job.wait_for(r"\| step (4\d)$")[1])
+    os.kill(killed, signal.SIGKILL)
+    (tmp_path / "finish").touch()
+    assert job.end() == 0, job.text
+    again = int(job.wait_for(r"\| from (\d+) \d+$", count=2)[1])
+    assert again >= reached
+    assert _counts(tmp_path / "model")[-1] == 80
+
+
+@_VARIABLES
+def test_a_job_that_is_stopped_has_saved_its_last_step(launch, tmp_path, options):
+    (tmp_path / "train.py").write_text(_COUNTING)
+    job = launch("--tf1", *options, "--workers", "0", "--ps", "1", "train.py")
+    reached = int(job.wait_for(r"\| step (3\d)$")[1])
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 143, job.text
+    assert _counts(tmp_path / "model")[-1] >= reached
