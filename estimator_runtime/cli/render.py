@@ -69,11 +69,11 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
         ConfigError: If a value is invalid.
         UsageError: If no task would train.
     """
-    from estimator_runtime.launch.backends.kubernetes import KubernetesBackend
+    from estimator_runtime.launch.backends.kubernetes import KubernetesRenderer
 
     job = run.job_of(options)
     name = options.name or _name_of(options.program[0])
-    backend = KubernetesBackend(
+    renderer = KubernetesRenderer(
         image=options.image,
         name=name,
         storage=options.storage,
@@ -81,7 +81,7 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
         claim=options.claim,
         fs_group=options.fs_group,
     )
-    return backend.render(job).rstrip(), 0
+    return renderer.render(job).rstrip(), 0
 
 
 def _name_of(program: str) -> str:

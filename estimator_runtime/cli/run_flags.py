@@ -29,7 +29,8 @@ class Flag:
         name: What the user types, such as "--ps".
         help: What `--help` says about it.
         kind: The other arguments of `add_argument`.
-        needs: What it is for: "cluster", or a back end; empty if it always has effect.
+        needs: What it is for: "cluster"; the back end "local" or "ray"; "placement",
+            which any back end but the local one does; empty if it always has effect.
         variable: The environment variable through which it reaches the training.
     """
 
@@ -218,28 +219,29 @@ CLUSTER = (
     ),
     Flag(
         name="--backend",
-        kind={"choices": ("local", "ray"), "default": "local"},
-        help="where the tasks run: on this machine (local, the default) or in a Ray "
-        "cluster",
+        kind={"metavar": "NAME", "default": "local"},
+        help="where the tasks run: on this machine (local, the default), in a Ray "
+        "cluster (ray), or by a back end that another package provides",
     ),
 )
 RESOURCES = (
     Flag(
         name="--cpus-per-worker",
         kind=_AMOUNT,
-        needs="ray",
+        needs="placement",
         help="CPUs of the chief, of each worker, and of the evaluator (default: 1)",
     ),
     Flag(
         name="--gpus-per-worker",
         kind=_AMOUNT,
-        needs="ray",
-        help="GPUs of the chief and of each worker (default: 0)",
+        needs="cluster",
+        help="GPUs of the chief and of each worker (default: on this machine one each, "
+        "in turn; elsewhere 0)",
     ),
     Flag(
         name="--cpus-per-ps",
         kind=_AMOUNT,
-        needs="ray",
+        needs="placement",
         help="CPUs of each parameter server (default: 1)",
     ),
 )
@@ -309,11 +311,12 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
         if not flag.needs or flag.given(options) is None:
             continue
         name, backend = flag.name, options.backend
-        if flag.needs == "ray" != backend:
+        is_local = backend == "local"
+        if (flag.needs == "ray" != backend) or (flag.needs == "placement" and is_local):
             raise UsageError(
                 f"{name} is for --backend ray; add that, or leave out {name}"
             )
-        if flag.needs == "local" != backend:
+        if flag.needs == "local" and not is_local:
             raise UsageError(
                 f"{name} is for a cluster on this machine; leave it out, or --backend "
                 f"{backend}"

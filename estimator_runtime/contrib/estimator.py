@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.estimator.removed import contrib as private
-from estimator_runtime.estimator.seam import MultiLabelHead
+from estimator_runtime.patching.frozen import MultiLabelHead
 
 __all__ = [
     "binary_classification_head",

@@ -1,24 +1,23 @@
 """Patches: each bridges one difference between versions of TensorFlow.
 
-A patch is applied right after the import of the module that it changes. A patch that
-wraps a function reads the arguments of the calls with `binder`.
+A patch is applied right after the import of the module that it changes.
 """
 
-import contextlib
+from __future__ import annotations
+
 import dataclasses
 import functools
-import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
-from typing import Any
 
 from estimator_runtime.errors import CompatibilityError
 
 _logger = logging.getLogger(__name__)
 _states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
+_scheduled: list[Patch] = []
 _applied: list[str] = []
 _refused: dict[str, str] = {}  # maps a module whose patches failed to the error's text
 
@@ -69,6 +68,7 @@ def schedule(patches: Iterable[Patch], *, are_required: bool = True) -> None:
     groups: dict[str, list[Patch]] = {}
     for each in patches:
         if each.name not in _states:
+            _scheduled.append(each)
             groups.setdefault(each.after, []).append(each)
     for module_name, group in groups.items():
         for each in group:
@@ -86,6 +86,11 @@ def check() -> None:
     """
     for text in _refused.values():
         raise CompatibilityError(text)
+
+
+def scheduled() -> tuple[Patch, ...]:
+    """Return the patches scheduled so far, in order."""
+    return tuple(_scheduled)
 
 
 def applied() -> tuple[str, ...]:
@@ -173,20 +178,3 @@ class _Refusal(MetaPathFinder):
         """Raise `CompatibilityError` if the module is one of these."""
         if fullname in _refused:
             raise CompatibilityError(_refused[fullname])
-
-
-def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments]:
-    """Return a function that binds the arguments of a call to parameter names.
-
-    If the arguments do not fit, the function itself is called with them. Its TypeError
-    names the function, which that of `inspect.Signature.bind` does not.
-    """
-    signature = inspect.signature(function)
-
-    def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
-        with contextlib.suppress(TypeError):
-            return signature.bind(*args, **kwargs)
-        # The arguments do not fit the function's signature, so its body cannot run.
-        return inspect.unwrap(function)(*args, **kwargs)
-
-    return bind

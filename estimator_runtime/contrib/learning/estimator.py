@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.estimator.seam import ModeKeys, StockEstimator
+from estimator_runtime.patching.frozen import ModeKeys, StockEstimator
 
 __all__ = [
     "LearnEstimator",

@@ -13,7 +13,7 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.contrib.learning.estimator import replace_monitors_with_hooks
 from estimator_runtime.distributed.train_and_evaluate import train_and_evaluate
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.estimator.seam import Exporter
+from estimator_runtime.patching.frozen import Exporter
 
 __all__ = [
     "Experiment",
