@@ -8,7 +8,6 @@ import pathlib
 import sys
 import warnings
 
-from benchmarks.cadence import benchmark as cadence_benchmark
 from benchmarks.harness import measurement
 from benchmarks.harness.report import render
 
@@ -42,7 +41,6 @@ _BENCHMARKS = {
 }
 # Where the render of a benchmark of something else than steps is.
 _OWN_TABLES = {
-    "cadence": "benchmarks.cadence.report",
     "checkpoints": "benchmarks.checkpoints.report",
     "restart": "benchmarks.restart.report",
     "launch": "benchmarks.launch.benchmark",
@@ -57,8 +55,6 @@ def main(arguments=None):
     args = _parser().parse_args(arguments)
     if args.command == "table":
         return _print_table(args.file, args.against)
-    if args.command == "cadence":
-        return _measure_cadence(args)
     chosen = vars(args)
     names = ("models", "trainers", "rounds", "steps", "delay_ms")
     options = {name: chosen[name] for name in names if name in chosen}
@@ -79,10 +75,6 @@ def _parser():
         if name == "cluster":
             _add_cluster_options(command)
         _add_output(command)
-    purpose = "how often a training of your own should save"
-    command = commands.add_parser("cadence", help=purpose, description=purpose)
-    cadence_benchmark.add_options(command)
-    _add_output(command)
     table = commands.add_parser("table", help="print figures as Markdown")
     table.add_argument("file", help="JSON file of a benchmark")
     table.add_argument(
@@ -165,19 +157,6 @@ def _add_output(command):
         metavar="FOLDER",
         help="for NAME.json, NAME.md and NAME.png (default: %(default)s)",
     )
-
-
-def _measure_cadence(args):
-    try:
-        cadence_benchmark.check(args)
-        report = cadence_benchmark.measure(args, _announce)
-    except cadence_benchmark.CadenceError as error:
-        _announce(f"benchmarks cadence: error: {error}")
-        return 2
-    _publish(
-        report, _own_table("cadence")(report), pathlib.Path(args.output), "cadence"
-    )
-    return 0
 
 
 def _measure(name, quick, folder, **options):

@@ -48,7 +48,6 @@ _SAME_ON_EACH = (
     "launch/jobs/test_tensorboard",
     "cli/test_main",
     "cli/test_script",
-    "cli/test_tf_config_command",
     "patching/injection/test_current_folder",
     "test_groups",
     "test_second_chance",

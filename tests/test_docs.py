@@ -70,14 +70,14 @@ def test_a_python_snippet_can_be_parsed(block):
 
 @pytest.mark.parametrize("where, arguments", list(shown_commands()))
 def test_a_command_in_a_block_is_one_that_the_command_line_takes(where, arguments):
-    main._parse(arguments)
+    main.parse(arguments)
 
 
 @pytest.mark.parametrize("where, arguments", list(named_commands()))
 def test_a_command_in_a_sentence_has_options_that_there_are(where, arguments, capsys):
     command = arguments[0]
     with pytest.raises(SystemExit):
-        main._parse([command, "--help"])
+        main.parse([command, "--help"])
     options = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
     script = next((i for i, x in enumerate(arguments) if x.endswith(".py")), None)
     used = re.findall(r"--[a-z][a-z-]*", " ".join(arguments[:script]))
@@ -120,11 +120,11 @@ def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
     (command,) = re.findall(r"^HEALTHCHECK .*CMD (.*)$", text, re.M)
     name, *arguments = shlex.split(command)
     assert name == "estimator-runtime"
-    main._parse(arguments)
+    main.parse(arguments)
     (job,) = re.findall(r"^CMD \[\"sh\", \"-c\", \"(.*)\"\]$", text, re.M)
     program, name, *arguments = shlex.split(job.replace('\\"', '"'))
     assert (program, name) == ("exec", "estimator-runtime")
-    assert (ROOT / main._parse(arguments).program[0]).exists()
+    assert (ROOT / main.parse(arguments).program[0]).exists()
 
 
 def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
@@ -138,6 +138,20 @@ def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
     listed = set(re.findall(r"ESTIMATOR_RUNTIME_(\w+)", " ".join(rows)))
     assert listed == read - of_processes
     assert of_processes < read
+
+
+def test_an_older_python_is_told_which_one_is_needed():
+    program = (
+        "import sys; sys.version_info = (3, 9, 1)\n"
+        f"exec(compile(open({str(ROOT / 'setup.py')!r}).read(), 'setup.py', 'exec'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    text = "estimator_runtime needs Python 3.10 to 3.13, and this is 3.9 ("
+    assert done.stderr.startswith(text)
+    assert "Python 3.10 to 3.13" in "".join(_text("README.md").splitlines()[:12])
 
 
 def test_each_file_that_the_image_takes_is_there():
@@ -160,7 +174,7 @@ def test_the_architecture_names_modules_that_there_are():
 
 
 def test_the_exit_statuses_of_the_docs_are_those_of_the_help():
-    explained = re.findall(r"^  (\d[\d, ]*)  ", main._EXIT_STATUSES, re.M)
+    explained = re.findall(r"^  (\d[\d, ]*)  ", main.parsers()[0].epilog, re.M)
     listed = re.findall(r"^\| ([\d, ]+) \|", _text("docs/command_line.md"), re.M)
     of_signals = "129, 130, 138, 140, 143, 152"
     assert listed == explained == ["0", "1", "2", "3", of_signals]

@@ -65,18 +65,10 @@ OTHERS = {
     "benchmarks/README.md | pip install": (
         "benchmarks/test_steps_benchmark.py: test_every_model_is_trained_in_its_ways"
     ),
-    "benchmarks/README.md | python -m benchmarks cadence": (
-        "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
-        "cadence_and_gets_an_interval"
-    ),
     'benchmarks/README.md | {"benchmark": "steps"': "the form of a file, cut short",
     "docs/architecture.md | ": "a picture; test_docs.py looks for its modules",
     "docs/checkpoints.md | estimator-runtime checkpoints": (
         "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
-    ),
-    "docs/checkpoints.md | python -m benchmarks cadence": (
-        "benchmarks/test_cadence_benchmark.py: test_a_real_training_is_measured_at_each_"
-        "cadence_and_gets_an_interval"
     ),
     "docs/clusters.md | launcher | WARNING: chief and worker 0 read": (
         "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
@@ -85,10 +77,12 @@ OTHERS = {
         "launch/jobs/test_training_jobs.py: test_a_job_ends_by_itself_with_the_last_step_"
         "saved"
     ),
+    "docs/how_do_i.md | # sbatch --nodes 4": "needs a SLURM cluster",
+    "docs/how_do_i.md | {": "a setting of VS Code; its command is that of all pages",
+    "docs/how_do_i.md | docker run": "needs Docker, and says that it was not tested",
     "docs/life_of_a_task.md | stateDiagram": (
         "test_life_of_a_task_page.py: test_the_page_is_what_the_supervisor_does"
     ),
-    "docs/how_do_i.md | # srun --nodes 4": "needs a SLURM cluster",
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": (
         "test_snippets.py: test_the_doctor_says_what_its_page_shows"
@@ -329,7 +323,12 @@ def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
     logged = [re.fullmatch(r"logged (\d+) loss:0", line) for line in said]
     assert [int(each[1]) // 10 for each in logged if each] == [0, 1, 2]
     shown = ("stopped early: True", "replicas: 2", "best rate: 0.05")
-    assert {*shown, "resumed to step 120", "hidden/kernel [2, 8]"} <= set(said)
+    assert {
+        *shown,
+        "served: ['y']",
+        "resumed to step 120",
+        "hidden/kernel [2, 8]",
+    } <= set(said)
     numbers = (tmp_path / "numbers.jsonl").read_text()
     followed = subprocess.run(
         [sys.executable, "follow.py"],

@@ -16,8 +16,6 @@ def draw(report, path):
     """Draw `report` as a PNG file at `path`: medians, with quartiles as whiskers."""
     if "sizes" in report:
         figure = _of_sizes(report)
-    elif "advice" in report:
-        figure = _of_cadences(report)
     elif "programs" in report:
         figure = _of_programs(report)
     else:
@@ -80,48 +78,6 @@ def _of_sizes(report):
         axes.spines[["top", "right"]].set_visible(False)
     all_axes[0, 0].set_ylabel("slowdown of the loop, %; whiskers: quartiles")
     all_axes[0, 0].legend(frameon=False)
-    return figure
-
-
-def _of_cadences(report):
-    """Draw the time that is lost against the interval of checkpoints."""
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    best = report["advice"]["interval_secs"]
-    cost_secs, mtbf_secs = report["cost"]["secs"], report["mtbf_secs"]
-    ways = {n: own for n, own in report["cadences"].items() if "interval_secs" in own}
-    tried = [own["interval_secs"] for own in ways.values()]
-    low, high = min([*tried, best]) / 3, max([*tried, best, 600]) * 3
-    secs = [low * (high / low) ** (i / 200) for i in range(201)]
-    saving = [100 * cost_secs / each for each in secs]
-    again = [100 * each / (2 * mtbf_secs) for each in secs]
-    lost = [a + b for a, b in zip(saving, again, strict=True)]
-    axes.loglog(secs, saving, "--", color=_COLORS["others"], label="checkpoints")
-    axes.loglog(secs, again, ":", color=_COLORS["stock"], label="work done again")
-    axes.loglog(secs, lost, color=_COLORS["ours"], label="both")
-    measured = {
-        each["interval_secs"]: 100 * each["slowdown"]["median"]
-        for each in ways.values()
-        if each["slowdown"]["median"] > 0  # else it is lost in the noise
-    }
-    axes.plot(
-        *(list(measured), list(measured.values())),
-        *("o",),
-        color=_COLORS["stock"],
-        label="slowdown of the loop, as measured, where above 0",
-    )
-    axes.axvline(best, color=_COLORS["ours"], linewidth=1)
-    part = report["advice"]["lost_part"]
-    axes.set_ylim(bottom=100 * part / 30)
-    axes.text(
-        *(best, 1, f" every {best} s: {part:.2%}"),
-        transform=axes.get_xaxis_transform(),
-        va="top",
-        color=_COLORS["ours"],
-    )
-    axes.set_xlabel("seconds from save to save")
-    axes.set_ylabel(f"lost, % of the time; a failure every {mtbf_secs / 3600:g} h")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
     return figure
 
 

@@ -1,18 +1,28 @@
 """`estimator-runtime checkpoints`: a model directory's inventory, as text or JSON."""
 
+from __future__ import annotations
+
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from estimator_runtime.checkpoint import cost, inventory
-from estimator_runtime.cli.parser import number
+from estimator_runtime.cli.parser import Parser, number
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `checkpoints` to its parser."""
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the parser of `checkpoints`."""
+    parser = commands.add_parser(
+        "checkpoints",
+        help="list a training's checkpoints, and which one a restart would use",
+        description="List the checkpoints of a training. Nothing is changed.\nThe exit "
+        "status is 1 if a restart would not go on from the newest one, or has none.",
+    )
+    parser.set_defaults(describe=lambda options: describe(options, time.time()))
     parser.add_argument("model_dir", metavar="MODEL_DIR", help="folder of a training")
     parser.add_argument(
         "--verify",

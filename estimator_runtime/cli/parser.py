@@ -1,18 +1,35 @@
 """The parser of the command line: each mistake becomes one line with its remedy."""
 
 import argparse
+import contextlib
 import difflib
-import itertools
 import math
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 from typing import Any, NoReturn
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+
+NAME = "estimator-runtime"
+EXIT_STATUSES = """\
+exit status:
+  0  success
+  1  a setting or the environment does not allow it (TF_CONFIG, installed packages),
+     the script cannot be parsed, a task of the cluster has failed for good,
+     (checkpoints) a restart would not go on from the newest checkpoint, or (doctor,
+     status, enable) there is a problem
+  2  the command line is wrong, or the script or module it names cannot be found
+  3  the training of a cluster is done, and only its evaluation has failed
+  129, 130, 138, 140, 143, 152  a training was stopped by SIGHUP, Ctrl-C, SIGUSR1,
+     SIGUSR2, SIGTERM or SIGXCPU (a cluster: 143 for all but Ctrl-C). Normally its last
+     step is saved, and its last lines say where
+Otherwise it is the status of the script: that of sys.exit(), 1 after an exception that
+it does not catch, 130 (in a shell) after Ctrl-C.
+"""
+# The functions, with their modules, that end a script because of its arguments.
+_REFUSALS = {("argparse", "error"), ("absl.app", "parse_flags_with_usage")}
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,13 +101,10 @@ def write_out(text: str) -> None:
     """
     if sys.stdout is None:  # the process was started without it
         return
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    with contextlib.suppress(AttributeError):  # another object in its place
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        try:
-            sys.stdout.write(text)
-        except UnicodeEncodeError:
-            escaped = text.encode(encoding, "backslashreplace")
-            sys.stdout.write(escaped.decode(encoding))
+        sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         # Python flushes once more at exit, and would report the same error there.
@@ -102,98 +116,84 @@ def write_out(text: str) -> None:
             raise EstimatorRuntimeError(problem) from error
 
 
+def add_program(parser: Parser) -> None:
+    """Add the script or module, and its arguments, to the parser of a command."""
+    parser.add_argument(
+        "-m",
+        action="store_true",
+        dest="is_module",
+        help="what follows is the name of a module or package, found as python -m does",
+    )
+    # PARSER, not REMAINDER: it does not consume the options before the program, and it
+    # leaves all arguments after it alone, even "--" and those that look like ours.
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        nargs=argparse.PARSER,
+        help="path of the script, and its arguments",
+    )
+
+
 def check_first(
     arguments: Sequence[str], parser: Parser, commands: Mapping[str, Parser]
 ) -> None:
     """Check that the first argument is a command, or an option that may come first.
 
-    `parser` has the options that may stand before a command.
-
     Raises:
-        UsageError: If the argument is an option of a command, which it must follow, or
-            resembles a command.
+        UsageError: If it is a script, an option of a command, or resembles a command.
     """
     first = next(iter(arguments), "")
-    command = next((each for each in arguments if each in commands), None)
-    if first.startswith("-") and not parser.has_option(first):
-        if command is not None and commands[command].has_option(first):
-            raise UsageError(
-                f"option {first!r} stands before {command!r}; put it after that"
-            )
-        owners = (name for name in commands if commands[name].has_option(first))
-        if command is None and (owner := next(owners, None)):
-            raise UsageError(
-                f"no command stands before {first!r}, an option of {owner!r}; "
-                f"write: {shlex.join([parser.prog, owner, *arguments])}"
-            )
-    elif not first.startswith("-") and first not in commands:
-        for similar in difflib.get_close_matches(first, commands, n=1):
-            raise UsageError(f"{first!r} is not a command; did you mean {similar!r}?")
+    if first in commands or parser.has_option(first):
+        return
+    if first.endswith(".py"):
+        raise UsageError(f"{first!r} is not a command; to run it: {NAME} run {first}")
+    if first.startswith("-"):
+        raise UsageError(
+            f"option {first!r} stands before the command; write the command first, as "
+            f"in: {NAME} run {first} ..."
+        )
+    for similar in difflib.get_close_matches(first, commands, n=1):
+        raise UsageError(f"{first!r} is not a command; did you mean {similar!r}?")
 
 
-def unknown_argument(
-    argument: str,
-    arguments: Sequence[str],
-    options: argparse.Namespace,
-    parsers: Mapping[str, Parser],
-) -> str:
-    """Explain in one line what is wrong with an argument that no parser accepts.
-
-    Args:
-        argument: The argument.
-        arguments: All arguments of the command line.
-        options: The options that were parsed from them.
-        parsers: Parsers by command; "" has the options before a command.
-    """
+def unknown_argument(argument: str, parser: Parser) -> UsageError:
+    """Return the error about an argument that the parser of a command does not know."""
     is_option = argument.startswith("-")
-    kind = "unknown option" if is_option else "unexpected argument"
-    command = next((each for each in arguments if not each.startswith("-")), "")
-    is_before = command in itertools.takewhile(argument.__ne__, reversed(arguments))
-    parser = parsers.get(command, parsers[""])
-    problem = f"{kind} {argument!r}"
-    similar = None
-    if is_option:
-        similar = (parsers[""] if is_before else parser).similar_option(argument)
-    # The script of doctor, which does not run it.
-    script_given: Any = getattr(options, "script", None)
-    ours = f"'{parser.prog} --help'"
-    remedy = f"see {ours}"
-    if similar is not None:
+    problem = f"{'unknown option' if is_option else 'unexpected argument'} {argument!r}"
+    if is_option and (similar := parser.similar_option(argument)):
         problem += f" (did you mean {similar!r}?)"
-    if is_option and hasattr(options, "program"):
-        remedy = f"put options of the script after it, as in 'SCRIPT {argument}'; "
-        remedy += f"{ours} lists ours"
-    elif not similar and script_given in itertools.takewhile(
-        argument.__ne__, arguments
-    ):
-        remedy = f"{command} takes none of the script's, leave them out; {remedy}"
-    return f"{problem}; {remedy}"
+    lists = f"'{parser.prog} --help'"
+    if is_option and parser.get_default("takes_program"):
+        return UsageError(
+            f"{problem}; put options of the script after it, as in 'SCRIPT "
+            f"{argument}'; {lists} lists ours"
+        )
+    return UsageError(f"{problem}; see {lists}")
 
 
 def misplaced_option(
-    error: SystemExit, arguments: Sequence[str], parser: Parser
+    end: SystemExit, arguments: Sequence[str], parser: Parser
 ) -> str | None:
-    """Explain that an option which a script rejected may be meant for this package.
+    """Explain that an option which a script refused may be meant for this package.
 
     Returns:
-        One line, with the remedy. None if `error` ended the script for another reason,
-        or if `parser`, that of the command, has none of the script's `arguments`.
+        One line, with the remedy. None if `end` was not raised where argparse and absl
+        refuse arguments, or if `parser`, that of the command, has none of the script's
+        `arguments`.
     """
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     options = (each for each in arguments if each.startswith("-"))
     ours = next(filter(parser.has_option, options), None)
-    if ours is None or not _is_refusal(frames):
+    frames = (frame for frame, _ in traceback.walk_tb(end.__traceback__))
+    # What they say names the option, unless another one is refused.
+    refused = (
+        str(each.f_locals.get("message", ours))
+        for each in frames
+        if (each.f_globals.get("__name__"), each.f_code.co_name) in _REFUSALS
+    )
+    name = (ours or "").strip("-").partition("=")[0]
+    if ours is None or not any(name in each for each in refused):
         return None
     return (
         f"the script was given {ours!r}, which stands after it; if it is for "
         f"'{parser.prog}', put it before the script"
     )
-
-
-def _is_refusal(frames: Sequence[FrameType]) -> bool:
-    """Return whether a script ended in these frames because of an unknown option."""
-    places = [(each.f_globals.get("__name__"), each.f_code.co_name) for each in frames]
-    if places[-1] == ("argparse", "exit"):
-        return "unrecognized arguments" in str(frames[-1].f_locals.get("message"))
-    # Newer versions of absl end the process one function further down.
-    return ("absl.app", "parse_flags_with_usage") in places[-2:]

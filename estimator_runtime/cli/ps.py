@@ -8,13 +8,22 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from estimator_runtime.cli.parser import Parser
 from estimator_runtime.launch.job_file import running_jobs
 
 _COLUMNS = ("task", "pid", "step", "steps/s", "restarts", "state", "log")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `ps` to its parser."""
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the parser of `ps`."""
+    parser = commands.add_parser(
+        "ps",
+        help="list the running cluster jobs, and how far each task is",
+        description="List the tasks of the jobs that you have started on this machine "
+        "and that still\nrun: pid, step, steps a second, restarts and log of each. "
+        "Nothing is changed.",
+    )
+    parser.set_defaults(describe=describe)
     parser.add_argument(
         "--json", action="store_true", help="print a JSON array with an object per job"
     )

@@ -1,16 +1,29 @@
 """`estimator-runtime render`: a job as manifests for Kubernetes, without Ray."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
 
 from estimator_runtime.cli import run, run_flags
+from estimator_runtime.cli.parser import NAME, Parser, add_program
 
 _NO_NAME = "job"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `render` to its parser."""
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the parser of `render`."""
+    parser = commands.add_parser(
+        "render",
+        help="print Kubernetes manifests of a job",
+        usage=f"{NAME} render --backend kubernetes --image IMAGE [options] SCRIPT "
+        "[ARGS...]",
+        description="Print a job as manifests for `kubectl apply -f`. Nothing is "
+        "started, and neither the\nscript nor the image is looked at. What follows "
+        "SCRIPT is the script's.",
+    )
+    parser.set_defaults(describe=render, takes_program=True)
     parser.add_argument(
         "--backend",
         choices=("kubernetes",),
@@ -44,12 +57,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="group that may write to the volume (default: 1000, as in our image)",
     )
-    run_flags.add_task_options(parser.add_argument_group("the tasks"))
-    run_flags.add_resource_options(parser.add_argument_group("what each takes"))
+    run_flags.add(parser.add_argument_group("the tasks"), run_flags.TASKS)
+    run_flags.add(parser.add_argument_group("what each takes"), run_flags.RESOURCES)
+    add_program(parser)
 
 
-def render(options: argparse.Namespace) -> str:
-    """Return the manifests of the job that the options define.
+def render(options: argparse.Namespace) -> tuple[str, int]:
+    """Return the manifests of the job that the options define, and the exit status.
 
     Raises:
         ConfigError: If a value is invalid.
@@ -67,7 +81,7 @@ def render(options: argparse.Namespace) -> str:
         claim=options.claim,
         fs_group=options.fs_group,
     )
-    return renderer.render(job)
+    return renderer.render(job).rstrip(), 0
 
 
 def _name_of(program: str) -> str:

@@ -1,26 +1,130 @@
-"""`estimator-runtime run` with a cluster: a job made of the options, and its run."""
+"""`estimator-runtime run`: one process becomes the program, or launches a cluster."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import itertools
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from estimator_runtime import install, reporting
+from estimator_runtime.cli import run_flags, script
+from estimator_runtime.cli.parser import (
+    EXIT_STATUSES,
+    NAME,
+    Parser,
+    add_program,
+    misplaced_option,
+)
+from estimator_runtime.config import proxies
+from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.role import TaskType
+from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import LaunchError, UsageError
+from estimator_runtime.output import json_log, log_filter, tensorboard
 from estimator_runtime.output.tensorboard import Dashboard
+from estimator_runtime.patching import patch
+from estimator_runtime.patching.injection import garbage_collector
+from estimator_runtime.patching.injection.process_name import name_after_task, task_name
+from estimator_runtime.patching.table import PROGRAM_SESSION
 from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
+from estimator_runtime.tf1 import mode
 
 if TYPE_CHECKING:
     from estimator_runtime.launch import Job, JobHandle, Outcome
     from estimator_runtime.launch.terminal.console import Console
 
+STOCK_SESSION = "ESTIMATOR_RUNTIME_STOCK_SESSION"
+_KEEP_STOCK = "to keep TensorFlow's tf.compat.v1.train.MonitoredTrainingSession"
 _POLL_SECS = 0.5
+# The options that are fields of a `Job`. `render` has some of them.
+_OF_JOB = (
+    *("max_restarts", "refill_restarts_secs", "heartbeat_timeout_secs"),
+    *("evaluation_timeout_secs", "log_dir"),
+)
+
+
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the parser of `run`."""
+    parser = commands.add_parser(
+        "run",
+        help="run an untouched script or module that uses tf.estimator",
+        usage=f"{NAME} run [options] SCRIPT [ARGS...]\n"
+        f"       {NAME} run [options] -m MODULE [ARGS...]",
+        description="Run an untouched script as `python SCRIPT [ARGS...]` does, with "
+        "tf.estimator\nin place on whatever TensorFlow is installed. All that follows "
+        "SCRIPT or MODULE\nis the script's. With --workers, --ps or --evaluator, run "
+        "it as a cluster of\nprocesses on this machine; with --backend ray, of several "
+        "machines.",
+        epilog=EXIT_STATUSES,
+    )
+    run_flags.add_to(parser)
+    add_program(parser)
+    command = functools.partial(_run, parser)
+    parser.set_defaults(command=command, takes_program=True)
+
+
+def _run(parser: Parser, options: argparse.Namespace) -> int:
+    program, *arguments = options.program
+    run: Callable[[str, Sequence[str]], int]
+    if options.is_module:
+        script.check_module(program)
+        run = script.run_module
+    else:
+        script.check_script(program)
+        run = script.run_script
+    run_flags.carry(options, os.environ)
+    if options.is_module and mode.is_wanted():
+        mode.add_package(program)
+    is_cluster = run_flags.is_cluster_wanted(options)
+    is_import_spared = garbage_collector.is_wanted(os.environ)
+    if options.tensorboard is not None:
+        tensorboard.check(options.tensorboard)
+    if is_cluster:
+        if not options.is_module:
+            script.check_rereadable(program)
+        return launch(options)
+    tensorboard.request(options.tensorboard)
+    reporting.start(os.environ)
+    # Only the form is checked, because only the script knows whether it needs a chief
+    # or a task: under a multi-worker strategy, for example, worker 0 leads.
+    cluster = check_form(os.environ)
+    proxies.exempt(itertools.chain(*cluster.values()), os.environ)
+    if options.log_format == "json":
+        json_log.start(task_name(os.environ) or "main")
+    name_after_task(os.environ)
+    log_filter.start(os.environ)
+    log_filter.set_native_level(os.environ)
+    install()
+    if not parse_switch(os.environ.get(STOCK_SESSION, "0"), STOCK_SESSION, _KEEP_STOCK):
+        patch.schedule([PROGRAM_SESSION], are_required=False)
+    if is_import_spared:
+        garbage_collector.spare_import()
+    try:
+        status = run(program, arguments)
+        is_held_up = script.waits_at_exit(None)
+    except SystemExit as error:
+        if problem := misplaced_option(error, arguments, parser):
+            sys.stderr.write(f"{NAME}: {problem}\n")
+        code = 0 if error.code is None else error.code
+        # Python prints what is no number.
+        if not isinstance(code, int) or not script.waits_at_exit(error):
+            raise
+        status, is_held_up = code, True
+    except KeyboardInterrupt as error:
+        if not script.waits_at_exit(error):
+            raise
+        status, is_held_up = -signal.SIGINT, True
+    if is_held_up:
+        script.end(status)
+    return status
 
 
 def launch(options: argparse.Namespace) -> int:
@@ -92,7 +196,7 @@ def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.backend == "local":
         return {
             "warm": not options.cold,
-            "private_network": options.private_network,
+            "private_network": bool(options.private_network),
             "gpus_per_worker": options.gpus_per_worker,
         }
     if options.backend != "ray":
@@ -100,7 +204,7 @@ def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "address": options.ray_address or "auto",
         "placement": options.placement or "spread",
-        "placement_timeout_secs": options.placement_timeout,
+        "placement_timeout_secs": options.placement_timeout_secs,
         "working_dir": options.working_dir,
     }
 
@@ -119,7 +223,7 @@ def job_of(options: argparse.Namespace) -> Job:
         TaskType.CHIEF: 0 if options.no_chief else 1,
         TaskType.WORKER: options.workers or 0,
         TaskType.PS: options.ps or 0,
-        TaskType.EVALUATOR: int(options.evaluator),
+        TaskType.EVALUATOR: int(bool(options.evaluator)),
     }
     if options.no_chief and not options.workers:
         raise UsageError(
@@ -141,18 +245,11 @@ def job_of(options: argparse.Namespace) -> Job:
         program = _in_copy(program, working_dir)
     command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
     given = {
-        "max_restarts": options.max_restarts,
-        "refill_restarts_secs": getattr(options, "refill_restarts", None),
-        "heartbeat_timeout_secs": getattr(options, "heartbeat_timeout", None),
-        "evaluation_timeout_secs": getattr(options, "evaluation_timeout", None),
-        "log_dir": getattr(options, "log_dir", None),
+        name: value
+        for name in _OF_JOB
+        if (value := getattr(options, name, None)) is not None
     }
-    return Job(
-        command=command,
-        replicas=replicas,
-        resources=resources,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    return Job(command=command, replicas=replicas, resources=resources, **given)
 
 
 def _given(value: float | None, default: float) -> float:

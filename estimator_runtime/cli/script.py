@@ -16,6 +16,7 @@ import contextlib
 import difflib
 import importlib.util
 import itertools
+import operator
 import os
 import re
 import runpy
@@ -39,16 +40,10 @@ from estimator_runtime.tf1 import mode
 # How long the end of a program waits for a session that TensorFlow still closes.
 _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-# How the error of Estimator.train begins in a task that does not train.
-_TRAIN_IN_PS = "Train has been called wrong configuration."
-_USE_TRAIN_AND_EVALUATE = (
-    "Estimator.train cannot be called by a ps or an evaluator; use "
-    "tf.estimator.train_and_evaluate, which does what each task of a cluster has to do"
-)
 _PYTHONS_HOOK = sys.__excepthook__
 # Lines of a message of TensorFlow's that stand before the reason.
 _BEFORE_REASON = re.compile(
-    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=+$"
+    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
 )
 
 
@@ -398,10 +393,6 @@ def report(failure: BaseException) -> int:
         KeyboardInterrupt: `failure` itself, if it is one, so that Python ends the
             process by SIGINT after the exit handlers.
     """
-    if type(failure) is ValueError and str(failure).startswith(_TRAIN_IN_PS):
-        failure = UsageError(_USE_TRAIN_AND_EVALUATE).with_traceback(
-            failure.__traceback__
-        )
     reporting.send_error(type(failure))
     sys.last_type, sys.last_value = type(failure), failure
     sys.last_traceback = failure.__traceback__
@@ -418,12 +409,12 @@ def report(failure: BaseException) -> int:
             place = f"{frame.f_code.co_filename}:{line}"
             _write(f"estimator-runtime: error: {place}: {failure}\n")
             return 1
-    is_stop_reported = sys.excepthook is _PYTHONS_HOOK and _report_stop(failure)
-    reason = reason_of(failure) if sys.excepthook is _PYTHONS_HOOK else None
+    is_default = sys.excepthook is _PYTHONS_HOOK
+    is_stop_reported = is_default and _report_stop(failure)
     hook_failure = None if is_stop_reported else _call_hook(failure)
-    if reason is not None and not is_stop_reported:
-        _write(f"estimator-runtime: error: {reason}\n")
-    if _lacks_version_1(failure):
+    if is_default and not is_stop_reported and (text := summary_of(failure)):
+        _write(f"estimator-runtime: error: {text}\n")
+    if _is_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
             if "--tf1" in sys.argv[1:]
@@ -443,60 +434,72 @@ def report(failure: BaseException) -> int:
     return 1
 
 
-def reason_of(failure: BaseException) -> str | None:
-    """Return the reason of an error of a TensorFlow op in one line, with its place.
+def summary_of(failure: BaseException) -> str | None:
+    """Return in one line what a framework has raised, and at which line of the program.
 
-    TensorFlow writes it in the middle of a message of 100 lines. None for an error with
-    a message of one line, and for any other error.
+    It is the last line, so that nobody has to look for it in a hundred lines of
+    TensorFlow. None if another module has raised the exception.
     """
-    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
-    if errors is None or not isinstance(failure, errors.OpError):
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    package = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    if package.partition(".")[0] not in reporting.FRAMEWORKS:
         return None
-    if "\n" not in (failure.message or ""):
-        return None
-    # The session raises an error with a longer message while it handles the first one.
-    first = failure.__context__
-    text = (isinstance(first, errors.OpError) and first.message) or failure.message
-    lines = filter(None, map(str.strip, text.splitlines()))
-    what = next((line for line in lines if not _BEFORE_REASON.match(line)), None)
-    if what is None:
-        return None
+    what = _reason(failure)
     # Where the program runs the op, or rather where it has made it, if that is known.
-    run_at = traceback.extract_tb(failure.__traceback__)
-    made_at = getattr(failure.op, "traceback", None) or ()
+    made_at = getattr(getattr(failure, "op", None), "traceback", None) or ()
     places = [
-        f"{frame.filename}:{frame.lineno}: "
-        for frame in (*run_at, *made_at)
+        f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+        for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
         if reporting.is_file_of_program(frame.filename)
+        and "__autograph_generated_file" not in frame.filename
     ]
+    if "is not in features dictionary" in what:
+        given = (each.f_locals.get("features") for each, _ in frames)
+        names = next((list(each) for each in given if isinstance(each, dict)), [])
+        what += f" The input_fn gives these: {', '.join(map(repr, names))}."
     return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
 
 
-def _lacks_version_1(failure: BaseException) -> bool:
+def _reason(failure: BaseException) -> str:
+    """Return the line of a message that says why; TensorFlow writes it anywhere."""
+    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
+    if errors is not None and isinstance(failure, errors.OpError):
+        # The session raises an error with a longer message while it handles the first.
+        first = failure.__context__
+        texts = [first.message] if isinstance(first, errors.OpError) else []
+        texts.append(failure.message)
+    else:
+        texts = [str(failure)]
+    lines = [line.strip() for text in texts for line in str(text).splitlines()]
+    if lines and lines[0] == "in user code:":  # AutoGraph's, with the reason at the end
+        last = list(filter(None, lines))[-1]
+        return last.removeprefix(f"{type(failure).__name__}: ")
+    return next((line for line in lines if not _BEFORE_REASON.match(line)), "")
+
+
+def _is_of_version_1(failure: BaseException) -> bool:
     """Return whether a program failed at a name that only TensorFlow 1 has."""
     tensorflow: Any = sys.modules.get("tensorflow")
     if tensorflow is None or mode.is_on():
         return False
     if isinstance(failure, AttributeError):
-        owner, name = getattr(failure.obj, "__name__", None), failure.name
+        dotted = f"{getattr(failure.obj, '__name__', '')}.{failure.name}"
     elif isinstance(failure, ImportError):
         # from tensorflow import contrib; import tensorflow.contrib
         match = re.match(r"cannot import name '(\w+)'", str(failure))
-        owner, _, name = str(failure.name).rpartition(".")
-        owner, name = (failure.name, match[1]) if match else (owner, name)
+        dotted = f"{failure.name}.{match[1]}" if match else str(failure.name)
     else:
         return False
-    root, *path = str(owner).split(".")
+    # The modules of the API of TensorFlow 2 are in _api.v2.
+    root, *path = (part for part in dotted.split(".") if part not in ("_api", "v2"))
     # A program that names compat.v1 itself does not need the mode.
-    if root != "tensorflow" or not name or "compat" in path:
+    if root != "tensorflow" or not path or "compat" in path:
         return False
-    value = tensorflow.compat.v1
-    for part in [*path, name]:
-        if part == "contrib":
-            return True
-        if part not in ("_api", "v2"):  # of the modules of the API of TensorFlow 2
-            value = getattr(value, part, None)
-    return value is not None
+    try:
+        operator.attrgetter(".".join(path))(tensorflow.compat.v1)
+    except AttributeError:
+        return "contrib" in path
+    return True
 
 
 def _write(text: str) -> None:

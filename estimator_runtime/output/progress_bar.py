@@ -164,6 +164,7 @@ class ProgressLines:
         self._clock = clock
         self._shown = first
         self._shown_at = clock()
+        self._is_first = True
 
     def show(self, progress: Progress) -> None:
         """Write a line, if it is time and the step has changed."""
@@ -171,11 +172,15 @@ class ProgressLines:
         if secs < _LINE_SECS or progress.step == self._shown.step:
             return
         rate = (progress.step - self._shown.step) / secs
+        is_first, self._is_first = self._is_first, False
         self._shown, self._shown_at = progress, self._clock()
         stream = sys.stderr if self._stream is None else self._stream
         if stream is None:  # the process was started without standard error
             return
-        stream.write(f"{_line(progress, rate)}\n")
+        # The first interval has the start of the session in it, and shows no pace.
+        pace = None if is_first else rate
+        left = time_left(progress.step, progress.last_step, pace)
+        stream.write(f"{_line(progress, rate)}{f', {left} left' if left else ''}\n")
         stream.flush()
 
     def close(self) -> None:
@@ -188,9 +193,6 @@ def _line(progress: Progress, rate: float) -> str:
         parts[0] += f" of {progress.last_step}"
     parts.append(f"{rate:.4g} steps/s")
     parts += [f"{name} {text}" for name, text in progress.remarks().items()]
-    left = time_left(progress.step, progress.last_step, rate)
-    if left is not None:
-        parts.append(f"{left} left")
     return ", ".join(parts)
 
 

@@ -54,7 +54,7 @@ def check_installed() -> tuple[int, int]:
     if version >= (2, 16) and importlib.util.find_spec("tf_keras") is None:
         raise CompatibilityError(
             f"tf-keras is not installed, and Estimators on TensorFlow {text} need "
-            f"it; pip install tf-keras=={_dotted(version)}.*"
+            f"it; pip install 'tf-keras=={_dotted(version)}.*'"
         )
     return version
 

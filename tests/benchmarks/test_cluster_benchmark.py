@@ -10,7 +10,6 @@ import tensorflow as tf
 from benchmarks.steps import ps_cluster
 from benchmarks.steps.slow_network import relay
 from benchmarks.training.contenders import Stopwatch, Window
-from benchmarks.training.models import CLUSTER_MODELS
 
 
 @pytest.mark.long("starts three clusters, one after the other")
@@ -25,18 +24,6 @@ def test_a_step_is_measured_in_three_ways_with_the_cpu_time_of_the_ps(
         assert figures["server_cpu_us_per_step"]["median"] >= 0
         assert figures["cpu_us_per_step"]["median"] > 0
     assert "CPU µs/step of the ps" in (tmp_path / "out" / "cluster.md").read_text()
-
-
-def test_there_are_models_with_few_and_with_many_variables():
-    assert list(CLUSTER_MODELS) == [
-        "linear",
-        "6 variables",
-        "20 variables",
-        "60 variables",
-        "200 variables",
-        "10 embeddings",
-        "50 MB table",
-    ]
 
 
 def test_several_trainers_are_measured_once_all_have_warmed_up(tmp_path):

@@ -1,6 +1,5 @@
 """The benchmark of whole programs: what it runs, its table, and a quick run."""
 
-import importlib.util
 import json
 import sys
 
@@ -8,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from benchmarks.__main__ import main
-from benchmarks.harness import measurement, processes
+from benchmarks.harness import processes
 from benchmarks.job import benchmark, memory, program
 from benchmarks.job import report as job_report
 
@@ -56,13 +54,6 @@ def test_a_quick_run_measures_an_example_and_single_rows_in_all_ways(folder):
     assert call_ms["predictor"] < call_ms["ours"] / 3
 
 
-def test_there_are_a_table_and_a_plot(folder, run_benchmark):
-    printed = run_benchmark("table", "job.json", cwd=folder)
-    assert printed == (folder / "job.md").read_text()
-    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
-    assert (folder / "job.png").exists() == has_matplotlib
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -100,27 +91,6 @@ def test_stock_is_plain_python_and_ours_the_command():
         "ours": ([*runtime, *words], {}),
         "reuse graphs": ([*runtime, *words], {"ESTIMATOR_RUNTIME_REUSE_GRAPHS": "1"}),
     }  # fmt: skip
-
-
-def test_a_program_is_run_in_each_way_and_those_of_its_own():
-    predict, digits = benchmark.PROGRAMS["predict"], benchmark.PROGRAMS["digits"]
-    assert benchmark.contenders(predict, "ours") == [
-        ("ours", "ours", ()),
-        ("reuse graphs", "reuse graphs", ()),
-    ]
-    assert [name for name, *_ in benchmark.contenders(digits, "stock")] == [
-        "stock",
-        "ours",
-        "reuse graphs",
-    ]
-    rows = benchmark.contenders(benchmark.PROGRAMS["rows"], "stock")
-    assert rows == [
-        ("stock", "stock", ("--through", "predict")),
-        ("ours", "ours", ("--through", "predict")),
-        ("reuse graphs", "reuse graphs", ("--through", "predict")),
-        ("predictor", "ours", ("--through", "predictor")),
-        ("raw session", "ours", ("--through", "session")),
-    ]
 
 
 def _figures(wall_secs, import_secs):
@@ -176,13 +146,6 @@ def test_the_table_compares_within_a_round_with_and_without_the_import():
     )
 
 
-def test_the_table_can_be_printed_from_the_file(tmp_path, capsys):
-    path = tmp_path / "job.json"
-    measurement.write(_report(), path)
-    assert main(["table", str(path)]) == 0
-    assert capsys.readouterr().out == job_report.render(_report())
-
-
 @pytest.mark.long("four processes that import TensorFlow, one after the other")
 def test_the_memory_after_many_calls_is_measured(tmp_path, run_benchmark):
     printed = run_benchmark("memory", "--quick", "--output", "out", cwd=tmp_path)
@@ -194,11 +157,3 @@ def test_the_memory_after_many_calls_is_measured(tmp_path, run_benchmark):
             assert all(100 < mb < 10_000 for mb in found.values())
     assert printed == memory.render(report)
     assert "| | 1 | 3 |" in printed.splitlines()
-
-
-def test_a_report_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    from benchmarks.harness import plot
-
-    plot.draw(_report(), tmp_path / "job.png")
-    assert (tmp_path / "job.png").read_bytes().startswith(b"\x89PNG")

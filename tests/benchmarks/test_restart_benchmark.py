@@ -28,11 +28,6 @@ def test_a_quick_run_restores_and_saves_each_size_in_all_ways(folder):
         assert 100 < figures["training"]["none"]["peak_mb"]["median"] < 10_000
 
 
-def test_the_table_can_be_printed_again(folder, run_benchmark):
-    printed = run_benchmark("table", "restart.json", cwd=folder)
-    assert printed == (folder / "restart.md").read_text()
-
-
 def test_the_table_compares_ways_within_a_round(folder):
     def rounds(*values):
         return {"median": 0, "q1": 0, "q3": 0, "rounds": list(values)}

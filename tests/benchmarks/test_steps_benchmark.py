@@ -103,21 +103,6 @@ def test_every_model_is_fused_although_it_is_timed(report):
     assert notes == [[] for _ in notes]
 
 
-def test_the_machine_is_named(report):
-    assert sorted(report["machine"]) == [
-        "cpu",
-        "cpus",
-        "date",
-        "estimator_runtime",
-        "load_average_at_start",
-        "memory_gb",
-        "packages",
-        "python",
-        "system",
-    ]
-    assert report["machine"]["packages"]["tensorflow-estimator"] == "2.15.0"
-
-
 def test_the_table_is_written_and_can_be_printed_again(folder, tmp_path, run_benchmark):
     written = (folder / "steps.md").read_text()
     assert written.startswith("## steps (quick: the figures mean nothing)\n")

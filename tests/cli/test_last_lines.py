@@ -1,6 +1,5 @@
 """The last lines of a program that TensorFlow has ended: the reason and the remedy."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import textwrap
 import pytest
 from tensorflow.python.framework import errors_impl
 
-from estimator_runtime.cli.script import reason_of
+from estimator_runtime.cli.script import summary_of
 
 
 def run(arguments, folder, **variables):
@@ -44,7 +43,7 @@ def test_the_reason_of_an_error_in_a_graph_is_the_last_line_again(tmp_path):
     )
     status, lines = run(["train.py"], tmp_path)
     *before, last = lines
-    place = f"{tmp_path / 'train.py'}:4"
+    place = f"{tmp_path / 'train.py'}:4, in <module>"
     assert (status, last) == (
         1,
         f"estimator-runtime: error: {place}: NotFoundError: nofile.csv; No such file or "
@@ -53,44 +52,60 @@ def test_the_reason_of_an_error_in_a_graph_is_the_last_line_again(tmp_path):
     assert "Traceback (most recent call last):" in before
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("nofile.csv; No such file or directory", None),
-        (
-            "\n=====\nNOT_FOUND: From /job:ps/replica:0/task:0:\nnofile.csv; No such file"
-            "\n\t [[{{node IteratorGetNext}}]]\nAdditional GRPC error information\n=====",
-            "NotFoundError: nofile.csv; No such file",
-        ),
-        (
-            "2 root error(s) found.\n  (0) NOT_FOUND: nofile.csv\n\t [[{{node a}}]]",
-            "NotFoundError: (0) NOT_FOUND: nofile.csv",
-        ),
-    ],
-)
-def test_the_reason_is_found_in_the_middle_of_a_message_of_many_lines(message, reason):
-    assert reason_of(errors_impl.NotFoundError(None, None, message)) == reason
-
-
-def test_a_ps_that_calls_train_is_told_to_use_train_and_evaluate(tmp_path):
+def test_an_error_in_an_estimator_ends_with_the_line_of_the_program_and_the_features(
+    tmp_path,
+):
     write(
         tmp_path,
         {
             "train.py": """
                 import tensorflow as tf
-                tf.estimator.LinearRegressor([], "model").train(lambda: None)
+                def input_fn():
+                    return tf.data.Dataset.from_tensors(({"age": [1.0], "sex": [0.0]}, [1.0]))
+                column = tf.feature_column.numeric_column("height")
+                tf.estimator.LinearRegressor([column], "model").train(input_fn)
                 """
         },
     )
-    cluster = {"chief": ["localhost:1"], "ps": ["localhost:2"]}
-    config = json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}})
-    status, lines = run(["train.py"], tmp_path, TF_CONFIG=config)
+    status, lines = run(["train.py"], tmp_path)
+    place = f"{tmp_path / 'train.py'}:6, in <module>"
     assert (status, lines[-1]) == (
         1,
-        f"estimator-runtime: error: {tmp_path / 'train.py'}:3: Estimator.train cannot be "
-        "called by a ps or an evaluator; use tf.estimator.train_and_evaluate, which does "
-        "what each task of a cluster has to do",
+        f"estimator-runtime: error: {place}: ValueError: Feature height is not in "
+        "features dictionary. The input_fn gives these: 'age', 'sex'.",
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (None, "None"),
+        ("=====\n\n=====", ""),
+        ("nofile.csv; No such file", "nofile.csv; No such file"),
+        (
+            "\n=====\nNOT_FOUND: From /job:ps/replica:0/task:0:\nnofile.csv; No such file"
+            "\n\t [[{{node IteratorGetNext}}]]\nAdditional GRPC error information\n=====",
+            "nofile.csv; No such file",
+        ),
+        (
+            "2 root error(s) found.\n  (0) NOT_FOUND: nofile.csv\n\t [[{{node a}}]]",
+            "(0) NOT_FOUND: nofile.csv",
+        ),
+    ],
+)
+def test_the_reason_is_found_in_the_middle_of_a_message_of_many_lines(message, reason):
+    source = "raise errors_impl.NotFoundError(None, None, message)"
+    names = {"__name__": "tensorflow.ops", "errors_impl": errors_impl}
+    with pytest.raises(errors_impl.NotFoundError) as error:
+        exec(source, {**names, "message": message})
+    place = f"{__file__}:{error.traceback[0].lineno + 1}, in {error.traceback[0].name}"
+    assert summary_of(error.value) == f"{place}: NotFoundError: {reason}"
+
+
+def test_an_error_that_the_program_raises_itself_has_no_summary():
+    with pytest.raises(errors_impl.NotFoundError) as error:
+        raise errors_impl.NotFoundError(None, None, "a\nb")
+    assert summary_of(error.value) is None
 
 
 @pytest.mark.parametrize(
@@ -103,8 +118,3 @@ def test_a_name_of_tensorflow_1_is_followed_by_the_remedy(options, remedy, tmp_p
     status, lines = run(["train.py", *options], tmp_path)
     assert status == 1
     assert remedy in lines[-1]
-
-
-@pytest.mark.parametrize("message", [None, "", "one line", "=====\n\n====="])
-def test_an_error_without_a_longer_message_has_no_reason_of_its_own(message):
-    assert reason_of(errors_impl.NotFoundError(None, None, message)) is None

@@ -32,10 +32,9 @@ from estimator_runtime.output import tensorboard
 def test_the_port_may_be_left_out(arguments, port, program):
     if program is None:
         with pytest.raises(EstimatorRuntimeError, match="--log-dir"):
-            main._parse(["run", *arguments])
+            main.parse(["run", *arguments])
         return
-    options = main._parse(["run", *arguments])
-    main._drop_separator(options)
+    options = main.parse(["run", *arguments])
     assert (options.tensorboard, options.program) == (port, program)
 
 

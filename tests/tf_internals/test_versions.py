@@ -82,7 +82,7 @@ def test_a_tested_set_of_packages_passes(tmp_path, packages, version):
         (
             {"tensorflow": "2.21.0", "tensorflow-estimator": "2.15.0"},
             "tf-keras is not installed, and Estimators on TensorFlow 2.21.0 need it; "
-            "pip install tf-keras==2.21.*",
+            "pip install 'tf-keras==2.21.*'",
         ),
     ],
 )

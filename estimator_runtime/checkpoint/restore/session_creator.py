@@ -152,7 +152,7 @@ def differences(saver: tf.compat.v1.train.Saver, prefix: str) -> list[str]:
     found: dict[str, str] = {}
     for each in wanted:
         if each.name not in shapes:
-            found[each.name] = f"it has no {each.name!r}"
+            found[each.name] = f"the checkpoint has no {each.name!r}"
         elif each.slice_spec or each.shape is None:
             continue
         elif each.shape != shapes[each.name]:

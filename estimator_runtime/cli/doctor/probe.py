@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from estimator_runtime.errors import EstimatorRuntimeError
@@ -24,7 +24,7 @@ from estimator_runtime.patching.report import report
 from estimator_runtime.tf1 import moved
 
 DEADLINE_SECS = 120.0
-_CONTRIB = "tensorflow.contrib"
+_CONTRIB = "tensorflow.contrib."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,19 @@ class ProbeResult:
         devices: A dict with "name", "type" and "details" for each device.
         cuda: Whether TensorFlow was built with CUDA.
         missing: Each missing name to its shortest prefix that does not exist.
-        of_version_1: The missing names that TensorFlow 1 mode provides, or which are of
-            `tf.contrib`.
+        of_version_1: The missing names that TensorFlow 1 mode has, to an empty string,
+            and those of `tf.contrib` that it lacks, to the reason.
         patches: The name of each patch to its "state" in a process that has used
             `tf.estimator`, and its "reason".
+        report: The versions and the patches as text.
     """
 
     devices: Sequence[Mapping[str, Any]]
     cuda: bool
     missing: Mapping[str, str]
-    of_version_1: Sequence[str]
+    of_version_1: Mapping[str, str]
     patches: Mapping[str, Mapping[str, str]]
+    report: str
 
 
 def ask(
@@ -112,17 +114,19 @@ def main(_arguments: list[str]) -> NoReturn:
     # Loads tensorflow-estimator, upon which most patches are applied.
     _ = tf.estimator.Estimator
     patched = report()
-    missing, of_version_1 = {}, []
+    missing, of_version_1 = {}, {}
+    facade: Any = importlib.import_module("estimator_runtime.tf1.facade")
     for name in names:
-        part = _first_missing(name)
-        if part is None:
+        lacks = _first_missing(name, importlib.import_module)
+        if lacks is None:
             continue
-        # TensorFlow 1 has the first part of `tf.layers.nosuch`, which is no mistake.
-        in_v1 = _first_missing_in_v1(name)
-        missing[name] = part if in_v1 is None else max(part, in_v1, key=len)
-        is_contrib = f"{name}.".startswith(_CONTRIB)
-        if is_contrib or in_v1 is None or name.startswith(moved.RESTORED):
-            of_version_1.append(name)
+        missing[name], why = lacks[0], ""
+        if name.startswith("tensorflow.") and not name.startswith(moved.RESTORED):
+            part, why = _first_missing(name, facade.import_module) or ("", "")
+            # TensorFlow 1 has the first part of `tf.layers.nosuch`.
+            missing[name] = max(missing[name], part, key=len)
+        if not why or f"{name}.".startswith(_CONTRIB):
+            of_version_1[name] = why
     answer = ProbeResult(
         devices=[
             {
@@ -139,6 +143,7 @@ def main(_arguments: list[str]) -> NoReturn:
             name: {"state": state, "reason": patched.reasons[name]}
             for name, state in patched.patches.items()
         },
+        report=str(patched),
     )
     sys.stdout.write(f"{json.dumps(dataclasses.asdict(answer))}\n")
     sys.stdout.flush()
@@ -150,28 +155,29 @@ def _details(tf: Any, device: Any) -> dict[str, str]:
     return {key: str(value) for key, value in details.items()}
 
 
-def _first_missing(name: str) -> str | None:
-    """Return the shortest prefix of a dotted name that does not exist, or None."""
+def _first_missing(
+    name: str, import_module: Callable[[str], types.ModuleType]
+) -> tuple[str, str] | None:
+    """Return the shortest prefix of a dotted name that does not exist, and why.
+
+    Args:
+        name: The name.
+        import_module: Imports the modules that it is looked up in.
+
+    Returns:
+        None if the name exists.
+    """
     first, *rest = name.split(".")
-    value: Any = importlib.import_module(first)
+    value: Any = import_module(first)
     for index, part in enumerate(rest):
         if not isinstance(value, types.ModuleType):
             return None  # attributes of classes and objects may be set at run time
         so_far = ".".join([first, *rest[: index + 1]])
         try:
             value = getattr(value, part)
-        except AttributeError:
+        except (AttributeError, ImportError) as error:
             try:
-                value = importlib.import_module(so_far)
+                value = import_module(so_far)
             except ImportError:
-                return so_far
+                return so_far, str(error)
     return None
-
-
-def _first_missing_in_v1(name: str) -> str | None:
-    """Return the same for TensorFlow 1, whose API is `tensorflow.compat.v1`."""
-    first, _, rest = name.partition(".")
-    if first != "tensorflow":
-        return first
-    part = _first_missing(f"tensorflow.compat.v1.{rest.removeprefix('compat.v1.')}")
-    return part and f"tensorflow.{part.removeprefix('tensorflow.compat.v1.')}"

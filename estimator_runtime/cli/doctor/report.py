@@ -1,11 +1,13 @@
 """The report of `doctor`: all checks in their order, and the exit status."""
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import (
@@ -17,6 +19,7 @@ from estimator_runtime.cli.doctor import (
     task,
 )
 from estimator_runtime.cli.doctor.finding import PROBLEM, Finding, Subject
+from estimator_runtime.cli.parser import NAME, Parser
 from estimator_runtime.cli.script import check_rereadable, check_script
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.tf_internals import versions
@@ -37,15 +40,23 @@ CHECKS: dict[str, Callable[[Subject], Iterator[Finding]]] = {
     "own port": task.check_own_port,
     "other tasks": task.check_other_tasks,
     "model dir": folder.check_folder,
-    "checkpoints": folder.check_checkpoints,
     "ray": packages.check_ray,
     "activation": packages.check_activation,
     "script": script.check_script,
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `doctor` to its parser."""
+def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the parser of `doctor`."""
+    parser = commands.add_parser(
+        "doctor",
+        help="find what keeps a training from starting here, and how to fix it",
+        usage=f"{NAME} doctor [options] [SCRIPT]",
+        description="Look at the packages, devices, TF_CONFIG, ports, model directory "
+        "and, where one\nis given, the script, which is not run. Nothing is changed. "
+        "The exit status is 1\nif there is a problem; its line says how to fix it.",
+    )
+    parser.set_defaults(describe=describe)
     parser.add_argument(
         "--model-dir",
         metavar="FOLDER",
@@ -76,8 +87,9 @@ def describe(options: argparse.Namespace) -> tuple[str, int]:
         EstimatorRuntimeError: With `--patches`, if TensorFlow cannot be imported.
     """
     if options.patches:
-        patches = probe.ask(()).patches
-        return json.dumps(patches, indent=2) if options.json else _listed(patches), 0
+        answer = probe.ask(())
+        shown = json.dumps(answer.patches, indent=2) if options.json else answer.report
+        return shown, 0
     if options.script is not None:
         check_script(options.script)
         check_rereadable(options.script)
@@ -92,8 +104,8 @@ def describe(options: argparse.Namespace) -> tuple[str, int]:
         findings = [
             {"about": about, **dataclasses.asdict(each)} for about, each in found
         ]
-        shown = {"problems": problems, "findings": findings}
-        return json.dumps(shown, indent=2), int(problems > 0)
+        found_all = {"problems": problems, "findings": findings}
+        return json.dumps(found_all, indent=2), int(problems > 0)
     width = max(len(about) for about, _ in found)
     lines = [f"{each.state:<7}  {about:<{width}}  {each.text}" for about, each in found]
     noun = "problem" if problems == 1 else "problems"
@@ -113,16 +125,3 @@ def examine(
             # "TF_CONFIG: ", for example, stands before the text already.
             text = str(error).removeprefix(f"{about}: ").removeprefix("RunConfig: ")
             yield about, Finding(PROBLEM, text)
-
-
-def _listed(patches: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the state and the reason of each patch as text, grouped by state."""
-    lines = []
-    for state in dict.fromkeys(each["state"] for each in patches.values()):
-        lines.append(f"{state}:")
-        lines += [
-            f"  {name}: {each['reason']}"
-            for name, each in patches.items()
-            if each["state"] == state
-        ]
-    return "\n".join(lines)

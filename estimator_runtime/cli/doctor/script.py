@@ -6,7 +6,7 @@ from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Sub
 from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.source import Program, Source, is_package_beside
 from estimator_runtime.cli.script import is_importable
-from estimator_runtime.tf1 import contrib_names, mode
+from estimator_runtime.tf1 import mode
 
 # Names of modules, in any package.
 _OF_ESTIMATORS = {"estimator", "tpu_estimator", "tpu_config"}
@@ -114,38 +114,14 @@ def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
 
 
 def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
-    """Check which members of `tf.contrib` not even TensorFlow 1 mode has here."""
-    reported = set()
+    """Check which names of `tf.contrib` not even TensorFlow 1 mode has here."""
+    reported = {""}
     for source in program.sources:
         for name, line in source.names.items():
-            if name not in answer.of_version_1 or not name.startswith(_CONTRIB):
-                continue
-            problem = _contrib_problem(name.removeprefix(_CONTRIB))
-            if problem is not None and problem not in reported:
-                reported.add(problem)
-                yield Finding(PROBLEM, f"{source.file}:{line}: {problem}")
-
-
-def _contrib_problem(member: str) -> str | None:
-    """Return what keeps a member of `tf.contrib`, or an attribute of one, from use."""
-    parts = member.split(".")
-    for count in range(1, len(parts) + 1):
-        name = ".".join(parts[:count])
-        if contrib_names.is_module(name):
-            continue
-        whole = contrib_names.in_whole_module(name)
-        now = contrib_names.source(name) or (whole and whole[0])
-        if now is None:
-            why = contrib_names.why_missing(name)
-            return f"--tf1 has no tf.contrib.{name}; {why}"
-        package = now.partition(":")[0].partition(".")[0]
-        if not is_importable(package):
-            return (
-                f"tf.contrib.{name} needs {package}, which is not installed; pip "
-                f"install {package.replace('_', '-')}"
-            )
-        return None
-    return None
+            why = answer.of_version_1.get(name, "")
+            if why not in reported:
+                reported.add(why)
+                yield Finding(PROBLEM, f"{source.file}:{line}: even with --tf1, {why}")
 
 
 def _check_meanings(source: Source) -> Iterator[Finding]:

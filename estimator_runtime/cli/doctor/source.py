@@ -195,7 +195,7 @@ class _Reader(ast.NodeVisitor):
             with contextlib.suppress(ImportError):  # it leads out of the package
                 name = "." * node.level + module
                 module = importlib.util.resolve_name(name, self._package)
-        self._import(module, node.lineno)
+        self._import(module, None if node.level else node.lineno)
         for each in node.names:
             name = module if each.name == "*" else f"{module}.{each.name}"
             self._import(name, None)

@@ -204,7 +204,7 @@ def test_the_checkpoint_of_another_model_is_named_and_kept(ckpt):
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
             tf.errors.NotFoundError,
-            match=r"it has no 'zoom'; 'weight' has shape \[100\] there, \[7\] here; "
+            match=r"the checkpoint has no 'zoom'; 'weight' has shape \[100\] there, \[7\] here; "
             "give",
         ) as raised:
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
@@ -220,7 +220,8 @@ def test_a_partitioned_variable_that_is_trained_is_named_first(ckpt):
         )
         tf.compat.v1.train.get_or_create_global_step()
         with pytest.raises(
-            tf.errors.NotFoundError, match="it has no 'table'; it has no 'average'"
+            tf.errors.NotFoundError,
+            match="the checkpoint has no 'table'; the checkpoint has no 'average'",
         ):
             er.MonitoredTrainingSession(checkpoint_dir=str(ckpt))
 

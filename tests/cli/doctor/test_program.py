@@ -31,13 +31,15 @@ def names(write):
     return names
 
 
-def answer(missing=(), of_version_1=()):
+def answer(missing=(), of_version_1=(), lacking=()):
+    of_version_1 = {**dict.fromkeys(of_version_1, ""), **dict(lacking)}
     return ProbeResult(
         devices=[],
         cuda=False,
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
+        report="",
     )
 
 
@@ -182,6 +184,7 @@ def test_a_part_of_a_namespace_that_is_not_installed_is_a_problem(write, tmp_pat
         "def f():\n    import no_such_module",
         "def f():\n    import lazy",
         "import math, xml.dom, tensorflow.nothing",
+        "from . import sibling\nfrom .sibling import x\nfrom ... import y",
     ],
 )
 def test_an_import_that_is_guarded_or_comes_later_is_no_problem(write, source):
@@ -208,8 +211,9 @@ def test_a_name_that_no_tensorflow_has_is_a_problem_once(write):
         devices=[],
         cuda=False,
         missing=dict.fromkeys(names, "tensorflow.oracle"),
-        of_version_1=[],
+        of_version_1={},
         patches={},
+        report="",
     )
     assert check(script, lacks) == [
         (
@@ -250,16 +254,17 @@ def test_where_tensorflow_1_mode_is_on_its_names_are_no_problem(write):
 
 
 def test_a_member_of_contrib_that_even_tensorflow_1_mode_lacks_is_a_problem(write):
-    script = write(
-        "import tensorflow as tf\ntf.contrib.data.nosuch.x\ntf.contrib.layers"
-    )
-    names = ["tensorflow.contrib.data.nosuch.x", "tensorflow.contrib.layers"]
-    first, second = check(script, answer(of_version_1=names))
-    assert first[1].endswith("tf.contrib.layers): run it with --tf1")
-    assert (second[0], second[1][:54]) == (
-        "problem",
-        "train.py:2: --tf1 has no tf.contrib.data.nosuch; TensorFlow"[:54],
-    )
+    script = write("import tensorflow as tf\ntf.contrib.data.nosuch\ntf.contrib.layers")
+    lacking = {"tensorflow.contrib.data.nosuch": "there is no tf.contrib.data.nosuch"}
+    found = check(script, answer((), ["tensorflow.contrib.layers"], lacking))
+    assert found == [
+        (
+            "problem",
+            "train.py:2: names of TensorFlow 1 (tf.contrib.data.nosuch, "
+            "tf.contrib.layers): run it with --tf1",
+        ),
+        ("problem", "train.py:2: even with --tf1, there is no tf.contrib.data.nosuch"),
+    ]
 
 
 @pytest.mark.parametrize("used", ["tf.summary.scalar", "tf.summary.text"])

@@ -1,1 +1,0 @@
-"""How often a training of your own should save."""
