@@ -18,7 +18,7 @@ _PACKAGE = "estimator_runtime"
 _LAYERS = (
     ("errors",),
     ("config",),
-    ("tf_internals", "patching", "estimator.keras", "tf1"),
+    ("tf_internals", "patching", "estimator.keras"),
     ("output", "reporting"),
     ("signals",),
     ("checkpoint.tensor_bundle",),
@@ -29,6 +29,7 @@ _LAYERS = (
     ("distributed",),
     ("session",),
     ("contrib",),
+    ("tf1",),
     ("",),
     ("launch",),
     ("cli",),
@@ -36,6 +37,8 @@ _LAYERS = (
 )
 # Upward on purpose, each inside a function.
 _EXCEPTIONS = {
+    # Loaded by `install(tf1=True)` only.
+    ("patching", "tf1.mode"),
     # A forked task runs the command that a new process would.
     ("launch.backends.local.fork_server", "cli.main"),
     # It stands alone in site-packages, where it finds the whole package or none.

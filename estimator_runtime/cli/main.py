@@ -18,7 +18,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from estimator_runtime import __version__, install, reporting
-from estimator_runtime.cli import activation, checkpoints, ps, render, run_flags, script
+from estimator_runtime.cli import (
+    activation,
+    checkpoints,
+    ps,
+    render,
+    run_flags,
+    script,
+    tf1,
+)
 from estimator_runtime.cli import run as cli_run
 from estimator_runtime.cli.doctor import report
 from estimator_runtime.cli.parser import (
@@ -29,13 +37,13 @@ from estimator_runtime.cli.parser import (
     write_out,
 )
 from estimator_runtime.config import proxies
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter, native_log, relay, tensorboard
 from estimator_runtime.output.terminal import printable
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.process_name import name_after_task, task_name
-from estimator_runtime.tf1 import mode
 
 _NAME = "estimator-runtime"
 
@@ -105,6 +113,7 @@ def parsers() -> tuple[Parser, dict[str, Parser]]:
     _add_doctor(commands)
     _add_render(commands)
     _add_activation(commands)
+    tf1.add_command(commands)
     return parser, commands.choices
 
 

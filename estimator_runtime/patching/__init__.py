@@ -12,12 +12,12 @@ import os
 import sys
 import threading
 
+from estimator_runtime.config import tf1_mode
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.estimator.keras import legacy
 from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import children
 from estimator_runtime.patching.table import PATCHES
-from estimator_runtime.tf1 import mode
 from estimator_runtime.tf_internals import versions
 
 _lock = threading.RLock()
@@ -38,7 +38,9 @@ def install(
         ConfigError: See there.
     """
     _install()
-    if mode.is_wanted() if tf1 is None else tf1:
+    if tf1_mode.is_wanted() if tf1 is None else tf1:
+        from estimator_runtime.tf1 import mode
+
         mode.turn_on(resource_variables=tf1_resource_variables)
     elif tf1_resource_variables:
         raise ConfigError(

@@ -4,6 +4,8 @@ A patch is applied right after the import of the module that it changes. A patch
 wraps a function reads the arguments of the calls with `binder`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -19,6 +21,7 @@ from estimator_runtime.errors import CompatibilityError
 
 _logger = logging.getLogger(__name__)
 _states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
+_scheduled: list[Patch] = []
 _applied: list[str] = []
 _refused: dict[str, str] = {}  # maps a module whose patches failed to the error's text
 
@@ -69,6 +72,7 @@ def schedule(patches: Iterable[Patch], *, are_required: bool = True) -> None:
     groups: dict[str, list[Patch]] = {}
     for each in patches:
         if each.name not in _states:
+            _scheduled.append(each)
             groups.setdefault(each.after, []).append(each)
     for module_name, group in groups.items():
         for each in group:
@@ -86,6 +90,11 @@ def check() -> None:
     """
     for text in _refused.values():
         raise CompatibilityError(text)
+
+
+def scheduled() -> tuple[Patch, ...]:
+    """Return the patches scheduled so far, in order."""
+    return tuple(_scheduled)
 
 
 def applied() -> tuple[str, ...]:

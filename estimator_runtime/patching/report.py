@@ -5,8 +5,7 @@ import importlib.metadata
 import platform
 
 from estimator_runtime.patching import patch
-from estimator_runtime.patching.table import PATCHES, TF1_PATCHES
-from estimator_runtime.tf1 import mode
+from estimator_runtime.patching.table import PATCHES
 from estimator_runtime.tf_internals import versions
 
 _PACKAGES = ("tensorflow-estimator", "tf-keras", "numpy", "protobuf")
@@ -49,7 +48,7 @@ def report() -> Report:
     tensorflow = versions.tensorflow_version()
     version = versions.parse(tensorflow)
     found = {"python": platform.python_version(), "tensorflow": tensorflow}
-    patches = PATCHES + (TF1_PATCHES if mode.is_on() else ())
+    patches = dict.fromkeys((*PATCHES, *patch.scheduled()))
     return Report(
         versions={**found, **{name: _version(name) for name in _PACKAGES}},
         patches={each.name: patch.state(each, version) for each in patches},

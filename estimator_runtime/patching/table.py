@@ -173,7 +173,7 @@ PATCHES = (
         name="tensorflow-gan",
         reason="its functions call inspect.getargspec, which Python 3.11 removed",
         after="tensorflow_gan",
-        apply=_late("tf1.moved:restore_getargspec"),
+        apply=_late("tf_internals.former_names:restore_getargspec"),
     ),
     Patch(
         name="adanet",
@@ -286,40 +286,5 @@ PATCHES = (
         reason="Estimators train through this runtime's session and configuration",
         after="tensorflow_estimator",
         apply=_late("estimator.seam:connect"),
-    ),
-)
-
-
-# Those of TensorFlow 1 mode, after the others of the same module.
-TF1_PATCHES = (
-    Patch(
-        name="names of older Pythons",
-        reason="TensorFlow 1's programs use names that Python 3.8 to 3.12 removed",
-        after="sys",
-        apply=_late("tf1.moved:restore_python_names"),
-    ),
-    Patch(
-        name="names of older NumPys",
-        reason="TensorFlow 1's programs use names that NumPy 1.24 and 2.0 removed",
-        after="numpy",
-        apply=_late("tf1.moved:restore_numpy_names"),
-    ),
-    Patch(
-        name="TensorFlow 1 behaviour",
-        reason="TensorFlow 1's programs build graphs, with its datasets and shapes",
-        after="tensorflow",
-        apply=_late("tf1.moved:use_version_1"),
-    ),
-    Patch(
-        name="TensorFlow 1's private names",
-        reason="programs use names of private modules that TensorFlow 2 has moved",
-        after="tensorflow",
-        apply=_late("tf1.moved:restore_private_names"),
-    ),
-    Patch(
-        name="tf.train.MonitoredTrainingSession",
-        reason="programs without Estimators get no checkpoint when told to stop",
-        after="tensorflow",
-        apply=_late("tf1.training:use_runtime_session"),
     ),
 )

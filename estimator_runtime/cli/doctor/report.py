@@ -24,8 +24,8 @@ from estimator_runtime.cli.doctor.finding import (
     as_text,
 )
 from estimator_runtime.cli.script import check_rereadable, check_script
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
-from estimator_runtime.tf1 import mode
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,13 @@
 """Programs for TensorFlow 1: what `run --tf1` gives them, and what even that lacks."""
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.cli.doctor.finding import NOTE, PROBLEM, Finding
 from estimator_runtime.cli.doctor.script import Uses, shown
-from estimator_runtime.tf1 import contrib_names, moved
+from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.tf1 import moved
+from estimator_runtime.tf1.contrib import gone, successors, wheel
 
 _CONTRIB = "tensorflow.contrib"
 # With fewer names than that, a program is soon changed.
@@ -56,9 +57,7 @@ def examine(
         for name, line in uses.names.items()
         if name in of_version_1(uses, answer)
     ]
-    # The import of tf.contrib.slim tells less than the use of its members.
-    names = list(dict.fromkeys(shown(n) for _, _, n in found if not _is_module(n)))
-    names = names or list(dict.fromkeys(shown(n) for _, _, n in found))
+    names = list(dict.fromkeys(shown(name) for _, _, name in found))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     file, line, _ = found[0]
     written = (
@@ -69,26 +68,12 @@ def examine(
         yield Finding(NOTE, "script", f"{written}, and --tf1 is on", facts)
     else:
         yield Finding(PROBLEM, "script", f"{written}: run it with --tf1", facts)
-    reported: set[str] = set()
-    packages: set[str] = set()
-    for file, line, name in found:
-        member = _member(name)
-        if member is None or _is_module(name):
-            continue
-        finding = _of_contrib(f"{file}:{line}", member)
-        if finding.facts["name"] in reported:
-            continue
-        reported.add(finding.facts["name"])
-        yield finding
-        package = finding.facts.get("package", "tensorflow")
-        if package in packages or importlib.util.find_spec(package):
-            continue
-        packages.add(package)
-        text = (
-            f"{file}:{line}: that needs {package}, which is not installed; pip install "
-            f"{package.replace('_', '-')}"
-        )
-        yield Finding(PROBLEM, "script", text, {"package": package})
+    members = [
+        (f"{file}:{line}", member)
+        for file, line, name in found
+        if (member := _member(name))
+    ]
+    yield from _examine_contrib(members)
 
 
 def _member(name: str) -> str | None:
@@ -98,33 +83,32 @@ def _member(name: str) -> str | None:
     return None
 
 
-def _is_module(name: str) -> bool:
-    member = _member(name)
-    return member is not None and (not member or contrib_names.is_module(member))
-
-
-def _of_contrib(place: str, member: str) -> Finding:
-    """Return the finding about a member of `tf.contrib`.
-
-    The end of `member` may be an attribute of what is the member: it is left out.
-    """
-    parts = member.split(".")
-    for count in range(1, len(parts) + 1):
-        name = ".".join(parts[:count])
-        if contrib_names.is_module(name):
-            continue
-        source = contrib_names.source(name)
-        whole = contrib_names.in_whole_module(name)
-        facts: dict[str, Any] = {"name": f"{_CONTRIB}.{name}"}
-        if source is None and whole is None:
-            why = contrib_names.why_missing(name)
-            text = f"{place}: --tf1 has no tf.contrib.{name}; {why}"
-            return Finding(PROBLEM, "script", text, facts)
-        if source is not None:
-            now = source.replace(":", ".")
-        elif whole is not None:
-            now = ".".join([whole[0], *whole[1]])
-        facts["package"] = now.partition(".")[0]
-        text = f"{place}: with --tf1, tf.contrib.{name} is {shown(now)}"
-        return Finding(NOTE, "script", text, facts)
-    raise AssertionError(f"{member} is a module")
+def _examine_contrib(members: Sequence[tuple[str, str]]) -> Iterator[Finding]:
+    """Check members of `tf.contrib`, given as the place of their use and their name."""
+    reported: set[str] = set()
+    for place, member in members:
+        folder = member.partition(".")[0]
+        if folder in gone.FOLDERS and folder not in reported:
+            reported.add(folder)
+            text = f"{place}: tf.contrib.{folder} is gone: {gone.INSTEAD[folder]}"
+            yield Finding(PROBLEM, "script", text, {"name": f"{_CONTRIB}.{folder}"})
+    missing = [each for each in members if not successors.has(each[1])]
+    if not missing:
+        return
+    try:
+        installed = wheel.find()
+    except EstimatorRuntimeError as error:
+        yield Finding(PROBLEM, "tf.contrib", str(error))
+        return
+    if installed:
+        text = f"TensorFlow {wheel.VERSION}'s, in {installed}"
+        yield Finding(NOTE, "tf.contrib", text)
+        return
+    place, member = missing[0]
+    more = f" and {len(missing) - 1} more" if missing[1:] else ""
+    yield Finding(
+        PROBLEM,
+        "tf.contrib",
+        f"{place}: tf.contrib.{member}{more} need the original tf.contrib, which is "
+        f"not installed; install it with: {wheel.COMMAND}",
+    )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.checkpoint import graph_view
 from tensorflow.python.layers import normalization
 
-from estimator_runtime.tf1 import moved
+from estimator_runtime.tf_internals import former_names
 
 
 def provide_moved_names(module: ModuleType) -> None:
@@ -22,7 +22,7 @@ def provide_moved_names(module: ModuleType) -> None:
     `tf.contrib`. TensorFlow's own module of batch normalization looks for its layers in
     `tf_keras.legacy_tf_layers`, which is not there; `tf.layers` has them.
     """
-    moved.restore_private_names(module)
+    former_names.restore_private_names(module)
     layer = tf.compat.v1.layers.BatchNormalization
     vars(normalization).update(BatchNormalization=layer, BatchNorm=layer)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.loop.graph import ops
-from estimator_runtime.tf1 import mode
 from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.loop.global_step import reads_of
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
@@ -23,7 +24,6 @@ from estimator_runtime.loop.packing.transfers import (
     ordered,
     predecessors,
 )
-from estimator_runtime.tf1 import mode
 from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from estimator_runtime.tf1 import mode
+from estimator_runtime.config import tf1_mode as mode
 
 # Children search this folder for `sitecustomize`. In a helper process, Python puts it
 # before the standard library.

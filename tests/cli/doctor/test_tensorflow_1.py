@@ -1,30 +1,11 @@
 """What doctor says of programs for TensorFlow 1, from their names alone."""
 
-import sys
 import textwrap
-import types
 
 import pytest
 
 from estimator_runtime.cli.doctor import script, tensorflow_1
-from estimator_runtime.tf1 import contrib_names
-
-TABLES = types.SimpleNamespace(
-    AVAILABLE={
-        "data.map_and_batch": "tensorflow.compat.v1:data.experimental.map_and_batch",
-        "slim": "package_that_is_not_installed",
-    },
-    ALIASES={},
-    MISSING={"data.stats": "it was removed; use tf.profiler"},
-)
-
-
-@pytest.fixture(autouse=True)
-def tables(monkeypatch):
-    monkeypatch.setitem(sys.modules, "estimator_runtime.contrib.names", TABLES)
-    contrib_names._parents.cache_clear()
-    yield
-    contrib_names._parents.cache_clear()
+from estimator_runtime.tf1.contrib import wheel
 
 
 def read(source):
@@ -56,46 +37,45 @@ OLD = """
     tf.Session()
     tf.contrib.data.map_and_batch()
     slim.conv2d()
-    slim.fully_connected()
-    tf.contrib.data.stats()
+    tf.contrib.kafka.KafkaDataset()
 """
+WRITTEN = (
+    "problem",
+    "script",
+    "train.py:3: written for TensorFlow 1 (tf.contrib.slim, tf.Session, "
+    "tf.contrib.data.map_and_batch and 2 more): run it with --tf1",
+)
+GONE = (
+    "problem",
+    "script",
+    "train.py:7: tf.contrib.kafka is gone: use the package tensorflow-io",
+)
 
 
-def test_a_program_with_contrib_is_led_to_tf1_and_each_member_to_what_it_is():
+def examined():
     found = tensorflow_1.examine([("train.py", read(OLD))], answer("Session"), False)
-    assert [(each.state, each.text) for each in found] == [
+    return [(each.state, each.about, each.text) for each in found]
+
+
+def test_a_program_with_contrib_is_told_how_to_install_the_original(monkeypatch):
+    monkeypatch.setattr(wheel, "find", lambda: None)
+    assert examined() == [
+        WRITTEN,
+        GONE,
         (
             "problem",
-            "train.py:3: written for TensorFlow 1 (tf.Session, "
-            "tf.contrib.data.map_and_batch, tf.contrib.slim.conv2d and 2 more): run it "
-            "with --tf1",
-        ),
-        (
-            "note",
-            "train.py:5: with --tf1, tf.contrib.data.map_and_batch is "
-            "tf.compat.v1.data.experimental.map_and_batch",
-        ),
-        (
-            "note",
-            "train.py:6: with --tf1, tf.contrib.slim.conv2d is "
-            "package_that_is_not_installed.conv2d",
-        ),
-        (
-            "problem",
-            "train.py:6: that needs package_that_is_not_installed, which is not "
-            "installed; pip install package-that-is-not-installed",
-        ),
-        (
-            "note",
-            "train.py:7: with --tf1, tf.contrib.slim.fully_connected is "
-            "package_that_is_not_installed.fully_connected",
-        ),
-        (
-            "problem",
-            "train.py:8: --tf1 has no tf.contrib.data.stats; it was removed; use "
-            "tf.profiler",
+            "tf.contrib",
+            "train.py:3: tf.contrib.slim and 2 more need the original tf.contrib, which "
+            "is not installed; install it with: estimator-runtime tf1 install",
         ),
     ]
+
+
+def test_the_original_that_is_installed_is_named(monkeypatch, tmp_path):
+    (tmp_path / "LICENSE").touch()
+    monkeypatch.setenv(wheel.FOLDER_VARIABLE, str(tmp_path))
+    note = ("note", "tf.contrib", f"TensorFlow 1.15.5's, in {tmp_path}")
+    assert examined() == [WRITTEN, GONE, note]
 
 
 def test_where_the_mode_is_on_its_names_are_no_problem():
