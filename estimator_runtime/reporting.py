@@ -25,6 +25,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import fcntl
 import gc
 import json
 import math
@@ -38,7 +39,6 @@ from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
-from estimator_runtime.output.relay import duplicate_high
 
 VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
@@ -49,6 +49,7 @@ _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
+_HIGH = 512  # `os.closerange(3, 256)` is common
 FRAMEWORKS = frozenset(
     ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
 )
@@ -161,7 +162,11 @@ class Reporter:
 def _open(path: str) -> int:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        return duplicate_high(fd)
+        # Above the numbers that a program closes without knowing them, as daemons do
+        # when they start, and then takes for files of its own.
+        with contextlib.suppress(OSError):  # of a limit that is lower: ulimit -n
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
         os.close(fd)
 

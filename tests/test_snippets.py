@@ -111,8 +111,8 @@ OTHERS = {
         "version_1"
     ),
     "docs/tensorflow1.md | estimator-runtime doctor": (
-        "cli/doctor/test_tensorflow_1.py: test_a_program_with_contrib_is_led_to_tf1_and_each_"
-        "member_to_what_it_is"
+        "cli/doctor/test_doctor.py: test_each_problem_is_a_line_with_its_remedy_and_the_"
+        "status_is_1"
     ),
     "docs/tensorflow1_programs.md | ": (
         "programs of others and their data, which are not in this repository"

@@ -10,20 +10,19 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import SessionLog
 
+from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.cost import CheckpointCost
-from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.save.target import SaverTarget, Target, exported_meta
 from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
-from estimator_runtime.config import options
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.signals import request
 from estimator_runtime.tf_internals import internals
@@ -41,38 +40,42 @@ _tensorflow = logging.getLogger("tensorflow")  # for TensorFlow's own lines
 def asynchronous(
     hooks: Iterable[tf.compat.v1.train.SessionRunHook],
     creator: VerifiedSessionCreator,
+    *,
+    is_async: bool,
+    overhead: float | None,
 ) -> list[tf.compat.v1.train.SessionRunHook]:
     """Replace each CheckpointSaverHook with a CheckpointHook, where that is allowed.
 
-    Hooks of a subclass, and hooks that the program has modified, stay as they are. With
-    `async_checkpoint=False`, only the hooks whose interval follows the cost of
-    checkpoints are replaced.
+    Hooks of a subclass, and hooks that the program has modified, stay as they are.
 
     Args:
         hooks: Hooks of a session.
         creator: The session creator of the session.
+        is_async: Whether training continues while a checkpoint is written. If not, only
+            the hooks whose interval follows the cost of checkpoints are replaced.
+        overhead: The fraction of the wall time that checkpoints may take. The hooks
+            with TensorFlow's default interval follow it. None changes no interval.
 
     Returns:
         The hooks, in the same order.
     """
-    is_async = options.current().async_checkpoint
     # All hooks share one writer, because two hooks may save to one folder.
     writer = CheckpointWriter()
-    return [
-        CheckpointHook(hook, creator, writer, waits=not is_async)
-        if _is_stock(hook) and (is_async or _follows_cost(hook))
-        else hook
-        for hook in hooks
-    ]
+
+    def replaced(hook: Any) -> tf.compat.v1.train.SessionRunHook:
+        if not _is_stock(hook):
+            return hook
+        own = overhead if interval.is_default(hook) else None
+        if not is_async and own is None:
+            return hook
+        return CheckpointHook(hook, creator, writer, waits=not is_async, overhead=own)
+
+    return list(map(replaced, hooks))
 
 
 def _is_stock(hook: tf.compat.v1.train.SessionRunHook) -> bool:
     is_exact = type(hook) is tf.compat.v1.train.CheckpointSaverHook
     return is_exact and STEP_METHODS.isdisjoint(vars(hook))
-
-
-def _follows_cost(hook: tf.compat.v1.train.CheckpointSaverHook) -> bool:
-    return isinstance(getattr(hook._timer, "_every_secs", None), CostInterval)
 
 
 def _will_read(listener: tf.compat.v1.train.CheckpointSaverListener, step: int) -> bool:
@@ -126,6 +129,8 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         creator: The session creator, which has the path of the restored checkpoint.
         writer: The writer of the session.
         waits: Whether training waits for each checkpoint.
+        overhead: The fraction of the wall time that checkpoints may take, which the
+            interval follows; None for the interval of the hook.
         clock: Returns the time in seconds.
 
     Attributes:
@@ -143,6 +148,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         creator: VerifiedSessionCreator,
         writer: CheckpointWriter,
         waits: bool = False,
+        overhead: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Calling the constructor of the base class would log a second hook.
@@ -150,6 +156,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._original = hook
         self._creator = creator
         self._waits = waits
+        self._overhead = overhead
+        if overhead is not None:  # until a cost is known
+            self._timer._every_secs = interval.LEAST_SECS
         self._clock = clock
         self._saved_at: float | None = None
         self._left_out: int | None = None  # the newest step, if its save was skipped
@@ -221,7 +230,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     ) -> bool:
         """Save a step as TensorFlow's hook does; return whether training is to stop."""
         self._left_out = None
-        if _follows_cost(self) and self._writer.is_busy and not is_last:
+        if self._overhead is not None and self._writer.is_busy and not is_last:
             # The cost of the write under way is not known yet. A snapshot would take
             # time, and a newer one would replace it.
             self._left_out = step
@@ -230,9 +239,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         with request.saving():
             self._writer.make_room(instead_of=self._series)
         waited_secs = self._clock() - start
-        if self.measures is not None and _follows_cost(self):
-            interval = self._timer._every_secs
-            self._timer._every_secs = interval.at_cost(self.measures.cost_secs)
+        if self.measures is not None and self._overhead is not None:
+            cost_secs = self.measures.cost_secs
+            self._timer._every_secs = interval.at_cost(self._overhead, cost_secs)
         _tensorflow.info(
             "Calling checkpoint listeners before saving checkpoint %d...", step
         )

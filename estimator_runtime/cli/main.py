@@ -8,7 +8,6 @@ is printed as one line. A program's own exceptions never get this far.
 from __future__ import annotations
 
 import argparse
-import atexit
 import functools
 import itertools
 import os
@@ -40,7 +39,7 @@ from estimator_runtime.config import proxies
 from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.tf_config import check_form
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
-from estimator_runtime.output import log_filter, native_log, relay, tensorboard
+from estimator_runtime.output import json_log, log_filter, tensorboard
 from estimator_runtime.output.terminal import printable
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.process_name import name_after_task, task_name
@@ -169,6 +168,7 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     run_flags.carry(options, os.environ)
     if options.is_module and mode.is_wanted():
         mode.add_package(program)
+    log_filter.set_native_level(os.environ)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
     if options.tensorboard is not None:
@@ -184,15 +184,12 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     cluster = check_form(os.environ)
     proxies.exempt(itertools.chain(*cluster.values()), os.environ)
     if options.log_format == "json":
-        _write_json()
-    atexit.register(relay.finish)  # the first, so that it is called last
+        json_log.start(task_name(os.environ) or "main")
     name_after_task(os.environ)
     log_filter.start(os.environ)
     install()
     if is_import_spared:
         garbage_collector.spare_import()
-    if not log_filter.is_verbose(os.environ) and not reporting.is_on():
-        native_log.quieten(os.environ)  # a launcher filters the lines of its tasks
     try:
         status = run(program, arguments)
         is_held_up = script.waits_at_exit(None)
@@ -211,24 +208,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     if is_held_up:
         script.end(status)
     return status
-
-
-def _write_json() -> None:
-    """Make each line that this process writes from here on an object of JSON.
-
-    Raises:
-        EstimatorRuntimeError: If that is not possible.
-    """
-    is_started = relay.start(
-        task=task_name(os.environ) or "main",
-        hides_noise=not log_filter.is_verbose(os.environ),
-        expects_gpu=native_log.has_gpu(),
-    )
-    if not is_started:
-        raise EstimatorRuntimeError(
-            "--log-format json needs a process beside this one, which cannot be "
-            "started; leave the option out"
-        )
 
 
 def _add_checkpoints(commands: argparse._SubParsersAction[Parser]) -> None:

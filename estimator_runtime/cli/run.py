@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output.tensorboard import Dashboard
-from estimator_runtime.signals.signals import NOTICES, StopRequests
+from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
 
 if TYPE_CHECKING:
     from estimator_runtime.launch import Job, JobHandle, Outcome
@@ -203,15 +203,11 @@ def _cancelling_signals(handle: JobHandle) -> Iterator[None]:
         if requests.take(number, time.monotonic()):
             _cancel(handle, number)
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    # nohup makes a program ignore SIGHUP.
-    numbers += [n for n in NOTICES if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in numbers}
+    inbox = SignalInbox(stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        inbox.close()
 
 
 def _cancel(handle: JobHandle, number: int) -> None:

@@ -15,6 +15,7 @@ import builtins
 import contextlib
 import difflib
 import importlib.util
+import itertools
 import os
 import re
 import runpy
@@ -101,7 +102,7 @@ def check_module(name: str) -> None:
         UsageError: If there is no such module on `sys.path` or in the current folder.
     """
     # `python -m train.py` imports all of train, and then finds no module py in it.
-    if os.path.isfile(name) or not _is_importable(name.partition(".")[0]):
+    if os.path.isfile(name) or not is_importable(name):
         raise UsageError(f"no module named {name!r}; {_module_remedy(name)}")
 
 
@@ -208,12 +209,29 @@ class _CannotRun(Exception):
     """A module cannot be run. `runpy` raises the class that it is given for this."""
 
 
-def _is_importable(name: str) -> bool:
+def is_importable(name: str, folder: str | None = None) -> bool:
+    """Return whether a module can be found, without importing anything.
+
+    Of a dotted name, only the first part is looked up, and the second if the first is a
+    namespace package, such as `google`.
+
+    Args:
+        name: The absolute name of the module.
+        folder: The folder that is searched first; None for the current one.
+    """
     path = list(sys.path)
-    _set_first_path(os.getcwd())
+    _set_first_path(os.getcwd() if folder is None else folder)
     try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
+        first, *rest = name.split(".")
+        spec = importlib.util.find_spec(first)
+        if spec is None:
+            return False
+        folders = spec.submodule_search_locations or ()
+        if spec.origin is not None or not rest:
+            return True
+        files = itertools.chain.from_iterable(map(os.listdir, folders))
+        return any(file.partition(".")[0] == rest[0] for file in files)
+    except (ImportError, ValueError, OSError):
         return False
     finally:
         # A launcher continues, and must not import from the current folder.

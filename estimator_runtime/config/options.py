@@ -347,7 +347,7 @@ class OwnOptions:
 
     def _warn_of_unused_options(self) -> None:
         """Log the options that do not reach a session of the program's own."""
-        used = current()
+        used = TrainingOptions.from_environ()
         for name in self._own_options.keys() & _OF_SESSION:
             value = self._own_options[name]
             if value != getattr(used, name):

@@ -49,17 +49,6 @@ def set_on() -> None:
     _is_on = True
 
 
-def reference_variable(name: str) -> str:
-    """Return what the log calls a reference variable that keeps steps from a feature.
-
-    Args:
-        name: The name of an op of the variable.
-    """
-    # Elsewhere the program has asked for it.
-    remedy = " (see --tf1-resource-variables)" if _is_on else ""
-    return f"a reference variable, {name!r}{remedy}"
-
-
 def add_package(name: str, environ: MutableMapping[str, str] = os.environ) -> None:
     """Make an installed package count as the program's own, here and in children.
 

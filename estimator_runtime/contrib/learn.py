@@ -198,7 +198,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         )
         if save_checkpoints_secs == 0:
             is_by_time = save_checkpoints_steps is None
-            save_checkpoints_secs = interval.of_environ() if is_by_time else None
+            save_checkpoints_secs = interval.DEFAULT_SECS if is_by_time else None
         for name, value in {
             "tf_random_seed": tf_random_seed,
             "save_summary_steps": save_summary_steps,

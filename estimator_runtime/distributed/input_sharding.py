@@ -11,12 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.loop.graph import op_kinds
+
 _Nodes = Mapping[str, Any]  # `NodeDef` by name
 
 _TRAINERS = ("chief", "master", "worker")
-# Iterators of a program's own python, whose input cannot be compared.
-_OPAQUE = ("GeneratorDataset", "PyFunc", "EagerPyFunc", "PyFuncStateless")
-_ITERATORS = ("MakeIterator", "OneShotIterator")
 
 
 def shard(dataset: Any, config: Any) -> Any:
@@ -49,7 +48,7 @@ def fingerprint(graph: tf.Graph) -> str | None:
         one is shuffled without a seed, or if it calls Python, which may do anything.
     """
     operations = graph.get_operations()
-    pending = [each for each in operations if each.type in _ITERATORS]
+    pending = [each for each in operations if op_kinds.of(each.type).starts_iterator]
     if not pending:
         return None
     library = {f.signature.name: f for f in graph.as_graph_def().library.function}
@@ -63,7 +62,7 @@ def fingerprint(graph: tf.Graph) -> str | None:
     digest = hashlib.sha256()
     for nodes in (graph_nodes, *_functions_called(graph_nodes, library)):
         for node in nodes.values():
-            if node.op in _OPAQUE or _is_shuffled_anew(node, nodes):
+            if op_kinds.of(node.op).is_opaque_input or _is_shuffled_anew(node, nodes):
                 return None
             digest.update(f"{node.op} {list(node.input)}".encode())
             for key, value in sorted(node.attr.items()):

@@ -7,9 +7,7 @@ the same signal when none does any more. Under another scheduler, an environment
 variable sets how long the ps may stay.
 """
 
-import contextlib
 import math
-import os
 import signal
 import threading
 import time
@@ -17,12 +15,7 @@ from types import FrameType
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
-from estimator_runtime.signals.signals import (
-    DEFAULTS,
-    STATUS_OF_SIGNALS,
-    SignalPipe,
-    is_caught_in_c,
-)
+from estimator_runtime.signals.inbox import STATUS_OF_SIGNALS, SignalInbox
 
 
 class PsShutdown:
@@ -46,11 +39,10 @@ class PsShutdown:
         # Under a launcher there is no deadline: it ends the ps itself.
         self._is_launched = reporting.is_on()
         self._grace_secs = math.inf if self._is_launched else waits.ps_grace_secs()
-        self._taken: list[int] = []
-        self._pipe: SignalPipe | None = None
+        # TensorFlow's own ps waits in a call during which Python runs no handler.
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and self._grace_secs > 0:
-            self._take()
+        waits_for_trainers = is_main and self._grace_secs > 0
+        self._inbox = SignalInbox(self._handle) if waits_for_trainers else None
 
     @property
     def exit_status(self) -> int:
@@ -60,7 +52,8 @@ class PsShutdown:
     @property
     def is_by_launcher(self) -> bool:
         """Whether a launcher sends the signal, which it does when the job is done."""
-        return self._is_launched and signal.SIGTERM in self._taken
+        takes = self._inbox is not None and signal.SIGTERM in self._inbox.numbers
+        return self._is_launched and takes
 
     @property
     def is_overdue(self) -> bool:
@@ -69,35 +62,17 @@ class PsShutdown:
 
     def wait(self, secs: float) -> None:
         """Wait for some seconds, or until a signal comes; in any thread."""
-        if self._pipe is None:
+        if self._inbox is None:
             time.sleep(secs)
-        elif self._pipe.wait(secs):
-            for number in self._pipe.read():
-                if number in self._taken:
-                    self._handle(number, None)
+        elif self._inbox.wait(secs):
+            for number in self._inbox.read():
+                self._handle(number, None)
 
     def restore(self) -> None:
         """Restore the default handlers, except where the program has set its own."""
-        for number in self._taken:
-            with contextlib.suppress(ValueError):
-                if signal.getsignal(number) == self._handle:
-                    signal.signal(number, DEFAULTS[number])
-        self._taken = []
-        if self._pipe is not None:
-            with contextlib.suppress(ValueError):
-                self._pipe.restore()
-            self._pipe.close()
-            self._pipe = None
-
-    def _take(self) -> None:
-        # TensorFlow's own ps waits in a call during which Python runs no handler. But
-        # even then Python writes the signal to this descriptor.
-        self._pipe = SignalPipe()
-        for number, default in DEFAULTS.items():
-            if signal.getsignal(number) == default and not is_caught_in_c(number):
-                signal.signal(number, self._handle)
-                self._taken.append(number)
-        os.register_at_fork(after_in_child=self.restore)
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.close()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.number is None:

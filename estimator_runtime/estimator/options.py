@@ -1,9 +1,9 @@
 """Patches that pass the options of this runtime to the sessions of Estimators.
 
 The frozen Estimator passes only TensorFlow's arguments to its session. The other
-options of this runtime's RunConfig are passed beside the call (see `config.options`). A
-checkpoint overhead becomes the interval of the config, for TPU configs too. While an
-Estimator trains, signals stop it in an orderly way, in sessions of TensorFlow too.
+options of this runtime's RunConfig are passed beside the call (see `config.options`).
+While an Estimator trains, signals stop it in an orderly way, in sessions of TensorFlow
+too.
 """
 
 import functools
@@ -15,11 +15,8 @@ import tensorflow as tf
 from tensorflow.python.training import session_manager
 from tensorflow_estimator.python.estimator import estimator
 
-from estimator_runtime.checkpoint import interval
 from estimator_runtime.config import options, waits
-from estimator_runtime.config.options import OwnOptions
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import StockRunConfig
 from estimator_runtime.patching import patch
 from estimator_runtime.signals import request
 
@@ -65,22 +62,6 @@ def _check_model_dir(trained: Any) -> None:
         f"RunConfig: model_dir is {folder!r}, which cannot be created: {problem}; give "
         "another folder"
     )
-
-
-def patch_run_config(_module: ModuleType) -> None:
-    """Make other configs, such as TPU configs, use the overhead of the environment."""
-    original = StockRunConfig.__init__
-    bind = patch.binder(original)
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        own: dict[str, Any] = {}
-        if not isinstance(self, OwnOptions):
-            given = bind(self, *args, **kwargs).arguments
-            own = interval.of_run_config(given, None)
-        original(self, *args, **kwargs, **own)
-
-    StockRunConfig.__init__ = init
 
 
 def patch_session_manager(_module: ModuleType) -> None:

@@ -26,14 +26,13 @@ unless several threads run steps of the session.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep
-from estimator_runtime.loop.graph import ops, order
+from estimator_runtime.loop.graph import op_kinds, ops, order
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
 from estimator_runtime.loop.plan import MAX_PLANS
 from estimator_runtime.tf_internals import internals
@@ -45,10 +44,6 @@ _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
 _MOST_WIDE_OPS = 600
 # Such ops for each op of the longest path: how many could run at a time on average.
 _MOST_WIDTH = 4
-# Types of ops whose kernels take long, or run many times.
-_LONG = re.compile("Conv|FFT|While$|For$|Enter$")
-# The kernel runs on a thread of its own, and does not block the one that starts it.
-_ASYNCHRONOUS = ("IteratorGetNext",)
 
 
 class CallingThread:
@@ -110,21 +105,21 @@ def _is_narrow(step: Subgraph) -> bool:
 
 def _is_short(op: tf.Operation) -> bool:
     """Return whether an op neither takes long nor waits for another thread."""
-    if has_reference(op) or _LONG.search(op.type):
+    kind = op_kinds.of(op.type)
+    if has_reference(op) or kind.takes_long:
         return False
     if any((t.shape.num_elements() or 0) > _MOST_ELEMENTS for t in op.outputs):
         return False
     if any(tensor.dtype == tf.resource for tensor in op.outputs):
         return False  # the order of those that use it is unknown
-    if not ops.takes_function(op.type):
-        return op.type in _ASYNCHRONOUS or not ops.may_wait(op.type)
+    if not kind.calls_functions:
+        return kind.is_asynchronous or not kind.may_wait
     if any(tensor.dtype == tf.resource for tensor in op.inputs):
         return False
-    functions = ops.called_functions(op.graph, [op]).values()
-    kinds = {node.op for function in functions for node in function.node_def}
+    called = [each.kind for each in ops.executed(op.graph, [op])]
     return not any(
-        _LONG.search(kind) or (not ops.takes_function(kind) and ops.may_wait(kind))
-        for kind in kinds
+        kind.takes_long or (kind.may_wait and not kind.calls_functions)
+        for kind in called
     )
 
 

@@ -10,14 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -83,6 +76,15 @@ def key_of(fetches: Any) -> Hashable:
         return object()  # equal to no other key
 
 
+def request_key(wanted: Mapping[Any, Any]) -> Hashable:
+    """Return a key for what consumers fetch, which is equal for equal requests.
+
+    Raises:
+        CannotPlan: If a part is of a kind that no plan supports.
+    """
+    return tuple([(id(c), structure(f)) for c, f in wanted.items()])
+
+
 def copied(fetches: Any) -> Any:
     """Copy the containers, which the program may change, but not the leaves."""
     if type(fetches) in _MAPPINGS:  # others have no key, so their plan is used once
@@ -110,28 +112,16 @@ class Substitute:
     target: tf.Operation
     values: dict[str, Any]
 
-    def names_of(self, tensors: Sequence[tf.Tensor]) -> list[str]:
-        """Return the names to fetch for `tensors`.
+    def names_of(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[str]:
+        """Return the names of what to fetch or run for `wanted`, in the same order.
 
         Raises:
-            CannotPlan: If one of them has no substitute.
+            CannotPlan: If something has no substitute.
         """
-        return [each.name for each in self._all(tensors)]
-
-    def targets_of(self, operations: Sequence[tf.Operation]) -> list[str]:
-        """Return the names of the ops to run for `operations`, sorted.
-
-        Raises:
-            CannotPlan: If one of them has no substitute.
-        """
-        return sorted({each.name for each in (self.target, *self._all(operations))})
-
-    def _all(self, wanted: Sequence[tf.Tensor | tf.Operation]) -> list[Any]:
-        """Return the substitutes of `wanted`, in the same order."""
         unknown = [each.name for each in wanted if each.name not in self.values]
         if unknown:
             raise CannotPlan(", ".join(unknown))
-        return [self.values[each.name] for each in wanted]
+        return [self.values[each.name].name for each in wanted]
 
 
 class Plan:
@@ -143,13 +133,10 @@ class Plan:
         flush: Flushes denormals on the calling thread, which then runs the request;
             None to run it on TensorFlow's threads.
         substitute: What to run and fetch instead, or None.
-        callables: The callables of the session's other plans, by what they run. Plans
-            that run the same share them. None shares none.
 
     Attributes:
         wanted: Consumer to its fetches.
         is_on_caller: Whether the calling thread runs the request.
-        run: Runs the request. Takes the feeds and returns raw values.
         results: Turns raw values into a dict of consumer to results.
 
     Raises:
@@ -162,23 +149,23 @@ class Plan:
         wanted: Mapping[Any, Any],
         flush: DenormalFlush | None,
         substitute: Substitute | None = None,
-        callables: MutableMapping[bytes, Callable[..., Any]] | None = None,
     ) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
         self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
         handler = internals.FetchHandler(session.graph, self.wanted, {})
         if handler.has_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
-        self._graph = session.graph
+        self._session, self._flush = session, flush
         self._names = [tensor.name for tensor in handler.fetches()]
         self.results = recipe(handler, self._names, internals.owned)
         options = config_pb2.CallableOptions()
         if substitute is None:
-            options.fetch.extend(tensor.name for tensor in handler.fetches())
+            options.fetch.extend(self._names)
             options.target.extend(operation.name for operation in handler.targets())
         else:
             options.fetch.extend(substitute.names_of(handler.fetches()))
-            options.target.extend(substitute.targets_of(handler.targets()))
+            targets = substitute.names_of(handler.targets())
+            options.target.extend(sorted({substitute.target.name, *targets}))
             options.feed.extend(substitute.feeds)
         if not options.fetch and not options.target:
             raise CannotPlan("asks for nothing")
@@ -187,23 +174,27 @@ class Plan:
         if self.is_on_caller:
             # RunOptions: "To use the caller thread set this to -1."
             options.run_options.inter_op_thread_pool = -1
-        callables = {} if callables is None else callables
-        self.run = _compiled(callables, session, options, flush)
+
+    @functools.cached_property
+    def run(self) -> Callable[..., list[Any]]:
+        """Runs the request; takes the feeds and returns raw values.
+
+        It is compiled at its first use, because that takes time. TensorFlow frees what
+        it has compiled when nothing refers to the plan any more.
+        """
+        compiled = internals.compiled(self._session, self._options)
+        return self._flush.wrap(compiled) if self._flush else compiled
 
     def traced(
         self,
-        session: tf.compat.v1.Session,
         feeds: Sequence[Any],
         options: config_pb2.RunOptions,
         run_metadata: config_pb2.RunMetadata,
     ) -> Sequence[Any]:
-        """Run the request with run options, which fill `run_metadata`.
-
-        `session` is the one that the plan was compiled for. The result are raw values.
-        """
-        graph = session.graph
+        """Run the request by `Session.run`, with run options, and return raw values."""
+        graph = self._session.graph
         targets = [graph.get_operation_by_name(n) for n in self._options.target]
-        values, _ = session.run(
+        values, _ = self._session.run(
             (list(self._options.fetch), targets),
             feed_dict=dict(zip(self._options.feed, feeds, strict=True)),
             options=options,
@@ -215,7 +206,7 @@ class Plan:
         """Return a function from raw values to the results of some of the fetches."""
         # Copy the fetches: the handler keeps a view of a dict's names, and the program
         # may change the dict.
-        handler = internals.FetchHandler(self._graph, copied(fetches), {})
+        handler = internals.FetchHandler(self._session.graph, copied(fetches), {})
         return recipe(handler, self._names, internals.owned)
 
     def places_of(self, names: Collection[str]) -> tuple[int, ...]:
@@ -241,29 +232,6 @@ def recipe(
         return rebuild([None if i is None else own(values[i]) for i in places])
 
     return results
-
-
-def _compiled(
-    callables: MutableMapping[bytes, Callable[..., Any]],
-    session: tf.compat.v1.Session,
-    options: config_pb2.CallableOptions,
-    flush: DenormalFlush | None,
-) -> Callable[..., Any]:
-    """Return one of `callables`, or add a new one and return that.
-
-    A new callable is compiled at its first call, because that takes time. TensorFlow
-    frees what it has compiled when nothing refers to the callable any more.
-    """
-    made: Any = None
-
-    def call(*feeds: Any) -> Any:
-        nonlocal made
-        if made is None:
-            made = internals.compiled(session, options)
-            made = flush.wrap(made) if flush else made
-        return made(*feeds)
-
-    return callables.setdefault(options.SerializeToString(deterministic=True), call)
 
 
 class Planner:
@@ -294,7 +262,7 @@ class Planner:
         if self.obstacle or internals.is_closed(self._session):
             return None
         try:
-            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+            key = request_key(wanted)
             plan = self._plans.get(key)
             if plan is None and len(self._plans) < MAX_PLANS:
                 flush = self._flush_for(wanted)
@@ -304,16 +272,21 @@ class Planner:
         return plan
 
 
+def is_plain(session: Any) -> bool:
+    """Return whether a session is TensorFlow's own, as it is.
+
+    A debugger's session, or one that a program has changed, must see every run.
+    """
+    return (
+        type(session) is tf.compat.v1.Session
+        and "run" not in vars(session)
+        and type(session).run is _SESSION_RUN
+    )
+
+
 def _obstacle(session: Any) -> str | None:
     """Return the reason why a session cannot have plans, or None."""
-    # A debugger's session, or one that a program has changed, must see every run. A
-    # gRPC master cannot make callables.
-    if (
-        type(session) is not tf.compat.v1.Session
-        or "run" in vars(session)
-        or type(session).run is not _SESSION_RUN
-        or session.sess_str
-    ):
+    if not is_plain(session) or session.sess_str:  # a gRPC master has no callables
         return "is not run by a session of this process"
     if ops.have_own_state(session.graph):
         return "calls a function whose ops have state of their own"

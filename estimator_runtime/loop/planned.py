@@ -12,14 +12,10 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
-from estimator_runtime.loop.hook_schedule import IdleHooks
+from estimator_runtime.loop.idle_hooks import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
-from estimator_runtime.loop.plan import (
-    MAX_PLANS,
-    Plan,
-    Planner,
-    key_of,
-)
+from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
+from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
 from estimator_runtime.signals.session_close import closable, slow_close_logged
 from estimator_runtime.tf_internals import internals
@@ -33,7 +29,12 @@ class HookedSession(internals.StockHookedSession):
 
     It distinguishes a session that another task has lost from a cancelled one, and its
     `close` does not wait forever.
+
+    Attributes:
+        step_kind: The way in which the last step was run; None before the first.
     """
+
+    step_kind: StepKind | None = None
 
     def run(
         self,
@@ -43,6 +44,7 @@ class HookedSession(internals.StockHookedSession):
         run_metadata: config_pb2.RunMetadata | None = None,
     ) -> Any:
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
+        self.step_kind = StepKind.STOCK
         with _naming_lost_sessions():
             return super().run(fetches, feed_dict, options, run_metadata)
 
@@ -90,8 +92,8 @@ class PlannedSession(HookedSession):
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
         self._idle = IdleHooks(hooks)
-        self._first_caller: int | None = None  # the thread that has called `run` first
-        self._has_other_callers = False
+        self._thread: int | None = None  # the one that has called `run` first
+        self._is_shared = False  # whether another thread has called it too
         # The global step that the next step begins with, unless the program changes it.
         self._expected = -1
 
@@ -105,18 +107,15 @@ class PlannedSession(HookedSession):
         """Run one step with the hooks; see TensorFlow's `MonitoredSession.run`."""
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
-        thread = threading.get_ident()
-        self._first_caller = self._first_caller or thread
-        self._has_other_callers |= thread != self._first_caller
+        self._note_thread()
         is_plain = not feed_dict and options is None and run_metadata is None
-        unseen = self._idle.plan if is_plain else None
         # A session with a plan is of TensorFlow's own class, so it can be asked.
         if (
-            unseen
-            and not internals.is_closed(self._sess)
+            is_plain
             and self._idle.covers(fetches)
+            and not internals.is_closed(self._sess)
         ):
-            return self._run_unseen(unseen, fetches)
+            return self._run_idle(fetches)
         self._idle.interrupt()
         context = internals.SessionRunContext(
             internals.SessionRunArgs(fetches, feed_dict), self._sess
@@ -125,44 +124,67 @@ class PlannedSession(HookedSession):
         options = options or config_pb2.RunOptions()
         run_metadata = run_metadata or config_pb2.RunMetadata()
         feeds = self._call_hook_before_run(context, wanted, feed_dict, options)
-        plan = None
-        if is_plain and not feeds and not options.ByteSize():
-            plan = self._planner.plan(wanted)
-        if plan is None:
-            with _naming_lost_sessions():
-                packed = self._packed and self._packed.get(
-                    fetches, wanted, feeds, options
-                )
-                if packed and is_plain and not options.ByteSize():
-                    outputs = packed.run(feeds, None, None)
-                elif packed:
-                    outputs = packed.run(feeds, options, run_metadata)
-                else:
-                    outputs = self._sess.run(
-                        fetches=wanted,
-                        feed_dict=feeds,
-                        options=options,
-                        run_metadata=run_metadata,
-                    )
-        else:
+        is_plain = is_plain and not options.ByteSize()
+        plan = self._planner.plan(wanted) if is_plain and not feeds else None
+        if plan is not None:
+            self.step_kind = StepKind.PLANNED
             raw = self._run_plan(plan, fetches)
             outputs = plan.results(raw)
+        else:
+            outputs = self._run_unplanned(
+                fetches, wanted, feeds, options, run_metadata, is_plain
+            )
         self._call_after_run(context, outputs, options, run_metadata)
         if self._idle.is_possible and plan is not None and self._is_step(fetches):
             global_step = self._calling_thread.global_step
             self._idle.begin(plan, global_step, fetches, raw)
         return outputs[CALLER]
 
+    def _note_thread(self) -> None:
+        """Record which thread has called, for `_is_shared`."""
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        self._is_shared |= thread != self._thread
+
+    def _run_unplanned(
+        self,
+        fetches: Any,
+        wanted: Mapping[Any, Any],
+        feeds: Mapping[Any, Any],
+        options: config_pb2.RunOptions,
+        run_metadata: config_pb2.RunMetadata,
+        is_plain: bool,
+    ) -> Any:
+        """Run a request by a packed step, or by `Session.run`.
+
+        If `is_plain`, nobody has given run options or run metadata.
+        """
+        with _naming_lost_sessions():
+            packed = self._packed and self._packed.get(fetches, wanted, feeds, options)
+            if packed:
+                self.step_kind = StepKind.PACKED
+                given = (None, None) if is_plain else (options, run_metadata)
+                return packed.run(feeds, *given)
+            self.step_kind = StepKind.STOCK
+            return self._sess.run(
+                fetches=wanted,
+                feed_dict=feeds,
+                options=options,
+                run_metadata=run_metadata,
+            )
+
     def rest(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
         self._idle.end()
 
-    def _run_unseen(self, plan: Plan, fetches: Any) -> Any:
+    def _run_idle(self, fetches: Any) -> Any:
         """Run a step that no hook is due to see, and return the caller's results.
 
         If its values are not the expected ones, the hooks see the step after all.
         """
+        self.step_kind = StepKind.IDLE
         idle = self._idle
+        plan: Any = idle.plan
         try:
             raw = plan.run()
         except BaseException:
@@ -179,7 +201,11 @@ class PlannedSession(HookedSession):
         # thread has made one due, that hook sees the next step instead.
         again = {CALLER: fetches}
         self._call_hook_before_run(context, again, None, options)
-        late = [h for h in self._hooks if differ(again, plan.wanted, h)]
+        late = [
+            hook
+            for hook in self._hooks
+            if key_of(again.get(hook, ())) != key_of(plan.wanted.get(hook, ()))
+        ]
         outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata, late)
         return outputs[CALLER]
@@ -192,12 +218,12 @@ class PlannedSession(HookedSession):
         """
         global_step = self._calling_thread.global_step
         places = plan.places_of(global_step.early) if plan.is_on_caller else ()
-        if not places or self._has_other_callers:
+        if not places or self._is_shared:
             return plan.run()
         is_step = self._is_step(fetches)
         before = self._expected if is_step else global_step.trained()
         raw = plan.run()
-        if self._has_other_callers:  # another thread has begun meanwhile
+        if self._is_shared:  # another thread has begun meanwhile
             return raw
         if is_step:
             # Each read of the variable is a call of the session.
@@ -262,10 +288,3 @@ def _naming_lost_sessions() -> Iterator[None]:
         if _SESSION_LOST not in error.message:
             raise
         raise tf.errors.AbortedError(error.node_def, error.op, error.message) from error
-
-
-def differ(
-    wanted: Mapping[Any, Any], others: Mapping[Any, Any], consumer: object
-) -> bool:
-    """Return whether a consumer's fetches differ between two requests."""
-    return key_of(wanted.get(consumer, ())) != key_of(others.get(consumer, ()))

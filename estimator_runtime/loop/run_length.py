@@ -103,11 +103,7 @@ class RunLength:
 
 
 class RunLog:
-    """Logs how many steps run in one call of the session, and which hook limits them.
-
-    Each of the two is logged once. A hook limits runs if it must see a step sooner than
-    after `asked_for` steps. Only the steps between two that the same hook must see
-    count: those before its first one, or since another hook's, may be few by chance.
+    """Logs once how many steps run in one call of the session, and why.
 
     Args:
         hooks: The hooks of a session.
@@ -117,39 +113,11 @@ class RunLog:
     def __init__(self, hooks: Sequence[Any], run_length: RunLength) -> None:
         self._names = [type(hook).__name__ for hook in hooks]
         self._run_length = run_length
-        self._logs_length = True
-        self._logs_limit = run_length.asked_for is not None
-        # Of the previous run: the hooks that were due at its end, and its length with
-        # the names of the hooks that set it.
-        self._acted: list[int] = []
+        self._is_logged = False
+        # Of the previous run: its length, and the names of the hooks that set it.
         self._cut: tuple[int, set[str]] = 0, set()
 
-    def begin(self, due: Sequence[int | None]) -> None:
-        """Record a run that begins, and log the hook that keeps it short.
-
-        Args:
-            due: The number of steps until each hook is due, or None.
-        """
-        acted, self._acted = self._acted, []
-        asked_for = self._run_length.asked_for
-        if not self._logs_limit or asked_for is None:
-            return
-        pairs = [(due[index], self._names[index]) for index in acted]
-        short = [(n, name) for n, name in pairs if n is not None and n < asked_for]
-        if short:
-            self._logs_limit = False
-            steps, name = min(short)
-            TRAINING_LOG.info(
-                "steps_per_run=%s: runs have at most %s, because %s must see a step "
-                "that often",
-                asked_for,
-                "1 step" if steps == 1 else f"{steps} steps",
-                name,
-            )
-
-    def end(
-        self, steps: int, due: Sequence[int | None], is_single: bool = False
-    ) -> None:
+    def end(self, steps: int, due: Sequence[int | None]) -> None:
         """Record a run that has ended, and log its length once that has proved right.
 
         Call `RunLength.took` first.
@@ -157,12 +125,11 @@ class RunLog:
         Args:
             steps: The number of steps that the run had.
             due: The number of steps until each hook was due when it began, or None.
-            is_single: Whether it had one step because steps are run one by one.
         """
-        self._acted = [index for index, each in enumerate(due) if each == steps]
-        if is_single or not self._logs_length:
+        if self._is_logged:
             return
-        cut = {self._names[index] for index in self._acted}
+        names = zip(self._names, due, strict=True)
+        cut = {name for name, each in names if each == steps}
         before, self._cut = self._cut, (steps, cut)
         secs = self._run_length.settled_secs
         reason = f"steps_per_run={self._run_length}"
@@ -175,6 +142,6 @@ class RunLog:
             reason += f", and {min(again)} must see a step then"
         else:
             return
-        self._logs_length = False
+        self._is_logged = True
         unit = "step" if steps == 1 else "steps"
         TRAINING_LOG.info("running %d %s per session call: %s", steps, unit, reason)

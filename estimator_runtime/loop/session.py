@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -13,12 +14,19 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.hook import flush_event_files
 from estimator_runtime.checkpoint.restore import nan_scan
-from estimator_runtime.config import options, waits
+from estimator_runtime.config import waits
 from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
+from estimator_runtime.loop.hook_protocol import (
+    AdoptingCreator,
+    BackgroundHook,
+    DisowningCreator,
+    RestoringCreator,
+)
 from estimator_runtime.loop.packing.requests import PackingLog, is_remote
 from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
+from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
 from estimator_runtime.tf_internals import internals
 
@@ -26,101 +34,123 @@ _Saver = tf.compat.v1.train.CheckpointSaverHook
 _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 
 
+class LoopSessionCreator(internals.CoordinatedSessionCreator):
+    """Creates the session below a `LoopSession`, and creates it again if it is lost.
+
+    Args:
+        *args: Positional arguments of TensorFlow's class.
+        loop: As for `LoopSession`.
+        steps_per_run: As for `LoopSession`.
+        pack_transfers: As for `LoopSession`.
+        **kwargs: Keyword arguments of TensorFlow's class.
+
+    Attributes:
+        watch: Watches for a stop request.
+        run_length: The number of steps in one call of the session.
+        hooked: The session that calls the hooks; None while there is none.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        loop: str,
+        steps_per_run: int | str,
+        pack_transfers: bool | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        saves = any(isinstance(hook, _Saver) for hook in self._hooks)
+        self.watch = request.Watch(has_session=False, saves=saves)
+        self.run_length = RunLength(steps_per_run, waits.stop_grace_secs())
+        self.hooked: HookedSession | None = None
+        self._loop = loop
+        self._packs_transfers = pack_transfers
+        self._packing_log = PackingLog()
+        if loop != "auto":
+            self.run_length.run_singly(f"is run by the loop {loop!r}")
+        self._graph = tf.compat.v1.get_default_graph()
+
+    def create_session(self) -> Any:
+        """Return a new session that runs this loop below TensorFlow's."""
+        if self.hooked is not None:
+            self.hooked.rest()
+        self.hooked = None  # frees the memory of a lost session
+        # The new session may be restored from what they write.
+        _finish_background_work(self._hooks)
+        creator = self._session_creator
+        may_adopt = isinstance(creator, AdoptingCreator) and creator.may_adopt
+        self.watch.has_session = may_adopt
+        if may_adopt:
+            creator.leave = self.watch.leave
+        elif self.watch.is_requested:
+            request.leave()
+        try:
+            # A lost session may be created again outside its graph's `with` block, or
+            # in another thread.
+            with request.creating_session(), self._graph.as_default():
+                session = super().create_session()
+        except BaseException:
+            self.watch.has_session = False
+            raise
+        self.watch.has_session = True
+        # Replace TensorFlow's hooked session, below the one that coordinates threads.
+        session._sess = self.hooked = self._hooked_session()
+        return session
+
+    def _hooked_session(self) -> HookedSession:
+        session, hooks = self.tf_sess, self._hooks
+        if self._loop == "stock":
+            return HookedSession(session, hooks)
+        log = self._packing_log if self._packs(session) else None
+        if self.run_length.is_single:
+            return PlannedSession(session, hooks, packing_log=log)
+        return FusedSession(session, hooks, self.run_length, packing_log=log)
+
+    def _packs(self, session: Any) -> bool:
+        """Return whether the transfers of a session's steps are to be packed."""
+        if self._packs_transfers is not None:
+            return self._packs_transfers
+        # Then the order of updates is chance anyway.
+        return is_remote(session) and count_trainers_with_ps() > 1
+
+
 class LoopSession(tf.compat.v1.train.MonitoredSession):
     """A MonitoredSession that runs steps by plans, or several of them at once.
 
-    The option `loop` can disable runs of several steps, or plans as well.
+    `step_kind` lists the ways in which a step may run, and `hook_protocol` what hooks
+    and the session creator may offer.
 
     A signal stops the session between two steps; see `preemption`. After the signal,
     `should_stop` returns True, the hooks' `end` saves the last step, and closing the
     session raises the exception that ends the program. If the program calls `run` again
     without checking `should_stop`, that call does the same.
 
-    A hook that still works in the background when its session ends may have a method
-    `finish_background_work()`. It is called before another session is created, and when
-    this one is closed, even after an error.
-
-    The session creator may have a method `disown_values()`. It is called when the
-    training has ended because its loss is NaN. The creator may also have an attribute
-    `checkpoint_dir`: the traceback then names the newest checkpoint in that folder that
-    has no NaN. If it has an attribute `may_adopt` that is true, the session may go on
-    with values that no checkpoint has: a stop then waits for the session, whose end
-    saves them. The session gives the creator a function `leave`, which it has to call
-    where there are none: from then on, a stop ends the program at once.
-
     Args:
         *args: Positional arguments of MonitoredSession.
+        loop: "auto"; "plans" to run steps one by one; "stock" for TensorFlow's loop.
+        steps_per_run: The most steps in one call of the session, or "auto".
+        pack_transfers: Whether the tensors of a step cross between tasks as packs. None
+            packs them if several tasks train with parameter servers.
         **kwargs: Keyword arguments of MonitoredSession.
     """
 
-    class _CoordinatedSessionCreator(internals.CoordinatedSessionCreator):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            saves = any(isinstance(hook, _Saver) for hook in self._hooks)
-            self.watch = request.Watch(has_session=False, saves=saves)
-            # Read the options once. When a lost session is created again, other options
-            # may be in force, and the run length may already be single steps.
-            chosen = options.current()
-            self.run_length = RunLength(chosen.steps_per_run, waits.stop_grace_secs())
-            self._loop = chosen.loop
-            self._packs_transfers = chosen.pack_transfers
-            self._packing_log = PackingLog()
-            if self._loop != "auto":
-                self.run_length.run_singly(f"is run by the loop {self._loop!r}")
-            self.hooked: HookedSession | None = None
-            self._graph = tf.compat.v1.get_default_graph()
-
-        def create_session(self) -> Any:
-            """Return a new session that runs this loop below TensorFlow's."""
-            if self.hooked is not None:
-                self.hooked.rest()
-            self.hooked = None  # frees the memory of a lost session
-            # The new session may be restored from what they write.
-            _finish_background_work(self._hooks)
-            may_adopt = getattr(self._session_creator, "may_adopt", False)
-            self.watch.has_session = may_adopt
-            if may_adopt:
-                self._session_creator.leave = self.watch.leave
-            elif self.watch.is_requested:
-                request.leave()
-            try:
-                # A lost session may be created again outside its graph's `with` block,
-                # or in another thread.
-                with request.creating_session(), self._graph.as_default():
-                    session = super().create_session()
-            except BaseException:
-                self.watch.has_session = False
-                raise
-            self.watch.has_session = True
-            packing_log = self._packing_log if self._packs(self.tf_sess) else None
-            # Replace TensorFlow's hooked session, below the one that coordinates
-            # threads.
-            if self._loop == "stock":
-                self.hooked = HookedSession(self.tf_sess, self._hooks)
-            elif self.run_length.is_single:
-                self.hooked = PlannedSession(
-                    self.tf_sess, self._hooks, packing_log=packing_log
-                )
-            else:
-                self.hooked = FusedSession(
-                    self.tf_sess,
-                    self._hooks,
-                    self.run_length,
-                    packing_log=packing_log,
-                )
-            session._sess = self.hooked
-            return session
-
-        def _packs(self, session: Any) -> bool:
-            """Return whether the transfers of a session's steps are to be packed."""
-            if self._packs_transfers is not None:
-                return self._packs_transfers
-            # Then the order of updates is chance anyway.
-            return is_remote(session) and count_trainers_with_ps() > 1
-
     _hooks: list[Any]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        loop: str = "auto",
+        steps_per_run: int | str = 1,
+        pack_transfers: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # TensorFlow's constructor makes it.
+        self._CoordinatedSessionCreator = functools.partial(
+            LoopSessionCreator,
+            loop=loop,
+            steps_per_run=steps_per_run,
+            pack_transfers=pack_transfers,
+        )
         try:
             super().__init__(*args, **kwargs)
         except BaseException:
@@ -131,6 +161,12 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         self._has_left = False
         # A session that is never closed must not keep the signal handlers forever.
         weakref.finalize(self, self._watch.end).atexit = False
+
+    @property
+    def step_kind(self) -> StepKind | None:
+        """The way in which the last step was run; None before the first one."""
+        hooked = self._coordinated_creator.hooked
+        return None if hooked is None else hooked.step_kind
 
     def should_stop(self) -> bool:
         """Return whether the training is over, for whatever reason."""
@@ -175,11 +211,12 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         finally:
             if isinstance(exception_value, _NanLossError):
                 creator = self._coordinated_creator._session_creator
-                getattr(creator, "disown_values", lambda: None)()
-                folder = getattr(creator, "checkpoint_dir", None)
+                if isinstance(creator, DisowningCreator):
+                    creator.disown_values()
                 # A launcher logs it for all its tasks.
-                if folder is not None and not reporting.is_on():
-                    nan_scan.add_note(exception_value, folder)
+                reads = isinstance(creator, RestoringCreator) and creator.checkpoint_dir
+                if reads and not reporting.is_on():
+                    nan_scan.add_note(exception_value, creator.checkpoint_dir)
 
     def _close_internal(
         self, exception_type: type[BaseException] | None = None
@@ -221,9 +258,8 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
 def _finish_background_work(hooks: Iterable[Any]) -> None:
     """Wait for what the hooks do in the background, such as writing a checkpoint."""
     for hook in hooks:
-        finish = getattr(hook, "finish_background_work", None)
-        if finish is not None:
-            finish()
+        if isinstance(hook, BackgroundHook):
+            hook.finish_background_work()
 
 
 def _unhurried(hook: Any) -> Any:

@@ -11,20 +11,24 @@ Nothing here imports TensorFlow, because the filters are installed before it is.
 """
 
 import contextlib
+import glob
 import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from types import FrameType
 from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.config.options import OPTIONS, parse_switch
-from estimator_runtime.output import native_log, relay
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
+NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_ERRORS = "2"
+# Device files of NVIDIA's driver, of AMD's, and of either under WSL.
+_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
@@ -62,6 +66,28 @@ def is_verbose(environ: Mapping[str, str]) -> bool:
     """
     purpose = "to see every line of TensorFlow's"
     return VARIABLE in environ and parse_switch(environ[VARIABLE], VARIABLE, purpose)
+
+
+def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
+    """Return whether a device file of a GPU exists.
+
+    Args:
+        patterns: Glob patterns of such files.
+    """
+    return any(map(glob.glob, patterns))
+
+
+def set_native_level(environ: MutableMapping[str, str]) -> None:
+    """Make TensorFlow's C++ code log errors only, unless the user chose a level.
+
+    On a machine with a GPU, its lines show how TensorFlow uses the GPU, and stay. Call
+    this before TensorFlow is imported: it reads the level once.
+
+    Raises:
+        ConfigError: If ESTIMATOR_RUNTIME_VERBOSE has an invalid value.
+    """
+    if not is_verbose(environ) and not has_gpu():
+        environ.setdefault(NATIVE_LEVEL, _ERRORS)
 
 
 class DeprecationFilter(logging.Filter):
@@ -167,7 +193,6 @@ class _OwnFilter(logging.Filter):
 
 
 _installed: DeprecationFilter | None = None
-_native_lines_reported = 0
 
 
 def start(environ: Mapping[str, str]) -> None:
@@ -240,7 +265,7 @@ def _quieten_notebook(environ: MutableMapping[str, str]) -> None:
 
     wrapt.when_imported("tensorflow")(leave_out_info)
     environ.setdefault(OPTIONS["progress"].variable, "auto")
-    native_log.quieten(environ)
+    set_native_level(environ)
 
 
 def report_hidden() -> None:
@@ -249,33 +274,16 @@ def report_hidden() -> None:
     Nothing is written if there were none. A task under a launcher writes nothing
     either, because the launcher reports for all of its tasks.
     """
-    global _native_lines_reported
-    if reporting.is_on():
+    if reporting.is_on() or _installed is None:
         return
-    native_lines = max(0, relay.sync() - _native_lines_reported)
-    _native_lines_reported += native_lines
-    hidden = 0
-    if _installed is not None:
-        hidden, _installed.count = _installed.count, 0
-    if hidden or native_lines:
+    hidden, _installed.count = _installed.count, 0
+    if hidden:
         # The program may have closed standard error.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            text = summary(hidden, native_lines)
-            sys.stderr.write(f"estimator-runtime: {text}\n")
+            sys.stderr.write(f"estimator-runtime: {summary(hidden)}\n")
 
 
-def summary(hidden: int, native_lines: int = 0) -> str:
-    """Return one line that says what was left out, and how to show it.
-
-    Args:
-        hidden: The number of warnings.
-        native_lines: The number of TensorFlow's C++ lines.
-    """
-    parts = []
-    if hidden:
-        noun = "warning" if hidden == 1 else "warnings"
-        parts.append(f"{hidden} {noun} about Estimator internals")
-    if native_lines:
-        noun = "line" if native_lines == 1 else "lines"
-        parts.append(f"{native_lines} {noun} of TensorFlow's C++ code")
-    return f"left out {' and '.join(parts)}; --verbose shows them"
+def summary(hidden: int) -> str:
+    """Return a line that says how many warnings were left out, and how to show them."""
+    noun = "warning" if hidden == 1 else "warnings"
+    return f"left out {hidden} {noun} about Estimator internals; --verbose shows them"

@@ -11,10 +11,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from estimator_runtime.output import relay, terminal
+from estimator_runtime.output import terminal
+from estimator_runtime.output.json_log import JsonStream
 from estimator_runtime.output.terminal import time_left
 
 _LINE_SECS = 10.0
@@ -62,7 +63,7 @@ def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | N
         seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
-    if mode == "bar" and relay.makes_json():
+    if mode == "bar" and isinstance(sys.stderr, JsonStream):
         mode = "plain"
     displays: dict[str, type[Bar] | type[ProgressLines] | None] = {
         "bar": Bar,
@@ -73,7 +74,10 @@ def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | N
 
 
 class Bar:
-    """A progress bar that is redrawn in place, with all other output above it.
+    """A progress bar that is redrawn in place, below the lines of the log.
+
+    The bar gives way to the log: it is erased before a handler writes a line, and drawn
+    again when there is progress.
 
     Args:
         first: The `Progress` that the bar starts from.
@@ -95,7 +99,6 @@ class Bar:
                 with self.get_lock():  # tqdm never releases it if drawing fails
                     return super().refresh(nolock=True)
 
-        file = sys.stderr if stream is None else stream
         self._bar = Quiet(
             initial=first.step,
             total=first.last_step,
@@ -104,8 +107,10 @@ class Bar:
             **_width(stream),
             mininterval=0,
         )
-        # After the bar is made, because the bar needs the original standard error.
-        self._streams = _StreamsAbove(file)
+        self._process = os.getpid()
+        self._handlers = _log_handlers()
+        for handler in self._handlers:
+            handler.addFilter(self._give_way)
         atexit.register(self.close)  # the process may exit while its session is open
 
     def show(self, progress: Progress) -> None:
@@ -116,12 +121,28 @@ class Bar:
         self._bar.refresh()
 
     def close(self) -> None:
-        """Leave the bar in place, and restore the streams of log and program."""
+        """Leave the bar in place."""
         atexit.unregister(self.close)
-        try:
-            self._bar.close()
-        finally:
-            self._streams.restore()
+        for handler in self._handlers:
+            handler.removeFilter(self._give_way)
+        self._bar.close()
+
+    def _give_way(self, _record: logging.LogRecord) -> bool:
+        # In a forked child there is no bar, and its lock may be held forever.
+        if os.getpid() == self._process:
+            with contextlib.suppress(OSError, ValueError), self._bar.get_lock():
+                self._bar.clear(nolock=True)
+        return True
+
+
+def _log_handlers() -> list[Any]:
+    """Return the handlers of all loggers."""
+    return [
+        # absl's handler, which `tf.compat.v1.app.run` installs, only wraps another.
+        getattr(handler, "python_handler", handler)
+        for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
+        for handler in getattr(logger, "handlers", ())  # a placeholder has none
+    ]
 
 
 class ProgressLines:
@@ -180,121 +201,3 @@ def _width(stream: Any) -> dict[str, Any]:
         if not os.get_terminal_size((stream or sys.stderr).fileno()).columns:
             return {"ncols": 79, "nrows": 20}
     return {"dynamic_ncols": True}
-
-
-class _StreamsAbove:
-    """Replaces the streams of the log and of the program: they write above the bar.
-
-    Of the log's handlers only the streams change. Their levels, filters and formats
-    stay those of the program. The standard streams are replaced if they are terminals,
-    and the bar's is one too.
-
-    Args:
-        file: The stream that the bar is drawn on.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._places: list[tuple[Any, str, Any]] = [
-            (handler, "stream", handler.stream) for handler in _handlers()
-        ]
-        if terminal.is_terminal(file):
-            self._places += [
-                (sys, name, stream)
-                for name in ("stdout", "stderr")
-                if terminal.is_terminal(stream := getattr(sys, name))
-            ]
-        streams = {id(stream): stream for _, _, stream in self._places}
-        self._above = {key: _StreamAboveBar(it, file) for key, it in streams.items()}
-        for holder, name, stream in self._places:
-            _replace(holder, name, stream, self._above[id(stream)])
-        _shown.add(self)
-
-    def restore(self) -> None:
-        """Restore the streams, and write the text of incomplete lines."""
-        _shown.discard(self)
-        places, self._places = self._places, []
-        for holder, name, stream in places:
-            _replace(holder, name, self._above[id(stream)], stream)
-        for above in self._above.values():
-            above.close()
-
-
-# The streams of the bars that this process shows.
-_shown: set[_StreamsAbove] = set()
-
-
-def _restore_in_child() -> None:
-    """Take the bars from a forked process, where the lock may be held for ever."""
-    for streams in tuple(_shown):
-        streams.restore()
-
-
-os.register_at_fork(after_in_child=_restore_in_child)
-
-
-class _StreamAboveBar:
-    """Writes whole lines to a stream, above the bars, which tqdm erases and redraws.
-
-    The start of a line waits for the rest of it, or for the end of the bar.
-
-    Args:
-        stream: The stream.
-        file: The stream that the bars are drawn on.
-    """
-
-    def __init__(self, stream: Any, file: Any) -> None:
-        self._stream, self._file = stream, file
-        self._rest = ""
-        self._is_open = True
-        self._process = os.getpid()
-
-    def write(self, text: str) -> int:
-        """Write the complete lines; return the number of characters in the text."""
-        from tqdm import tqdm
-
-        # A line that is redrawn in place, as a bar of the program, waits for nothing.
-        if not self._is_open or text.startswith("\r"):
-            return self._stream.write(text)
-        with tqdm.get_lock():
-            lines, end, self._rest = f"{self._rest}{text}".rpartition("\n")
-            if end:
-                with tqdm.external_write_mode(file=self._file, nolock=True):
-                    self._stream.write(lines + end)
-                    self._stream.flush()  # before the bar is redrawn below
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines, which include their line breaks."""
-        self.write("".join(lines))
-
-    def close(self) -> None:
-        """Write the incomplete line; what still uses this object writes through it."""
-        self._is_open = False
-        if os.getpid() == self._process:  # else the parent process writes it
-            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                self._stream.write(self._rest)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def _handlers() -> list[Any]:
-    """Return the handlers of all loggers that write to a standard stream."""
-    return [
-        handler
-        for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
-        for outer in getattr(logger, "handlers", ())  # a placeholder has none
-        # absl's handler, which `tf.compat.v1.app.run` installs, writes through another.
-        if isinstance(
-            handler := getattr(outer, "python_handler", outer), logging.StreamHandler
-        )
-        and (handler.stream is sys.stdout or handler.stream is sys.stderr)
-    ]
-
-
-def _replace(holder: Any, name: str, old: Any, new: Any) -> None:
-    """Replace a stream, unless the program has replaced it itself."""
-    if getattr(holder, name) is old:
-        # Not `setStream`, because it flushes, which fails for some streams.
-        with contextlib.suppress(AttributeError):  # a subclass may compute it
-            setattr(holder, name, new)

@@ -228,12 +228,6 @@ PATCHES = (
         apply=_late("estimator.options:patch_estimator"),
     ),
     Patch(
-        name="checkpoint overhead",
-        reason="configs of the frozen class, such as for TPUs, have a fixed interval",
-        after="tensorflow_estimator",
-        apply=_late("estimator.options:patch_run_config"),
-    ),
-    Patch(
         name="graphs that are reused",
         reason="each evaluation and prediction builds its graph and session anew",
         after="tensorflow_estimator",

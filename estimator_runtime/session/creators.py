@@ -23,7 +23,7 @@ from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
-from estimator_runtime.session.hooks.peer_hooks import servers_watched
+from estimator_runtime.session.hooks.peer_watchdog import servers_watched
 from estimator_runtime.session.settings import SessionSettings
 from estimator_runtime.signals import request
 from estimator_runtime.tf_internals import internals

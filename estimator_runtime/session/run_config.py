@@ -13,6 +13,7 @@ import tensorflow as tf
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.estimator import seam, strategies
 from estimator_runtime.estimator.seam import StockRunConfig
 from estimator_runtime.session import run_config_values
@@ -191,7 +192,8 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             arguments["save_checkpoints_secs"] = save_checkpoints_secs
         arguments = run_config_values.unwrapped(arguments)
         run_config_values.check(arguments)
-        arguments.update(interval.of_run_config(arguments, checkpoint_overhead))
+        if checkpoint_overhead is not None:
+            _take_interval_of_overhead(arguments, checkpoint_overhead)
         # With a strategy for training, TensorFlow's coordinator reads the task, and a
         # cluster of workers without a chief is valid.
         inside = getattr(experimental_distribute, "train_distribute", None)
@@ -212,6 +214,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
                 "steps_per_run": steps_per_run,
                 "pack_transfers": pack_transfers,
                 "async_checkpoint": async_checkpoint,
+                "checkpoint_overhead": checkpoint_overhead,
                 "keep_best": keep_best,
                 "best_metric": best_metric,
                 "best_mode": best_mode,
@@ -224,8 +227,13 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
 
     @property
     def checkpoint_overhead(self) -> float | None:
-        """The fraction of the wall time that checkpoints may take, or None."""
-        return getattr(self.save_checkpoints_secs, "overhead", None)
+        """The fraction of the wall time that checkpoints may take, or None.
+
+        An interval other than TensorFlow's default overrides it.
+        """
+        if self.save_checkpoints_secs != interval.DEFAULT_SECS:
+            return None
+        return self.training_options.checkpoint_overhead
 
     def replace(self, **kwargs: Any) -> RunConfig:
         """Return a copy with some properties changed.
@@ -243,18 +251,11 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         """
         kwargs = run_config_values.unwrapped(kwargs)
         run_config_values.check(kwargs)
-        if "checkpoint_overhead" in kwargs:
-            overhead = kwargs.pop("checkpoint_overhead")
-            if overhead is not None:
-                kwargs.update(interval.of_run_config(kwargs, overhead))
-            elif (
-                getattr(self, "checkpoint_overhead", None) is not None
-                and kwargs.get("save_checkpoints_steps") is None
-            ):
-                kwargs.setdefault("save_checkpoints_secs", interval.for_overhead(None))
-        else:
-            interval.name_unused(kwargs)
         options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+        overhead = options.get("checkpoint_overhead")
+        if overhead is not None:
+            _take_interval_of_overhead(kwargs, overhead)
+            kwargs["save_checkpoints_secs"] = interval.DEFAULT_SECS
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
         # Not super(): the frozen Estimator calls this with configs of other classes.
@@ -357,6 +358,21 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             session_config = copy.deepcopy(mine)
             session_config.device_filters.extend(usual.device_filters)
             self._session_config = session_config
+
+
+def _take_interval_of_overhead(arguments: dict[str, Any], overhead: Any) -> None:
+    """Remove the intervals of checkpoints, in whose place an overhead is given.
+
+    Raises:
+        ConfigError: If the overhead is out of range, or an interval is given too.
+    """
+    OPTIONS["checkpoint_overhead"].check(overhead, "RunConfig: checkpoint_overhead")
+    for name in ("save_checkpoints_steps", "save_checkpoints_secs"):
+        if arguments.pop(name, None) is not None:
+            raise ConfigError(
+                f"RunConfig: checkpoint_overhead is {overhead!r}, but {name} is given "
+                "too; leave one of them out"
+            )
 
 
 def _with_saver(

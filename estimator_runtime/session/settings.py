@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.store import files
-from estimator_runtime.config import options
+from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
 from estimator_runtime.tf_internals.internals import USE_DEFAULT
@@ -50,9 +50,13 @@ def is_on(interval: Any) -> TypeGuard[float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """Arguments of `MonitoredTrainingSession`, with their defaults filled in.
+    """Everything that a training session is told; the loop and the hooks read it here.
+
+    These are the arguments of `MonitoredTrainingSession`, with their defaults filled
+    in, and the options that its signature has no place for.
 
     Attributes:
+        options: The `TrainingOptions`.
         master: Session target.
         is_chief: Whether this task initializes the model, saves and writes summaries.
         scaffold: `tf.compat.v1.train.Scaffold`.
@@ -67,6 +71,7 @@ class SessionSettings:
         max_wait_secs: Longest wait for other tasks, in seconds, or None.
     """
 
+    options: TrainingOptions
     master: str
     is_chief: bool
     scaffold: tf.compat.v1.train.Scaffold
@@ -81,17 +86,16 @@ class SessionSettings:
     max_wait_secs: float | None
 
     @classmethod
-    def of(cls, **given: Any) -> "SessionSettings":
+    def of(cls, options: TrainingOptions, **given: Any) -> "SessionSettings":
         """Return the settings for arguments of `MonitoredTrainingSession`, by name.
 
         Raises:
             ConfigTypeError: If an interval is not a number.
         """
-        overhead = options.current().checkpoint_overhead
         saving = _interval(
             given["save_checkpoint_secs"],
             given["save_checkpoint_steps"],
-            default=(interval.for_overhead(overhead), None),
+            default=(interval.DEFAULT_SECS, None),
         )
         summarizing = _interval(
             given["save_summaries_steps"],
@@ -101,6 +105,7 @@ class SessionSettings:
         settings = cls(
             **{
                 **given,
+                "options": options,
                 "scaffold": given["scaffold"] or tf.compat.v1.train.Scaffold(),
                 # The hooks accept no path objects, and not all of them accept bytes.
                 "checkpoint_dir": _path(given["checkpoint_dir"]),

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from estimator_runtime import reporting
-from estimator_runtime.output import relay
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
@@ -58,7 +57,6 @@ def finalize() -> None:
     gc.collect()
     _flush_files()
     flush()
-    relay.sync()
 
 
 def _is_of_program(name: str, file: str) -> bool:
@@ -108,4 +106,3 @@ def _call_and_flush(function: Callable[[], object]) -> None:
     with contextlib.suppress(Exception):
         function()
     flush()
-    relay.sync()

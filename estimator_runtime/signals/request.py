@@ -11,15 +11,19 @@ session is open, there is nothing to save, and the exception is raised at once.
 
 import contextlib
 import logging
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
 from estimator_runtime.signals import exit
-from estimator_runtime.signals.signals import StopSignals, end_at_once
+from estimator_runtime.signals.grace import Grace
+from estimator_runtime.signals.inbox import SignalInbox, StopRequests, end_at_once
 
 _logger = logging.getLogger(__name__)
 _MARK = "estimator_runtime_preempted"
@@ -27,6 +31,7 @@ _SUMMARY = "estimator_runtime_summary"
 _AGAIN = "; the same again ends the program at once"
 # How long a main thread that creates a session may take to handle a signal.
 _CREATION_SECS = 1.0
+_JOIN_SECS = 5.0
 
 
 class Watch:
@@ -67,11 +72,11 @@ class Watch:
 
     def hold(self) -> None:
         """Suspend the grace period until this watch ends, or all watches are ended."""
-        _request.signals.grace.hold(self)
+        _request.grace.hold(self)
 
     def end(self) -> None:
         """Stop watching for signals; a second call does nothing."""
-        _request.signals.grace.release(self)
+        _request.grace.release(self)
         if self.is_on:
             self.is_on = False
             _request.end(self)
@@ -114,10 +119,9 @@ def leave(saved: str | None = None) -> None:
         KeyboardInterrupt: For SIGINT. Python then ends a program with status 130, and
             a notebook remains usable.
     """
-    number, _request.number = _request.number, None
+    number = _request.fulfil()
     if number is None:
         return
-    _request.signals.forget_first()
     stopped, remedy = _stop_summary(signal.Signals(number).name, saved)
     if number == signal.SIGINT:
         error: BaseException = KeyboardInterrupt(stopped)
@@ -172,7 +176,7 @@ def _stop_summary(name: str, saved: str | None) -> tuple[str, str]:
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
     """Suspend the grace period while this context saves a checkpoint."""
-    grace, holder = _request.signals.grace, object()
+    grace, holder = _request.grace, object()
     grace.hold(holder)
     try:
         yield
@@ -214,22 +218,46 @@ def watched() -> Iterator[None]:
         leave()
 
 
-class _Request:
-    """The request to stop the training in this process, if any; a singleton."""
+class _StopRequest:
+    """The request to stop the training in this process, if any; a singleton.
+
+    A thread reads the signals when they arrive. It ends the process where a handler
+    cannot, because the main thread is busy in TensorFlow: on a second SIGTERM, or when
+    the grace period is over. Under our launcher, a second SIGTERM repeats the first
+    request: one of them is sent to all processes of the job, and the other comes from
+    the launcher, which sends SIGKILL when the time is up.
+    """
 
     def __init__(self) -> None:
-        self.number: int | None = None
+        self._watches: list[Watch] = []
+        self._inbox: SignalInbox | None = None
         self.is_hurried = False
+        self._reset()
+        os.register_at_fork(after_in_child=self._end_in_child)
+
+    def _reset(self) -> None:
+        self.number: int | None = None
+        self.grace = Grace()
         # Set unless a session is being created and the main thread has seen no signal.
         self.is_attended = threading.Event()
         self.is_attended.set()
-        self.signals = StopSignals(self._take, self._announce, waits.stop_grace_secs)
-        self._watches: list[Watch] = []
+        # Reentrant: a handler may run in the thread that holds the lock.
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Treat the next signal as a first one."""
+        self._requests = StopRequests()
+        self._received: set[int] = set()  # by the inbox, and not handled yet
+        self._again: set[int] = set()  # those that came as another request
+        self._first: int | None = None
+        self._is_first_handled = self._is_first_announced = False
 
     def begin(self, watch: Watch) -> None:
         self.is_hurried = False
         if not self._watches:
-            self.signals.install()
+            self._open()
         self._watches.append(watch)
 
     def is_only(self, watch: Watch) -> bool:
@@ -238,36 +266,142 @@ class _Request:
     def end(self, watch: Watch) -> None:
         if watch in self._watches:
             self._watches.remove(watch)
-            self._restore()
+            self._close_if_unused()
 
     def end_all(self) -> None:
         """End all watches, including those of sessions that an error left open."""
         self._watches.clear()
-        self._restore()
+        self._close_if_unused()
 
-    def _restore(self) -> None:
+    def fulfil(self) -> int | None:
+        """Return the signal of the request, which is fulfilled now, or None."""
+        number, self.number = self.number, None
+        if number is not None:
+            self._look()  # so that no earlier signal counts as the next request
+            with self._lock:
+                self._forget()
+                self.grace.forget()
+        return number
+
+    def _open(self) -> None:
+        grace_secs = waits.stop_grace_secs()
+        self._forget()
+        self.grace.release_all()
+        inbox = SignalInbox(self._handle)
+        if not inbox.numbers:  # the program handles all signals
+            inbox.close()
+            return
+        self._inbox = inbox
+        self._thread = threading.Thread(
+            target=self._serve,
+            args=(inbox, grace_secs),
+            name="estimator_runtime signals",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def _close_if_unused(self) -> None:
         # A session that was never closed may be garbage-collected in any thread.
         is_main = threading.current_thread() is threading.main_thread()
-        if not self._watches and is_main:
-            self.signals.restore()
+        inbox, thread = self._inbox, self._thread
+        if self._watches or not is_main or inbox is None or thread is None:
+            return
+        inbox.restore()  # first, so that a signal that has already arrived is handled
+        self._inbox = self._thread = None
+        inbox.wake()
+        thread.join(_JOIN_SECS)
+        inbox.close()
+        self.grace.forget()
 
-    def _take(self, number: int, is_first: bool) -> None:
-        self.is_attended.set()
-        if not is_first:  # another Ctrl-C: the user does not want to wait
-            self.number = None
-            self.is_hurried = True
-            self.signals.forget_first()
-            error = KeyboardInterrupt("stopped by a second SIGINT")
-            lines = (
-                "stopped by a second SIGINT; the last step was not saved",
-                "run the same command again to go on from the newest checkpoint",
-            )
-            setattr(error, _SUMMARY, lines)
-            raise error
-        if self.number is None:
-            self.number = number
-        if not self._has_session():
-            leave()
+    def _end_in_child(self) -> None:
+        """Watch for nothing in a forked child, where there is no thread."""
+        self._watches, self._inbox = [], None
+        self._reset()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        inbox = self._inbox
+        self._look(handled=number)
+        if inbox is not None:
+            inbox.wake()  # the thread acts on it
+        if not self._is_first_handled:
+            self._is_first_handled = True
+            self.is_attended.set()
+            if self.number is None:
+                self.number = number
+            if not self._has_session():
+                leave()
+        elif number in self._again and number == signal.SIGINT:
+            self.is_attended.set()
+            self._interrupt()
+        elif number in self._again:
+            _end_unless_launched(number)
+
+    def _interrupt(self) -> NoReturn:
+        """Raise KeyboardInterrupt: the user does not want to wait."""
+        self.fulfil()
+        self.is_hurried = True
+        error = KeyboardInterrupt("stopped by a second SIGINT")
+        lines = (
+            "stopped by a second SIGINT; the last step was not saved",
+            "run the same command again to go on from the newest checkpoint",
+        )
+        setattr(error, _SUMMARY, lines)
+        raise error
+
+    def _look(self, handled: int | None = None) -> None:
+        """Count the signals that have come since the last look.
+
+        The time that counts is that at which a signal arrives: the main thread handles
+        it only when the step in which it came has ended.
+
+        Args:
+            handled: The signal that the main thread handles now. It counts even if the
+                inbox has not received it: a program may set another wakeup descriptor,
+                as asyncio does.
+        """
+        with self._lock:
+            for number in self._inbox.read() if self._inbox else ():
+                self._received.add(number)
+                self._count(number)
+            if handled is not None and handled not in self._received:
+                self._count(handled)
+            self._received -= {handled}
+
+    def _count(self, number: int) -> None:
+        if not self._requests.take(number, time.monotonic()):
+            return
+        if self._first is None:
+            self._first = number
+        else:
+            self._again.add(number)
+
+    def _serve(self, inbox: SignalInbox, grace_secs: float) -> None:
+        """Act on signals in the thread, until another inbox takes the place of this."""
+        while self._inbox is inbox:
+            if inbox.wait(self.grace.next_look_secs()):
+                self._look()
+                self._act(grace_secs)
+            elif self.grace.is_over:
+                _logger.error(
+                    "the training did not end within %g s after %s, not counting the "
+                    "time of saves; exiting without its last step",
+                    grace_secs,
+                    signal.Signals(self._first or 0).name,
+                )
+                end_at_once(self._first or 0)
+
+    def _act(self, grace_secs: float) -> None:
+        if signal.SIGTERM in self._again:
+            _end_unless_launched(signal.SIGTERM)
+        with self._lock:
+            first, is_new = self._first, not self._is_first_announced
+            if first is None or not is_new:
+                return
+            self._is_first_announced = True
+            # No grace period after Ctrl-C: the user can press it again.
+            if first != signal.SIGINT:
+                self.grace.begin(grace_secs)
+        self._announce(first)
 
     def _announce(self, number: int) -> None:
         if not self._has_session() and not self.is_attended.wait(_CREATION_SECS):
@@ -291,4 +425,10 @@ class _Request:
         return any(watch.has_session for watch in list(self._watches))
 
 
-_request = _Request()
+def _end_unless_launched(number: int) -> None:
+    """End the process on a second SIGTERM, unless a launcher will do so."""
+    if not reporting.is_on():
+        end_at_once(number)
+
+
+_request = _StopRequest()

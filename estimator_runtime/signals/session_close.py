@@ -24,7 +24,6 @@ import atexit
 import contextlib
 import logging
 import math
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -46,12 +45,6 @@ _WAITS = (
     "tf.data.Options with autotune.enabled = False, by dataset.with_options(options)"
 )
 
-# A graph with none of these ops has no such thread.
-_ITERATORS = frozenset({"IteratorV2", "Iterator", "OneShotIterator"})
-# Ops whose cleanup the program could observe: Python functions, and files. Collective
-# ops of a session that is still open may meet those of the next one.
-_OBSERVABLE = re.compile("PyFunc|Cache|Snapshot|SaveDataset|Summary.*Writer|Collective")
-_VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 # Variables stay in memory until a close in the background has finished. This limit is
 # 256 MiB for eight-byte values.
 _MAX_BACKGROUND_VALUES = 32 * 2**20
@@ -84,8 +77,12 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
 
 def _may_wait(session: Any) -> bool:
     """Return whether a close may wait for a tuner, and for nothing else."""
+    from estimator_runtime.loop.graph import op_kinds  # imports TensorFlow
+
     try:
-        if _ITERATORS.isdisjoint(each.type for each in session.graph.get_operations()):
+        operations = session.graph.get_operations()
+        # A graph without an iterator has no such thread.
+        if not any(op_kinds.of(op.type).is_iterator for op in operations):
             return False
         return all(each.device_type == "CPU" for each in session.list_devices())
     except Exception:  # noqa: BLE001 - closing it will raise the real error
@@ -104,6 +101,8 @@ def is_end_observable(graph: Any, frees_variables: bool = True) -> bool:
         frees_variables: Whether the variables end with the session. In a cluster they
             do not: they end with the server that holds them.
     """
+    from estimator_runtime.loop.graph import op_kinds  # imports TensorFlow
+
     try:
         graph_def = graph.as_graph_def()
     except ValueError:  # larger than 2 GB
@@ -111,17 +110,18 @@ def is_end_observable(graph: Any, frees_variables: bool = True) -> bool:
     nodes = list(graph_def.node)
     for function in graph_def.library.function:
         nodes.extend(function.node_def)
-    if any(_OBSERVABLE.search(node.op) for node in nodes):
+    # Python functions, and files. Collective ops of a session that is still open may
+    # meet those of the next one.
+    if any(op_kinds.of(node.op).has_observable_end for node in nodes):
         return True
     if not frees_variables:
         return False
-    return sum(_num_values(node) for node in nodes) > _MAX_BACKGROUND_VALUES
+    variables = [node for node in nodes if op_kinds.of(node.op).is_variable]
+    return sum(_num_values(node) for node in variables) > _MAX_BACKGROUND_VALUES
 
 
 def _num_values(node: Any) -> float:
-    """Return the number of values in a variable; 0 for other nodes, inf if unknown."""
-    if node.op not in _VARIABLES:
-        return 0
+    """Return the number of values in a variable; inf if unknown."""
     shape = node.attr["shape"].shape
     if shape.unknown_rank or any(each.size < 0 for each in shape.dim):
         return math.inf

@@ -173,7 +173,7 @@ class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
         self._log = log
 
     def note(self, what):
-        self._log.append((what, request._request.signals.grace.is_held))
+        self._log.append((what, request._request.grace.is_held))
 
     def after_run(self, run_context, run_values):
         self.note("step")

@@ -1,7 +1,5 @@
 """Checkpoints whose interval follows what they cost, and what that is told to."""
 
-import copy
-import pickle
 import threading
 
 import pytest
@@ -10,7 +8,6 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.interval import CostInterval
 from estimator_runtime.checkpoint.save.snapshot import Snapshot
 from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
@@ -36,16 +33,7 @@ VARIABLE = "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD"
     ],
 )
 def test_checkpoints_take_at_most_their_part_of_the_time(overhead, cost_secs, secs):
-    found = CostInterval(overhead).at_cost(cost_secs)
-    assert (found, found.overhead) == (secs, overhead)
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
-)
-def test_a_copy_follows_the_cost_too(copied):
-    found = copied(CostInterval(0.02, 33.0))
-    assert (type(found), found, found.overhead) == (CostInterval, 33.0, 0.02)
+    assert interval.at_cost(overhead, cost_secs) == secs
 
 
 def overhead_of(config):
@@ -59,14 +47,14 @@ def overhead_of(config):
 def test_a_config_has_an_overhead_in_place_of_an_interval(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     config = er.RunConfig(checkpoint_overhead=0.02)
-    assert overhead_of(config) == (0.02, 10, None)
-    assert overhead_of(config.replace(tf_random_seed=1)) == (0.02, 10, None)
+    assert overhead_of(config) == (0.02, 600, None)
+    assert overhead_of(config.replace(tf_random_seed=1)) == (0.02, 600, None)
     assert overhead_of(config.replace(save_checkpoints_steps=5)) == (None, None, 5)
-    assert overhead_of(config.replace(checkpoint_overhead=0.5)) == (0.5, 10, None)
+    assert overhead_of(config.replace(checkpoint_overhead=0.5)) == (0.5, 600, None)
     assert overhead_of(config.replace(checkpoint_overhead=None)) == (None, 600, None)
     assert overhead_of(er.RunConfig()) == (None, 600, None)
     changed = er.RunConfig(save_checkpoints_steps=5).replace(checkpoint_overhead=0.1)
-    assert overhead_of(changed) == (0.1, 10, None)
+    assert overhead_of(changed) == (0.1, 600, None)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +76,8 @@ def test_an_interval_may_take_the_place_of_an_overhead(given, found):
 
 def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.05")
-    assert overhead_of(er.RunConfig()) == (0.05, 10, None)
-    assert overhead_of(er.RunConfig(checkpoint_overhead=0.1)) == (0.1, 10, None)
+    assert overhead_of(er.RunConfig()) == (0.05, 600, None)
+    assert overhead_of(er.RunConfig(checkpoint_overhead=0.1)) == (0.1, 600, None)
     assert overhead_of(er.RunConfig(save_checkpoints_secs=60)) == (None, 60, None)
     off = er.RunConfig(save_checkpoints_secs=None, save_checkpoints_steps=None)
     assert overhead_of(off) == (None, None, None)
@@ -102,13 +90,9 @@ def test_the_environment_has_a_say_where_no_interval_is_given(monkeypatch):
 def test_configs_of_other_classes_follow_the_environment_too(
     kind, now, monkeypatch, tmp_path
 ):
-    assert kind().save_checkpoints_secs == 600
     monkeypatch.setenv(VARIABLE, "0.05")
-    found = kind().save_checkpoints_secs
-    assert (type(found), found, found.overhead) == (CostInterval, 10, 0.05)
-    assert kind(save_checkpoints_steps=5).save_checkpoints_secs is None
+    assert kind().save_checkpoints_secs == 600
     assert kind(save_checkpoints_secs=60).save_checkpoints_secs == 60
-    assert kind(save_checkpoints_secs=None).save_checkpoints_secs is None
     # Each step takes 100 s, so a save may take 5 s. One that waits is the same in each
     # run.
     monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
@@ -130,41 +114,31 @@ def test_configs_of_other_classes_follow_the_environment_too(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "is_ignored"),
     [
-        ({"save_checkpoints_steps": 100}, "save_checkpoints_steps=100"),
-        (
-            {"save_checkpoints_steps": None, "save_checkpoints_secs": 60},
-            "save_checkpoints_secs=60",
-        ),
-        (
-            {"save_checkpoints_steps": None, "save_checkpoints_secs": None},
-            "save_checkpoints_steps=None, save_checkpoints_secs=None",
-        ),
+        ({}, False),
+        ({"save_checkpoint_steps": 100}, True),
+        ({"save_checkpoint_secs": 60}, True),
+        ({"save_checkpoint_secs": None}, True),
+        ({"save_checkpoint_secs": None, "hooks": 60}, True),
+        ({"save_checkpoint_secs": None, "hooks": 600}, False),
     ],
 )
-def test_an_interval_of_the_program_that_wins_is_named_once(
-    monkeypatch, caplog, given, told
+def test_the_log_says_that_an_interval_of_the_program_overrides_an_overhead(
+    monkeypatch, caplog, tmp_path, given, is_ignored
 ):
     monkeypatch.setenv(VARIABLE, "0.05")
-    config = er.RunConfig()
-    for make in (er.RunConfig, config.replace):
-        caplog.clear()
-        assert make(**given).checkpoint_overhead is None
-        assert caplog.messages == [
-            "checkpoint_overhead is 0.05 (--checkpoint-overhead, or "
-            "ESTIMATOR_RUNTIME_CHECKPOINT_OVERHEAD), but the program's RunConfig has "
-            f"{told}, which wins"
-        ]
-
-
-def test_nothing_is_said_where_no_overhead_is_left_out(monkeypatch, caplog):
-    monkeypatch.setenv(VARIABLE, "0.05")
-    er.RunConfig().replace(tf_random_seed=1)
-    er.RunConfig(checkpoint_overhead=0.1).replace(checkpoint_overhead=0.2)
-    monkeypatch.delenv(VARIABLE)
-    er.RunConfig(save_checkpoints_steps=5).replace(save_checkpoints_secs=60)
-    assert caplog.messages == []
+    if "hooks" in given:
+        saver = train.CheckpointSaverHook(str(tmp_path), save_secs=given["hooks"])
+        given = {**given, "hooks": [saver]}
+    with tf.Graph().as_default():
+        train.get_or_create_global_step()
+        with er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), **given):
+            pass
+    assert [line for line in caplog.messages if "checkpoint_overhead" in line] == [
+        "checkpoint_overhead=0.05 has no effect: the program sets an interval of its "
+        "own for checkpoints"
+    ] * is_ignored
 
 
 @pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])
@@ -282,11 +256,3 @@ def test_while_one_is_written_no_other_is_taken_but_the_last(
             may_write.set()
     assert taken == [0, last_step]
     assert saved_steps(tmp_path) == [0, last_step]
-
-
-def test_hooks_of_tensorflow_get_a_fixed_interval(tmp_path):
-    hook = train.CheckpointSaverHook(str(tmp_path), save_secs=CostInterval(0.1))
-    other = train.CheckpointSaverHook(str(tmp_path), save_secs=7)
-    by_steps = train.CheckpointSaverHook(str(tmp_path), save_steps=7)
-    interval.fix([hook, other, by_steps, train.StopAtStepHook(5)])
-    assert [h._timer._every_secs for h in (hook, other, by_steps)] == [600, 7, None]

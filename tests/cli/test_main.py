@@ -744,9 +744,7 @@ def test_a_metric_without_a_name_is_refused_by_the_name_of_its_flag(folder):
 )
 def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, task):
     (folder / "train.py").write_text(
-        "import os, sys\n"
         "print('WARNING:tensorflow:careful')\n"
-        "os.system('echo of a child >&2')\n"
         "print('the start', end='', flush=True)\n"
         "1 / 0\n"
     )
@@ -760,6 +758,5 @@ def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, ta
         ("info", "the start"),
     ]
     messages = [line["message"] for line in stderr]
-    assert messages[0] == "of a child"
-    assert messages[1].startswith("Traceback")
+    assert messages[0].startswith("Traceback")
     assert messages[-1] == "ZeroDivisionError: division by zero"

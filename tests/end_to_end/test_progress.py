@@ -70,7 +70,6 @@ def model_fn(features, labels, mode):
 class Talk(tf1.train.SessionRunHook):
     def after_run(self, run_context, run_values):
         logging.info("a line by absl")
-        print("a line by print")
 
 def main(argv):
     config = tf.estimator.RunConfig("model", log_step_count_steps=20)

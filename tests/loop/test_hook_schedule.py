@@ -73,7 +73,7 @@ def evaluator():
         (lambda: train.StopAtStepHook(last_step=20), 0, 20),
         (lambda: train.StopAtStepHook(last_step=20), 19, 1),
         (lambda: train.StopAtStepHook(last_step=20), 25, 1),
-        (lambda: train.NanTensorHook("another loss"), 7, 1),
+        (lambda: train.NanTensorHook("loss"), 7, None),  # the loop watches it
         (lambda: begun(train.StepCounterHook(10)), 0, 1),
         (lambda: begun(train.StepCounterHook(10), last=1), 1, 10),
         (lambda: begun(train.StepCounterHook(10), last=1), 10, 1),
@@ -132,11 +132,10 @@ def test_the_first_due_of_several_hooks_counts():
     assert hook_schedule.until_due([], 0) is None
 
 
-def test_a_watch_for_nan_is_not_due_where_the_run_itself_ends_at_it():
+def test_the_losses_that_hooks_watch_for_nan_are_found():
     hooks = [train.NanTensorHook("loss"), Named(), train.NanTensorHook("other")]
     assert hook_schedule.watched_losses(hooks) == ["loss", "other"]
-    assert hook_schedule.until_each_due(hooks, 0, watches_nan=True) == [None, 10, None]
-    assert hook_schedule.until_each_due(hooks, 0) == [1, 10, 1]
+    assert hook_schedule.until_each_due(hooks, 0) == [None, 10, None]
 
 
 def test_hooks_count_the_steps_that_they_do_not_see():

@@ -261,21 +261,6 @@ def test_a_hook_that_goes_by_the_clock_is_called_once_its_time_has_come(
     assert [path.rpartition("-")[2] for path in saved] == ["0", "11", "30"]
 
 
-def test_a_users_hook_is_called_at_every_step(monitored):
-    class Counting(train.SessionRunHook):
-        count = 0
-
-        def after_run(self, run_context, run_values):
-            self.count += 1
-
-    step = step_op()
-    hook = Counting()
-    hooks = [hook, train.StopAtStepHook(last_step=30)]
-    with monitored(hooks=hooks) as session:
-        steps_until_stop(session, step)
-    assert hook.count == 30
-
-
 def test_the_end_of_the_data_ends_training_as_ever(monitored):
     data = tf.data.Dataset.range(7)
     value = tf1.data.make_one_shot_iterator(data).get_next()
@@ -287,15 +272,6 @@ def test_the_end_of_the_data_ends_training_as_ever(monitored):
         while not session.should_stop():
             values.append(session.run([value, step])[0])
     assert values == list(range(7))
-
-
-def test_hooks_without_a_global_step_to_read_are_called_at_every_step(seen_steps):
-    step = step_op()
-    hook = train.LoggingTensorHook({"value": tf.constant(1)}, every_n_iter=5)
-    with LoopSession(hooks=[hook]) as session:
-        for _ in range(20):
-            session.run(step)
-    assert len(seen_steps) == 20
 
 
 def lines(caplog, start="value = "):
@@ -375,16 +351,6 @@ def test_a_variable_that_becomes_nan_is_seen_at_its_step(monitored):
     assert len(done) in (7, 8)  # whether it is read before or after the change
 
 
-def test_a_variable_that_only_bears_the_name_of_a_global_step_is_none(monitored):
-    step = tf1.Variable(0, name="global_step", trainable=False).assign_add(1).op
-    value = tf.constant(1.0)
-    hooks = [train.NanTensorHook(value), train.LoggingTensorHook([value], 5)]
-    with monitored(hooks=hooks) as session:
-        for _ in range(10):
-            session.run(step)
-        assert not session.should_stop()
-
-
 def test_a_hook_without_methods_of_its_class_is_called_at_every_step(monitored):
     class Proxy:
         def __init__(self, hook):
@@ -430,18 +396,6 @@ def test_steps_are_counted_also_when_the_session_is_lost(monitored, info):
         for _ in range(5):
             session.run(step)
     assert len(lines(info)) == 2  # after the runs 1 and 11
-
-
-def test_a_session_closed_by_the_program_is_said_to_be_closed(monitored):
-    step = step_op()
-    with (
-        pytest.raises(RuntimeError, match="Attempted to use a closed Session"),
-        monitored(hooks=[train.StopAtStepHook(last_step=100)]) as session,
-    ):
-        for _ in range(6):
-            session.run(step)
-        session._coordinated_creator.tf_sess.close()
-        session.run(step)
 
 
 class Gate:

@@ -179,32 +179,6 @@ def test_a_plan_keeps_what_its_key_relies_on_when_the_program_lets_go():
         assert alive() is not None
 
 
-def test_plans_that_run_the_same_share_what_is_compiled_while_one_of_them_is_there():
-    a, b = tensors()
-    callables = weakref.WeakValueDictionary()
-    with tf1.Session() as session:
-        requests = ([a, b], MyDict(x=a, y=b), {"x": (a, {"y": b})}, [b, a])
-        plans = [
-            Plan(session, {"x": request}, None, callables=callables)
-            for request in requests
-        ]
-        assert len(callables) == 2
-        assert len({plan.run for plan in plans}) == 2
-        assert [plan.results(plan.run())["x"] for plan in plans] == [
-            [1, 2],
-            {"x": 1, "y": 2},
-            {"x": (1, {"y": 2})},
-            [2, 1],
-        ]
-        shared, other = (weakref.ref(plans[i].run) for i in (0, 3))
-        del plans[:2]
-        assert shared() is plans[0].run
-        del plans[0]
-        assert shared() is None
-        assert other() is plans[0].run
-        assert len(callables) == 1
-
-
 def test_a_planner_makes_so_many_plans_and_no_more():
     a, _ = tensors()
     with tf1.Session() as session:

@@ -166,19 +166,6 @@ def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, metho
 
 
 @pytest.mark.parametrize(
-    ("limit", "steps"), [({"last_step": 3}, [1, 2, 3]), ({"num_steps": 2}, [1, 2])]
-)
-def test_stop_at_step_stops_there(monitored, limit, steps):
-    step, add = counter()
-    seen = []
-    with monitored(hooks=[train.StopAtStepHook(**limit)]) as session:
-        assert session.run(step) == 0
-        while not session.should_stop():
-            seen.append(session.run(add))
-    assert seen == steps
-
-
-@pytest.mark.parametrize(
     ("limit", "steps"), [({"last_step": 5}, [4, 5]), ({"num_steps": 4}, [4, 5, 6, 7])]
 )
 def test_stop_at_step_counts_from_a_checkpoint(monitored, limit, steps, tmp_path):
@@ -199,41 +186,3 @@ def test_stop_at_step_counts_from_a_checkpoint(monitored, limit, steps, tmp_path
         while not session.should_stop():
             seen.append(session.run(add))
     assert seen == steps
-
-
-def test_a_hook_may_run_the_session_before_and_after_the_step(monitored):
-    class Reader(Recorder):
-        def seen(self, method, context):
-            found = context.session.run(step, feed_dict={offset: 100})
-            self.calls.append((method, found))
-
-    variable, add = counter()
-    offset = tf1.placeholder_with_default(tf.constant(0, tf.int64), [])
-    step = variable.read_value() + offset
-    reader = Reader()
-    with monitored(hooks=[reader]) as session:
-        session.run(add)
-        session.run(add)
-    assert [call for call in reader.calls if call[-1] in (100, 101, 102)] == [
-        ("before_run", 100),
-        ("after_run", 101),
-        ("before_run", 101),
-        ("after_run", 102),
-    ]
-
-
-def test_the_graph_is_the_sessions_and_final_until_it_closes(monitored):
-    _, add = counter()
-    graph = tf1.get_default_graph()
-    with monitored() as session:
-        session.run(add)
-        assert (session.graph, graph.finalized) == (graph, True)
-    assert not graph.finalized
-
-
-def test_a_graph_that_was_final_stays_so(monitored):
-    _, add = counter()
-    train.Scaffold().finalize()
-    with monitored() as session:
-        session.run(add)
-    assert tf1.get_default_graph().finalized

@@ -69,16 +69,6 @@ def test_an_op_that_fails_is_named_by_the_error(monitored):
             assert "test_planned_errors.py" in error.message  # where it was made
 
 
-def test_a_placeholder_that_nobody_feeds_is_named_by_the_error(monitored):
-    missing = tf1.placeholder(tf.float32, [], name="missing")
-    with monitored() as session:
-        error = error_of(session, missing)
-        assert session.run(missing, {missing: 2.0}) == 2.0
-    assert type(error) is tf.errors.InvalidArgumentError
-    assert error.op is missing.op
-    assert "You must feed a value for placeholder tensor 'missing'" in error.message
-
-
 def test_an_op_whose_kernel_cannot_be_made_is_named_by_the_error(monitored):
     image = tf1.placeholder_with_default(np.zeros([1, 1, 1], np.uint8), [1, 1, 1])
     encoded = tf.raw_ops.EncodePng(image=image, compression=10, name="encoded")
@@ -133,28 +123,6 @@ def test_a_hook_may_end_the_session_cleanly(monitored, method, error):
             seen.append(session.run(add))
     assert (seen, hook.ended) == ([1], 1)
     assert session.should_stop()
-
-
-@pytest.mark.parametrize("method", ["before_run", "after_run"])
-def test_any_other_error_of_a_hook_goes_through(monitored, method):
-    add = counter()
-    error = RuntimeError("of a hook")
-    hook = Raising(method, 2, error)
-    with pytest.raises(RuntimeError) as caught, monitored(hooks=[hook]) as session:
-        session.run(add)
-        session.run(add)
-    assert caught.value is error
-    assert (hook.ended, session.should_stop()) == (0, True)
-
-
-def test_an_error_of_the_program_goes_through_and_closes_the_session(monitored):
-    add = counter()
-    hook = Raising(None, 0, None)
-    with pytest.raises(KeyError, match="of the program"):
-        with monitored(hooks=[hook]) as session:
-            session.run(add)
-            raise KeyError("of the program")
-    assert (hook.ended, session.should_stop(), session._is_closed()) == (0, True, True)
 
 
 PREEMPTIONS = [
@@ -215,49 +183,11 @@ def test_a_session_that_an_op_finds_aborted_is_renewed(monitored):
     assert len(hook.sessions) == 2
 
 
-def test_an_abortion_that_python_code_raises_is_any_other_error(monitored):
-    def fail():
-        raise PREEMPTIONS[0]
-
-    failing = tf1.py_func(fail, [], tf.int64, name="failing")
-    hook = Raising(None, 0, None)
-    with monitored(hooks=[hook]) as session:
-        error = error_of(session, failing)
-    assert (type(error), error.op) == (tf.errors.UnknownError, failing.op)
-    assert len(hook.sessions) == 1
-
-
-@pytest.mark.parametrize("at", ["init_fn", "after_create_session"])
-def test_a_session_that_cannot_be_made_is_tried_again(monitored, at):
-    def init_fn(scaffold, session):
-        tries.append(at)
-        if at == "init_fn" and len(tries) == 1:
-            raise PREEMPTIONS[0]
-
-    tries = []
-    add = counter()
-    method = at if at != "init_fn" else None
-    creator = train.ChiefSessionCreator(train.Scaffold(init_fn=init_fn))
-    with monitored(creator, [Raising(method, 1, PREEMPTIONS[1])]) as session:
-        assert [session.run(add) for _ in range(2)] == [1, 2]
-    assert len(tries) == 2
-
-
 def report(session, error):
     """Report an error to the coordinator, as the thread of a queue runner does."""
     coordinator = session._coordinated_creator.coord
     with coordinator.stop_on_exception():
         raise error
-
-
-def test_an_error_of_a_thread_ends_the_session_after_the_step(monitored):
-    add = counter()
-    seen = []
-    with pytest.raises(KeyError, match="of a thread"), monitored() as session:
-        session.run(add)
-        report(session, KeyError("of a thread"))
-        seen += [session.run(add), session.should_stop()]
-    assert seen == [2, True]
 
 
 def test_a_preemption_that_a_thread_meets_renews_the_session(monitored):

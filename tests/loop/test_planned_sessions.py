@@ -4,7 +4,6 @@ Every test runs on TensorFlow's session too: what it asserts is TensorFlow's con
 """
 
 import gc
-import threading
 import weakref
 
 import pytest
@@ -61,44 +60,6 @@ def test_a_step_function_may_run_with_hooks_and_without(monitored):
     assert (hook.calls, hook.results) == (2, [{"number": 5}] * 2)
 
 
-def test_a_step_function_may_be_a_method_and_end_the_session(monitored):
-    class Model:
-        def step(self, step_context):
-            if step_context.run_with_hooks(add) == 3:
-                step_context.request_stop()
-
-    add = counter()
-    hook = Counting()
-    with monitored(hooks=[hook]) as session:
-        while not session.should_stop():
-            session.run_step_fn(Model().step)
-    assert (hook.calls, hook.ended, session.should_stop()) == (3, 1, True)
-
-
-def test_a_step_function_that_asks_too_late_is_told_so(monitored):
-    add = counter()
-    with monitored(hooks=[train.StopAtStepHook(last_step=1)]) as session:
-        assert (
-            session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
-            == 1
-        )
-        assert session.should_stop()
-        with pytest.raises(RuntimeError, match="even after should_stop requested"):
-            session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
-
-
-@pytest.mark.parametrize(
-    "step_fn", [lambda: None, lambda context: None, lambda step_context, x: None]
-)
-def test_a_step_function_of_another_signature_is_refused(monitored, step_fn):
-    counter()
-    with (
-        monitored() as session,
-        pytest.raises(ValueError, match="`step_fn` may either"),
-    ):
-        session.run_step_fn(step_fn)
-
-
 def test_a_step_function_is_repeated_in_a_renewed_session(monitored):
     def step_fn(step_context):
         sessions.append(step_context.session)
@@ -111,37 +72,6 @@ def test_a_step_function_is_repeated_in_a_renewed_session(monitored):
     with monitored() as session:
         assert [session.run_step_fn(step_fn) for _ in range(4)] == [1, 2, 1, 2]
     assert len(sessions) == 5
-
-
-def test_queues_feed_the_steps_and_their_threads_end_with_the_session(monitored):
-    before = threading.active_count()
-    queue = tf1.FIFOQueue(10, [tf.int64], [[]])
-    # An iterator gives each of its threads another number; a variable may not.
-    numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(1000))
-    put = queue.enqueue(numbers.get_next())
-    train.add_queue_runner(train.QueueRunner(queue, [put] * 2))
-    number = queue.dequeue()
-    seen = []
-    with monitored() as session:
-        for _ in range(20):
-            seen.append(session.run(number))
-        assert threading.active_count() > before
-    assert sorted(set(seen)) == sorted(seen)
-    assert len(seen) == 20
-    assert threading.active_count() == before
-
-
-def test_a_queue_that_runs_dry_ends_the_session_cleanly(monitored):
-    number = train.limit_epochs(tf.constant(7), num_epochs=3)
-    queue = tf1.FIFOQueue(10, [tf.int32], [[]])
-    train.add_queue_runner(train.QueueRunner(queue, [queue.enqueue(number)]))
-    taken = queue.dequeue()
-    hook = Counting()
-    seen = []
-    with monitored(hooks=[hook]) as session:
-        while not session.should_stop():
-            seen.append(session.run(taken))
-    assert (seen, hook.ended) == ([7, 7, 7], 1)
 
 
 def test_a_session_is_closed_once_and_runs_no_more(monitored):
@@ -227,19 +157,6 @@ def test_a_wrapped_session_sees_every_run_with_all_its_arguments(monitored):
         "run_metadata": tf1.RunMetadata(),
     }
     assert runs == [expected] * 3
-
-
-def test_a_wrapped_session_may_end_the_training(monitored):
-    class Ending(Wrapper):
-        def _check_stop(self):
-            return len(self.runs) == 2
-
-    add = counter()
-    seen = []
-    with monitored(WrappingCreator(Ending)) as session:
-        while not session.should_stop():
-            seen.append(session.run(add))
-    assert seen == [1, 2]
 
 
 def test_a_session_whose_run_the_program_replaced_sees_every_run(monitored):

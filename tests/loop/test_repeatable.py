@@ -5,7 +5,6 @@ import random
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.config import options
 from estimator_runtime.loop.session import LoopSession
 
 tf1 = tf.compat.v1
@@ -112,8 +111,7 @@ def runs_of(program, config, steps, makers):
 
 def ours(steps_per_run):
     def make(creator, hooks):
-        with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
-            return LoopSession(creator, hooks)
+        return LoopSession(creator, hooks, steps_per_run=steps_per_run)
 
     return make
 

@@ -71,12 +71,6 @@ def test_a_run_that_has_become_slow_shortens_the_next_one_at_once():
     assert lengths(length, 0.001, 6) == [5, 10, 20, 40, 80, 100]
 
 
-def test_a_slow_run_that_a_hook_cut_short_shortens_the_next_one_too():
-    length = RunLength(100, GRACE_SECS)
-    assert lengths(length, 0.001, 8)[-1] == 100
-    assert lengths(length, 1.0, 2, due=10) == [10, 1]
-
-
 @pytest.mark.parametrize(
     ("secs_per_step", "expected"),
     [
@@ -92,18 +86,6 @@ def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expecte
     )
 
 
-def test_automatic_runs_of_no_time_at_all_stay_finite():
-    assert (
-        max(lengths(RunLength("auto", GRACE_SECS), secs_per_step=0, runs=60)) == 10_000
-    )
-
-
-def test_automatic_runs_shrink_when_steps_become_slow():
-    length = RunLength("auto", GRACE_SECS)
-    assert lengths(length, 0.001, 8)[-1] == 64
-    assert lengths(length, 0.01, 3) == [64, 10, 10]  # 640, 100 ms
-
-
 def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
     length = RunLength("auto", GRACE_SECS)
     assert lengths(length, 0.001, 8)[-1] == 64
@@ -111,81 +93,8 @@ def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
     assert length.up_to(None) == 64
 
 
-def test_a_single_step_is_found_right_only_after_the_one_that_compiles():
-    length = RunLength("auto", GRACE_SECS)
-    assert lengths(length, 0.06, 1) == [1]
-    assert length.settled_secs is None
-    assert lengths(length, 0.000_1, 2) == [1, 2]
-    slow = RunLength("auto", GRACE_SECS)
-    assert lengths(slow, 0.06, 2) == [1, 1]
-    assert slow.settled_secs == 0.06
-
-
-def test_the_log_names_the_length_as_the_user_gave_it():
-    auto = RunLength("auto", GRACE_SECS)
-    lengths(auto, 0.001, 8)
-    assert (str(RunLength(7, GRACE_SECS)), str(auto)) == ("7", "auto")
-
-
 class Often:
     """A hook that must see every fourth step."""
-
-
-class Rarely:
-    """A hook that must see every tenth step."""
-
-
-@pytest.mark.parametrize(
-    ("asked_for", "said"),
-    [
-        (3, []),
-        (4, []),
-        (5, ["5: runs have at most 4 steps, because Often must see a step that often"]),
-        (
-            100,
-            [
-                "100: runs have at most 4 steps, because Often must see a step that often"
-            ],
-        ),
-    ],
-)
-def test_the_log_says_once_which_hook_keeps_runs_short(asked_for, said, caplog):
-    hooks = [Rarely(), object(), Often()]
-    length = RunLength(asked_for, GRACE_SECS)
-    log = RunLog(hooks, length)
-    step = 0
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        while step < 40:
-            due = [10 - step % 10, None, 4 - step % 4]
-            log.begin(due)
-            steps = length.up_to(min(due[0], due[2]))
-            log.end(steps, due, is_single=True)
-            step += steps
-    assert [record.getMessage() for record in caplog.records] == [
-        f"steps_per_run={line}" for line in said
-    ]
-
-
-def test_few_steps_after_a_run_that_has_failed_are_not_taken_for_a_cadence(caplog):
-    log = RunLog([Rarely()], RunLength(10, GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for step, end in [(0, 10), (10, None), (13, 20), (20, 30)]:
-            due = [10 - step % 10]
-            log.begin(due)
-            if end is not None:
-                log.end(end - step, due, is_single=True)
-    assert caplog.records == []
-
-
-def test_the_log_says_nothing_of_automatic_runs(caplog):
-    assert RunLength(7, GRACE_SECS).asked_for == 7
-    assert RunLength("auto", GRACE_SECS).asked_for is None
-    log = RunLog([Often()], RunLength("auto", GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for _ in range(3):
-            log.begin([1])
-            log.end(1, [1], is_single=True)
-    assert caplog.records == []
 
 
 def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
@@ -245,18 +154,3 @@ def test_the_log_says_once_how_many_steps_run_in_a_call_and_why(
 ):
     found = announced(steps_per_run, secs_per_step, 30, caplog, every)
     assert found == [f"running {said}"]
-
-
-def test_hooks_of_several_intervals_keep_the_log_from_nothing(caplog):
-    log = RunLog([Often(), Rarely()], RunLength("auto", GRACE_SECS))
-    with caplog.at_level(logging.INFO, "tensorflow"):
-        for step in range(0, 400, 100):
-            log.end(100, [100, 200 - step % 200])
-    assert [record.getMessage() for record in caplog.records] == [
-        "running 100 steps per session call: steps_per_run=auto, and Often must see a "
-        "step then"
-    ]
-
-
-def test_the_log_waits_until_the_length_of_automatic_runs_is_found(caplog):
-    assert announced("auto", 0.001, 7, caplog) == []

@@ -200,12 +200,28 @@ def test_a_variable_of_another_value_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("counts", "expected"),
+    ("count", "expected"),
     [
-        ((1,), "left out 1 warning about Estimator internals; --verbose shows them"),
-        ((0, 7), "left out 7 lines of TensorFlow's C++ code; --verbose shows them"),
-        ((54, 1), "left out 54 warnings about Estimator internals and 1 line of TensorFlow's C++ code; --verbose shows them"),
+        (1, "left out 1 warning about Estimator internals; --verbose shows them"),
+        (54, "left out 54 warnings about Estimator internals; --verbose shows them"),
     ],
-)  # fmt: skip
-def test_one_line_says_how_many_were_left_out(counts, expected):
-    assert log_filter.summary(*counts) == expected
+)
+def test_one_line_says_how_many_were_left_out(count, expected):
+    assert log_filter.summary(count) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "gpus", "level"),
+    [
+        ({}, [], "2"),
+        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, [], "0"),
+        ({log_filter.VARIABLE: "1"}, [], None),
+        ({}, ["/dev/nvidia0"], None),
+    ],
+)
+def test_native_code_logs_errors_only_unless_the_user_or_a_gpu_needs_more(
+    monkeypatch, environ, gpus, level
+):
+    monkeypatch.setattr("glob.glob", lambda pattern: gpus)
+    log_filter.set_native_level(environ)
+    assert environ.get("TF_CPP_MIN_LOG_LEVEL") == level

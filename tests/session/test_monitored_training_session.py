@@ -17,7 +17,7 @@ from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.config import options
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.session.hooks.peer_hooks import CoordinatedStopHook
+from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 
 train = tf.compat.v1.train

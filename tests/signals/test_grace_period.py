@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.signals.signals import Grace
+from estimator_runtime.signals.grace import Grace
 
 
 @pytest.fixture

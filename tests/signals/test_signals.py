@@ -11,7 +11,8 @@ import time
 import pytest
 
 from estimator_runtime.distributed.ps_shutdown import PsShutdown
-from estimator_runtime.signals.signals import StopSignals
+from estimator_runtime.signals import request
+from estimator_runtime.signals.inbox import SignalInbox
 
 WENT_ON = 7
 TERM, INT = signal.SIGTERM, signal.SIGINT
@@ -41,13 +42,9 @@ def status():
     return run
 
 
-def take(number, is_first):
-    if not is_first:
-        raise KeyboardInterrupt
-
-
 def watch(grace_secs=60.0):
-    StopSignals(take, lambda number: None, lambda: grace_secs).install()
+    os.environ["ESTIMATOR_RUNTIME_STOP_GRACE_SECS"] = str(grace_secs)
+    request.Watch()
 
 
 def come(*numbers, pause_secs):
@@ -203,13 +200,11 @@ def test_a_program_gets_its_wakeup_descriptor_back(status):
         _reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
-        signals = StopSignals(take, lambda number: None, lambda: 60.0)
-        signals.install()
-        signals.restore()
+        SignalInbox(lambda *_: None).close()
         assert signal.set_wakeup_fd(-1) == writer
-        signals.install()
+        inbox = SignalInbox(lambda *_: None)
         signal.set_wakeup_fd(writer)  # the program sets one meanwhile
-        signals.restore()
+        inbox.close()
         assert signal.set_wakeup_fd(-1) == writer
 
     assert status(program) == WENT_ON

@@ -14,10 +14,10 @@ from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.errors import CheckpointError
+from estimator_runtime.loop.graph import op_kinds
 
 _MOST_NAMED = 3
 _RESTORE_ATTEMPTS = 3  # for a checkpoint that each check finds to be good
-_RESTORE_OPS = ("Restore", "RestoreSlice", "RestoreV2")
 # Errors that TensorFlow raises if a disk or file server fails to read: `ErrnoToCode` in
 # its platform/error.cc.
 _READ_ERRORS = (
@@ -114,7 +114,7 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
 
     def _is_of_restore(self, error: tf.errors.OpError) -> bool:
         """Return whether an error means that a restore op could not read its file."""
-        is_its = error.op is not None and error.op.type in _RESTORE_OPS
+        is_its = error.op is not None and op_kinds.of(error.op.type).restores
         return is_its and not (self._master and isinstance(error, _LOCAL_READ_ERRORS))
 
     def _check_shapes(self, session: tf.compat.v1.Session, prefix: str) -> None:

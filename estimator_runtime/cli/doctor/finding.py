@@ -1,8 +1,18 @@
-"""The findings of `doctor`: one line for each check."""
+"""`Subject`, what a check of `doctor` looks at, and `Finding`, what it returns."""
 
+from __future__ import annotations
+
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping
 from typing import Any
+
+from estimator_runtime.cli import run_flags
+from estimator_runtime.cli.doctor import probe, source
+from estimator_runtime.config.tf_config import TFConfig, check_form
+from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
+from estimator_runtime.tf_internals import versions
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
@@ -14,32 +24,64 @@ class Finding:
     Attributes:
         state: "ok"; "note" for something worth knowing; "problem" if a training would
             not start, or would not do what it should.
-        about: The subject of the check, such as "packages".
         text: One line. The line of a problem includes the remedy.
         facts: The same for programs, as values that JSON can represent.
     """
 
     state: str
-    about: str
     text: str
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def as_text(findings: Sequence[Finding]) -> str:
-    """Return a table with one line for each finding, and a last line with the total."""
-    width = max(len(each.about) for each in findings)
-    lines = [
-        f"{each.state:<7}  {each.about:<{width}}  {each.text}" for each in findings
-    ]
-    count = sum(each.state == PROBLEM for each in findings)
-    noun = "problem" if count == 1 else "problems"
-    lines.append(f"{count} {noun}" if count else "no problem found")
-    return "\n".join(lines)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The training that is examined. What several checks need is computed once.
 
+    Attributes:
+        environ: The environment of the training.
+        script: Path of its script, or None.
+        model_dir: The model directory that the command line names, or None.
+    """
 
-def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the findings as a dict that can be written as JSON."""
-    return {
-        "problems": sum(each.state == PROBLEM for each in findings),
-        "findings": [dataclasses.asdict(each) for each in findings],
-    }
+    environ: Mapping[str, str]
+    script: str | None = None
+    model_dir: str | None = None
+
+    @functools.cached_property
+    def config(self) -> TFConfig | None:
+        """TF_CONFIG as `run` reads it, or None if it is invalid."""
+        try:
+            check_form(self.environ)
+            return TFConfig.from_environ(self.environ, chief_required=False)
+        except ConfigError:
+            return None
+
+    @functools.cached_property
+    def program(self) -> source.Program | None:
+        """The script and its own modules, or None without a script.
+
+        Raises:
+            EstimatorRuntimeError: If the script cannot be parsed.
+        """
+        return None if self.script is None else source.read_program(self.script)
+
+    @functools.cached_property
+    def tensorflow(self) -> probe.ProbeResult | EstimatorRuntimeError | None:
+        """What TensorFlow says, or why it cannot be imported.
+
+        None if the packages or the settings do not allow that.
+        """
+        try:
+            versions.check_installed()
+            run_flags.check(self.environ)
+        except EstimatorRuntimeError:
+            return None
+        names, folder = set(), None
+        with contextlib.suppress(EstimatorRuntimeError):  # a finding about the script
+            if self.program is not None:
+                names = {each for file in self.program.sources for each in file.names}
+                folder = self.program.folder
+        try:
+            return probe.ask(sorted(names), folder)
+        except EstimatorRuntimeError as error:
+            return error

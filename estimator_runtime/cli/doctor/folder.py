@@ -1,47 +1,35 @@
 """The model directory: whether it can be written, its space, and its checkpoints."""
 
+import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.cli.checkpoints import size
-from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
-from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
 from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.session.run_config_values import resolve_model_dir
 
 
-def examine(given: str | None, config: TFConfig | None) -> list[Finding]:
-    """Check the model directory.
+def check_folder(subject: Subject) -> Iterator[Finding]:
+    """Check whether the model directory can be written, and has space.
 
-    Args:
-        given: The folder that the command line names, or None.
-        config: The TFConfig, or None if TF_CONFIG is invalid.
-
-    Returns:
-        One finding about the folder, and one about its checkpoints if it exists on this
-        machine and can be written.
+    Raises:
+        ConfigError: If the command line and TF_CONFIG name different ones.
     """
-    try:
-        named = None if config is None else config.model_dir
-        resolved = resolve_model_dir(given, named)
-    except ConfigError as error:
-        text = str(error).removeprefix("RunConfig: ")
-        return [Finding(PROBLEM, "model dir", text)]
-    if resolved is None:
-        text = "not looked at; name it with --model-dir"
-        return [Finding(NOTE, "model dir", text)]
-    folder = os.fsdecode(resolved)
-    if "://" in folder:
-        text = f"{folder} is not on a file system of this machine: not looked at"
-        facts = {"path": folder}
-        return [Finding(NOTE, "model dir", text, facts)]
-    return _examine_local(os.path.abspath(folder))
-
-
-def _examine_local(folder: str) -> list[Finding]:
-    existing = folder
+    path = _path(subject)
+    if path is None:
+        yield Finding(NOTE, "not looked at; name it with --model-dir")
+        return
+    facts: dict[str, Any] = {"path": path}
+    if "://" in path:
+        text = f"{path} is not on a file system of this machine: not looked at"
+        yield Finding(NOTE, text, facts)
+        return
+    existing = path
     while not os.path.lexists(existing):
         existing = os.path.dirname(existing)
     try:
@@ -50,64 +38,68 @@ def _examine_local(folder: str) -> list[Finding]:
             pass
     except OSError as error:
         text = (
-            f"{folder} cannot be written: {error.strerror} ({existing}); let the user "
+            f"{path} cannot be written: {error.strerror} ({existing}); let the user "
             "of the training write there, or choose another"
         )
-        facts = {"path": folder, "writable": False}
-        return [Finding(PROBLEM, "model dir", text, facts)]
+        yield Finding(PROBLEM, text, {**facts, "writable": False})
+        return
     free = shutil.disk_usage(existing).free
-    facts = {"path": folder, "writable": True, "free_bytes": free}
-    is_new = existing != folder
-    text = (
-        f"{folder} {'can be made' if is_new else 'can be written'}, {size(free)} free"
-    )
-    good = Finding(OK, "model dir", text, facts)
-    if is_new:
-        return [good]
+    facts = {**facts, "writable": True, "free_bytes": free}
+    with contextlib.suppress(CheckpointError):  # there is none yet, or none to read
+        newest = inventory.take(path).newest
+        if newest is not None and free < newest.bytes:
+            text = (
+                f"{path} has {size(free)} free, less than the next checkpoint needs "
+                f"({size(newest.bytes)}); make space, or choose another disk"
+            )
+            yield Finding(PROBLEM, text, facts)
+            return
+    verb = "written" if existing == path else "made"
+    yield Finding(OK, f"{path} can be {verb}, {size(free)} free", facts)
+
+
+def check_checkpoints(subject: Subject) -> Iterator[Finding]:
+    """Check which checkpoint a restart would go on from.
+
+    Raises:
+        CheckpointError: If the model directory cannot be read.
+    """
+    path = None
+    with contextlib.suppress(ConfigError):  # a finding about the folder
+        path = _path(subject)
+    if path is None or not os.path.isdir(path):
+        return
     try:
-        found = inventory.take(folder)
+        found = inventory.take(path)
     except CheckpointError as error:
-        if error.__cause__ is None:  # the folder is empty, or has no checkpoint
-            return [good, Finding(OK, "checkpoints", "none yet")]
-        return [good, Finding(PROBLEM, "checkpoints", str(error))]
-    return [_with_space(good, found, free), _examine_checkpoints(found)]
-
-
-def _with_space(good: Finding, found: inventory.Inventory, free: int) -> Finding:
-    """Return `good`, or a problem if the next checkpoint needs more space."""
-    newest = found.newest
-    if newest is None or free >= newest.bytes:
-        return good
-    text = (
-        f"{found.folder} has {size(free)} free, less than the next checkpoint needs "
-        f"({size(newest.bytes)}); make space, or choose another disk"
-    )
-    return Finding(PROBLEM, "model dir", text, good.facts)
-
-
-def _examine_checkpoints(found: inventory.Inventory) -> Finding:
+        if error.__cause__ is not None:
+            raise
+        # The folder is empty, or has no checkpoint.
+        yield Finding(OK, "none yet")
+        return
     restart = found.restart
-    facts = {
-        "count": len(found.entries),
-        "restart": None if restart is None else restart.path,
-    }
-    look = f"see: estimator-runtime checkpoints {found.folder}"
-    if found.newest is None:
-        text = f"none complete, only what saves have left or are writing; {look}"
-        return Finding(NOTE, "checkpoints", text, facts)
-    if found.newest.state == inventory.UNREADABLE:
-        text = f"a training would stop with an error: {found.newest.reason}; {look}"
-    elif restart is None:
-        text = (
-            f"none that can be used: a training would stop with an error; {look}, and "
-            "move them away to start over"
-        )
-    elif not found.is_sound:
-        text = (
-            f"a restart would not go on from the newest, of step {found.newest.step}, "
-            f"but from {restart.path}; {look}"
-        )
-    else:
-        text = f"a restart goes on from step {restart.step}"
-        return Finding(OK, "checkpoints", text, facts)
-    return Finding(PROBLEM, "checkpoints", text, facts)
+    facts = {"count": len(found.entries), "restart": restart and restart.path}
+    if restart is not None and found.is_sound:
+        yield Finding(OK, f"a restart goes on from step {restart.step}", facts)
+        return
+    text = (
+        "a restart would stop with an error"
+        if restart is None
+        else (f"a restart would not go on from the newest, but from {restart.path}")
+    )
+    text += f"; see: estimator-runtime checkpoints {path}"
+    yield Finding(PROBLEM, text, facts)
+
+
+def _path(subject: Subject) -> str | None:
+    """Return the model directory as an absolute path or a URL, or None.
+
+    Raises:
+        ConfigError: If the command line and TF_CONFIG name different ones.
+    """
+    named = None if subject.config is None else subject.config.model_dir
+    resolved = resolve_model_dir(subject.model_dir, named)
+    if resolved is None:
+        return None
+    path = os.fsdecode(resolved)
+    return path if "://" in path else os.path.abspath(path)

@@ -1,52 +1,64 @@
 """What TensorFlow itself says: which names and which devices it has.
 
-It is asked in a child process, because its import takes seconds and may crash.
-
-The child runs `main` of this module, with the module search path that a script under
+It is asked in a child process, because its import takes seconds and may crash. The
+child runs `main` of this module, with the module search path that a script under
 `estimator-runtime run` has. So it also finds a `tensorflow.py` beside the script.
 """
 
+from __future__ import annotations
+
+import dataclasses
 import gc
 import importlib
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from estimator_runtime.cli.doctor.finding import OK, PROBLEM, Finding
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.patching.injection.children import helper_command
 from estimator_runtime.patching.report import report
+from estimator_runtime.tf1 import moved
 
 DEADLINE_SECS = 120.0
+_CONTRIB = "tensorflow.contrib"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """What TensorFlow says.
+
+    Attributes:
+        devices: A dict with "name", "type" and "details" for each device.
+        cuda: Whether TensorFlow was built with CUDA.
+        missing: Each missing name to its shortest prefix that does not exist.
+        of_version_1: The missing names that TensorFlow 1 mode provides, or which are of
+            `tf.contrib`.
+        patches: The name of each patch to its "state" in a process that has used
+            `tf.estimator`, and its "reason".
+    """
+
+    devices: Sequence[Mapping[str, Any]]
+    cuda: bool
+    missing: Mapping[str, str]
+    of_version_1: Sequence[str]
+    patches: Mapping[str, Mapping[str, str]]
 
 
 def ask(
     names: Iterable[str],
     first_path: str | None = None,
     timeout_secs: float = DEADLINE_SECS,
-) -> dict[str, Any]:
-    """Return what TensorFlow has, from a child process that imports it.
+) -> ProbeResult:
+    """Return the answer of a child process that imports TensorFlow.
 
     Args:
         names: Dotted names to look up, such as "tensorflow.estimator.RunConfig".
         first_path: Folder that is searched for modules first, or None.
         timeout_secs: Seconds that the child may take.
-
-    Returns:
-        A dict with these keys:
-            "devices": a list of dicts with "name", "type" and "details".
-            "cuda": whether TensorFlow was built with CUDA.
-            "missing": each missing name to its shortest prefix that does not exist.
-            "v1": each missing name of TensorFlow to whether `tf.compat.v1` has it.
-            "missing_in_v1": each of those that it lacks, too, to its shortest prefix
-                that does not exist there either.
-            "patches": the name of each patch to its "state" in a process that has used
-                `tf.estimator`, and its "reason".
 
     Raises:
         EstimatorRuntimeError: If the child fails, or takes too long.
@@ -69,7 +81,7 @@ def ask(
         ) from error
     if done.returncode:
         raise EstimatorRuntimeError(_failure(done))
-    return json.loads(done.stdout.splitlines()[-1])
+    return ProbeResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> str:
@@ -86,47 +98,6 @@ def _failure(done: subprocess.CompletedProcess[str]) -> str:
     )
 
 
-def examine_devices(
-    answer: Mapping[str, Any],
-    environ: Mapping[str, str],
-    nvidia_devices: Sequence[str] | None = None,
-) -> Finding:
-    """Check which devices TensorFlow sees.
-
-    Args:
-        answer: The answer of `ask`.
-        environ: The environment, such as `os.environ`.
-        nvidia_devices: The device files of the machine's NVIDIA GPUs; None for those in
-            /dev.
-    """
-    if nvidia_devices is None:
-        nvidia_devices = sorted(map(str, pathlib.Path("/dev").glob("nvidia[0-9]*")))
-    gpus = [each for each in answer["devices"] if each["type"] == "GPU"]
-    cores = len(os.sched_getaffinity(0))
-    facts = {"devices": answer["devices"], "cpu_cores": cores}
-    cpus = f"{cores} CPU {'core' if cores == 1 else 'cores'}"
-    if gpus:
-        names = ", ".join(
-            f"{each['name']} ({each['details'].get('device_name', 'unknown kind')})"
-            for each in gpus
-        )
-        return Finding(OK, "devices", f"{cpus}, {names}", facts)
-    hidden = environ.get("CUDA_VISIBLE_DEVICES")
-    if nvidia_devices and hidden is None:
-        remedy = (
-            "compare the driver of nvidia-smi with what this TensorFlow needs, or: "
-            "pip install 'tensorflow[and-cuda]'"
-            if answer["cuda"]
-            else "this TensorFlow was built without CUDA: pip install "
-            "'tensorflow[and-cuda]'"
-        )
-        text = f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; {remedy}"
-        return Finding(PROBLEM, "devices", text, facts)
-    why = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if nvidia_devices else ""
-    text = f"{cpus}, no GPU{why}"
-    return Finding(OK, "devices", text, facts)
-
-
 def main(_arguments: list[str]) -> NoReturn:
     """Run the child process: print the answer as one line of JSON.
 
@@ -141,15 +112,19 @@ def main(_arguments: list[str]) -> NoReturn:
     # Loads tensorflow-estimator, upon which most patches are applied.
     _ = tf.estimator.Estimator
     patched = report()
-    missing = {name: _first_missing(name) for name in names}
-    missing = {name: part for name, part in missing.items() if part}
-    in_v1 = {
-        name: _first_missing_in_v1(name)
-        for name in missing
-        if name.startswith("tensorflow.")
-    }
-    answer = {
-        "devices": [
+    missing, of_version_1 = {}, []
+    for name in names:
+        part = _first_missing(name)
+        if part is None:
+            continue
+        # TensorFlow 1 has the first part of `tf.layers.nosuch`, which is no mistake.
+        in_v1 = _first_missing_in_v1(name)
+        missing[name] = part if in_v1 is None else max(part, in_v1, key=len)
+        is_contrib = f"{name}.".startswith(_CONTRIB)
+        if is_contrib or in_v1 is None or name.startswith(moved.RESTORED):
+            of_version_1.append(name)
+    answer = ProbeResult(
+        devices=[
             {
                 "name": each.name.removeprefix("/physical_device:"),
                 "type": each.device_type,
@@ -157,16 +132,15 @@ def main(_arguments: list[str]) -> NoReturn:
             }
             for each in tf.config.list_physical_devices()
         ],
-        "cuda": tf.test.is_built_with_cuda(),
-        "missing": missing,
-        "v1": {name: part is None for name, part in in_v1.items()},
-        "missing_in_v1": {name: part for name, part in in_v1.items() if part},
-        "patches": {
+        cuda=tf.test.is_built_with_cuda(),
+        missing=missing,
+        of_version_1=of_version_1,
+        patches={
             name: {"state": state, "reason": patched.reasons[name]}
             for name, state in patched.patches.items()
         },
-    }
-    sys.stdout.write(f"{json.dumps(answer)}\n")
+    )
+    sys.stdout.write(f"{json.dumps(dataclasses.asdict(answer))}\n")
     sys.stdout.flush()
     os._exit(0)  # Python would clear each module first
 
@@ -195,6 +169,9 @@ def _first_missing(name: str) -> str | None:
 
 
 def _first_missing_in_v1(name: str) -> str | None:
-    rest = name.removeprefix("tensorflow.").removeprefix("compat.v1.")
-    part = _first_missing(f"tensorflow.compat.v1.{rest}")
+    """Return the same for TensorFlow 1, whose API is `tensorflow.compat.v1`."""
+    first, _, rest = name.partition(".")
+    if first != "tensorflow":
+        return first
+    part = _first_missing(f"tensorflow.compat.v1.{rest.removeprefix('compat.v1.')}")
     return part and f"tensorflow.{part.removeprefix('tensorflow.compat.v1.')}"

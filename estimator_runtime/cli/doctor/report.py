@@ -1,31 +1,47 @@
 """The report of `doctor`: all checks in their order, and the exit status."""
 
 import argparse
+import dataclasses
 import json
+import logging
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import (
-    batches,
+    devices,
     folder,
     packages,
     probe,
     script,
     task,
-    tensorflow_1,
 )
-from estimator_runtime.cli.doctor.finding import (
-    NOTE,
-    PROBLEM,
-    Finding,
-    as_json,
-    as_text,
-)
+from estimator_runtime.cli.doctor.finding import PROBLEM, Finding, Subject
 from estimator_runtime.cli.script import check_rereadable, check_script
-from estimator_runtime.config import tf1_mode as mode
-from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
+from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.tf_internals import versions
+
+
+def _check_settings(subject: Subject) -> Iterator[Finding]:
+    """Check the environment variables; there is no finding if they are valid."""
+    run_flags.check(subject.environ)
+    yield from ()
+
+
+# Each check by what it is about. The error that one raises is a problem.
+CHECKS: dict[str, Callable[[Subject], Iterator[Finding]]] = {
+    "packages": packages.check_versions,
+    "devices": devices.check_devices,
+    "settings": _check_settings,
+    "TF_CONFIG": task.check_config,
+    "own port": task.check_own_port,
+    "other tasks": task.check_other_tasks,
+    "model dir": folder.check_folder,
+    "checkpoints": folder.check_checkpoints,
+    "ray": packages.check_ray,
+    "activation": packages.check_activation,
+    "script": script.check_script,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,14 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def describe(
-    options: argparse.Namespace, environ: Mapping[str, str] = os.environ
-) -> tuple[str, int]:
+def describe(options: argparse.Namespace) -> tuple[str, int]:
     """Run all checks, and return what they found.
-
-    Args:
-        options: The parsed options of `doctor`.
-        environ: The environment.
 
     Returns:
         (text, exit status: 1 if there is a problem, else 0).
@@ -66,22 +76,47 @@ def describe(
         EstimatorRuntimeError: With `--patches`, if TensorFlow cannot be imported.
     """
     if options.patches:
-        patches = probe.ask(())["patches"]
-        return json.dumps(patches, indent=2) if options.json else as_list(patches), 0
+        patches = probe.ask(()).patches
+        return json.dumps(patches, indent=2) if options.json else _listed(patches), 0
     if options.script is not None:
         check_script(options.script)
         check_rereadable(options.script)
-    found = list(_examine(options, environ))
-    text = json.dumps(as_json(found), indent=2) if options.json else as_text(found)
-    return text, int(any(each.state == PROBLEM for each in found))
+    # A newer TensorFlow is a finding.
+    logging.getLogger(versions.__name__).setLevel(logging.ERROR)
+    subject = Subject(
+        environ=os.environ, script=options.script, model_dir=options.model_dir
+    )
+    found = list(examine(subject))
+    problems = sum(each.state == PROBLEM for _, each in found)
+    if options.json:
+        findings = [
+            {"about": about, **dataclasses.asdict(each)} for about, each in found
+        ]
+        shown = {"problems": problems, "findings": findings}
+        return json.dumps(shown, indent=2), int(problems > 0)
+    width = max(len(about) for about, _ in found)
+    lines = [f"{each.state:<7}  {about:<{width}}  {each.text}" for about, each in found]
+    noun = "problem" if problems == 1 else "problems"
+    lines.append(f"{problems} {noun}" if problems else "no problem found")
+    return "\n".join(lines), int(problems > 0)
 
 
-def as_list(patches: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the patches as text, grouped by their state.
+def examine(
+    subject: Subject, checks: Iterable[str] = CHECKS
+) -> Iterator[tuple[str, Finding]]:
+    """Yield the findings of some checks, each after what it is about."""
+    for about in checks:
+        try:
+            for finding in CHECKS[about](subject):
+                yield about, finding
+        except EstimatorRuntimeError as error:
+            # "TF_CONFIG: ", for example, stands before the text already.
+            text = str(error).removeprefix(f"{about}: ").removeprefix("RunConfig: ")
+            yield about, Finding(PROBLEM, text)
 
-    Args:
-        patches: The state and the reason of each, by name.
-    """
+
+def _listed(patches: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the state and the reason of each patch as text, grouped by state."""
     lines = []
     for state in dict.fromkeys(each["state"] for each in patches.values()):
         lines.append(f"{state}:")
@@ -91,70 +126,3 @@ def as_list(patches: Mapping[str, Mapping[str, str]]) -> str:
             if each["state"] == state
         ]
     return "\n".join(lines)
-
-
-def _examine(
-    options: argparse.Namespace, environ: Mapping[str, str]
-) -> Iterator[Finding]:
-    installed = packages.examine()
-    yield installed
-    uses, unparsable = script.load(options.script)
-    modules = script.find_own_modules(options.script) if uses else []
-    try:
-        run_flags.check(environ)
-        wrong_setting = None
-    except ConfigError as error:
-        wrong_setting = str(error)
-    answer = None
-    if installed.state == PROBLEM or wrong_setting:
-        what = "settings" if wrong_setting else "packages"
-        text = f"TensorFlow was not asked: fix the {what} first"
-        yield Finding(NOTE, "devices", text)
-    else:
-        try:
-            first_path = os.path.dirname(os.path.realpath(options.script or ""))
-            names = {*(uses.names if uses else ())}.union(
-                *(m.names for _, m in modules)
-            )
-            answer = probe.ask(sorted(names), first_path if options.script else None)
-            yield probe.examine_devices(answer, environ)
-        except EstimatorRuntimeError as error:
-            yield Finding(PROBLEM, "TensorFlow", str(error))
-    if wrong_setting:
-        yield Finding(PROBLEM, "settings", wrong_setting)
-    config, finding = task.read(environ)
-    yield finding
-    if config is not None and config.cluster:
-        yield from task.examine_ports(config)
-    yield from folder.examine(options.model_dir, config)
-    yield packages.examine_ray()
-    yield packages.examine_activation(environ)
-    if unparsable:
-        yield unparsable
-    elif uses:
-        yield from _examine_program(options.script, uses, modules, answer, environ)
-        files = [(os.path.basename(options.script), uses), *modules]
-        yield from batches.examine([(name, its.input) for name, its in files], config)
-
-
-def _examine_program(
-    path: str,
-    uses: script.Uses,
-    modules: list[tuple[str, script.Uses]],
-    answer: Mapping[str, Any] | None,
-    environ: Mapping[str, str],
-) -> Iterator[Finding]:
-    """Check a script and its own modules; `answer` is that of `probe.ask`, or None."""
-    yield script.introduce(path, uses, modules)
-    files = [(os.path.basename(path), uses), *modules]
-    old: set[str] = set()
-    if answer is not None:
-        old = {n for _, its in files for n in tensorflow_1.of_version_1(its, answer)}
-        is_on = environ.get(mode.VARIABLE) == "1"
-        if old and (is_on or tensorflow_1.is_written_for_it(old)):
-            yield from tensorflow_1.examine(files, answer, is_on)
-        else:
-            old = set()
-    for name, its in files:
-        yield from script.examine_names(name, its, answer, old)
-    yield from script.examine(path, uses, answer)

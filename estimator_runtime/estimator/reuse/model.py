@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.store import files
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs, to_feed
-from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph import op_kinds, ops
 from estimator_runtime.loop.graph.subgraph import keeps_resource
 from estimator_runtime.tf_internals import internals
 
@@ -355,48 +355,6 @@ def checkpoint_identity(checkpoint: str) -> tuple[str, files.Identity] | None:
     return None if index is None else (checkpoint, index)
 
 
-# Types of stateful ops whose state is in variables, in tables that nobody changes, in
-# the call itself or outside the session.
-_ALLOWED = {
-    *"""
-    AssignAddVariableOp AssignSubVariableOp AssignVariableOp DisableCopyOnRead
-    ReadVariableOp ResourceGather ResourceGatherNd ResourceScatterAdd
-    ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterMul
-    ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin
-    ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub
-    ResourceScatterUpdate ResourceStridedSliceAssign VarHandleOp VarIsInitializedOp
-    Variable VariableShape VariableV2
-    """.split(),
-    *"""
-    HashTable HashTableV2 LookupTableFind LookupTableFindV2 LookupTableSize
-    LookupTableSizeV2
-    """.split(),
-    *"""
-    TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3
-    TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3
-    TensorArrayWriteV3
-    """.split(),
-    *"""
-    Assert CheckNumerics CheckNumericsV2 DeviceIndex Empty GuaranteeConst Placeholder
-    Print PrintV2 Timestamp
-    """.split(),
-    *"""
-    Case If PartitionedCall StatefulPartitionedCall While
-    """.split(),
-}
-# Not stateful by their definition, but their values come from files or a dataset.
-_DENIED = ("Dataset", "Iterator", "ReadFile", "MatchingFiles")
-_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
-_VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
-_TABLES = {"HashTable", "HashTableV2"}
-_TABLE_INITIALIZERS = {
-    "InitializeTable",
-    "InitializeTableV2",
-    "InitializeTableFromTextFile",
-    "InitializeTableFromTextFileV2",
-}
-
-
 def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:
     """Return ops and all that they need, by name."""
     found: dict[str, tf.Operation] = {}
@@ -433,7 +391,7 @@ def calls_python(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
         graph: The graph.
         part: The ops by name. The functions that they call are looked at too.
     """
-    return not _PYTHON.isdisjoint(_types(graph, part))
+    return any(e.kind.calls_python for e in ops.executed(graph, part.values()))
 
 
 def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> bool:
@@ -443,25 +401,10 @@ def is_only_in_variables(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> b
         graph: The graph.
         part: The ops by name. The functions that they call are looked at too.
     """
-    functions = ops.called_functions(graph, part.values())
-    return all(kind in functions or _may_stay(kind) for kind in _types(graph, part))
-
-
-def _types(graph: tf.Graph, part: Mapping[str, tf.Operation]) -> set[str]:
-    functions = ops.called_functions(graph, part.values())
-    types = {op.type for op in part.values()}
-    return types.union(node.op for f in functions.values() for node in f.node_def)
-
-
-def _may_stay(kind: str) -> bool:
-    return kind in _ALLOWED or _is_stateless(kind)
-
-
-def _is_stateless(kind: str) -> bool:
-    if any(word in kind for word in _DENIED):
-        return False
-    definition = internals.op_definition(kind)
-    return definition is not None and not definition.is_stateful
+    return all(
+        each.kind.leaves_session_as_new or each.kind.is_free_of_state
+        for each in ops.executed(graph, part.values())
+    )
 
 
 def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
@@ -477,7 +420,8 @@ def changed_variables(part: Mapping[str, tf.Operation]) -> set[str]:
 def _changed_inputs(op: tf.Operation) -> list[tf.Tensor]:
     if any(argument.is_ref for argument in op.op_def.input_arg):
         return [tensor for tensor in op.inputs if internals.is_reference(tensor)]
-    if op.type in ops.PASS_ON or op.type.startswith("LookupTable"):
+    kind = op_kinds.of(op.type)
+    if kind.passes_handle_on or kind.is_of_table:
         return []
     handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
     return handles if handles and ops.may_write(op) else []
@@ -493,13 +437,13 @@ def _acts(op: tf.Operation) -> bool:
 
 def _makers(tensor: tf.Tensor) -> set[str]:
     """Return the names of the ops of variables among those that give a tensor."""
-    return {name for name, op in reached([tensor.op]).items() if op.type in _VARIABLES}
+    return variables_of([tensor.op])
 
 
 def variables_of(operations: Iterable[tf.Operation]) -> set[str]:
     """Return the names of the ops that make the variables which ops use."""
     found = reached(operations)
-    return {name for name, op in found.items() if op.type in _VARIABLES}
+    return {n for n, op in found.items() if op_kinds.of(op.type).is_variable}
 
 
 def table_files(initializer: tf.Operation | None) -> list[str] | None:
@@ -514,7 +458,8 @@ def table_files(initializer: tf.Operation | None) -> list[str] | None:
     """
     names = []
     for op in reached([] if initializer is None else [initializer]).values():
-        if op.type in _TABLE_INITIALIZERS:
+        kind = op_kinds.of(op.type)
+        if kind.initializes_table:
             if "File" in op.type:
                 name = tf.get_static_value(op.inputs[1])
                 if name is None:
@@ -522,6 +467,6 @@ def table_files(initializer: tf.Operation | None) -> list[str] | None:
                 names.append(
                     os.fsdecode(name.item() if hasattr(name, "item") else name)
                 )
-        elif op.type not in _TABLES and not _is_stateless(op.type):
+        elif not (kind.is_table or kind.is_free_of_state):
             return None
     return sorted(names)

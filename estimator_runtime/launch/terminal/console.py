@@ -15,7 +15,7 @@ from estimator_runtime.launch.terminal.stream_writer import (
     StreamWriter,
     without_waiting,
 )
-from estimator_runtime.output import relay, terminal
+from estimator_runtime.output import json_log, terminal
 
 # Colours of the terminal's own palette, which are legible on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
@@ -94,7 +94,7 @@ class Console:
         """
         stream = self._stderr if is_error else self._stdout
         if self.as_json:
-            text = f"{relay.as_json(name, line, self._clock(), level)}\n"
+            text = f"{json_log.as_json(name, line, self._clock(), level)}\n"
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:

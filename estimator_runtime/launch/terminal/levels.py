@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.output.relay import level_of
+from estimator_runtime.output.json_log import level_of
 
 VARIABLE = "ESTIMATOR_RUNTIME_LOG_LEVEL"
 # From the lowest to the highest.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.levels import LevelFilter
-from estimator_runtime.output import log_filter, native_log
-from estimator_runtime.output.relay import NoiseFilter
+from estimator_runtime.output import log_filter
 from estimator_runtime.output.terminal import time_left
 
 if TYPE_CHECKING:
@@ -182,8 +180,7 @@ def _trained(seen: JobStatus) -> int:
 class Screen:
     """The terminal output of one job: lines of tasks, and the progress of the job.
 
-    Startup noise of TensorFlow is left out, unless the presentation is verbose. At the
-    end the screen reports how many lines were left out.
+    At the end the screen reports how many lines were left out.
 
     Attributes:
         console: The console that everything is written to.
@@ -193,11 +190,8 @@ class Screen:
         self.console, self._presentation = console, presentation
         self._tasks: Sequence[TaskState] = []
         self._view: View | None = None
-        self._noise_count = self._below_count = 0
+        self._below_count = 0
         self._filters: dict[Task, LevelFilter] = {}
-        # By task, as a message may have several lines; None is the fork server.
-        self._noise: dict[Task | None, NoiseFilter] = {}
-        self._lock = threading.Lock()
 
     def open(self, tasks: Sequence[TaskState]) -> None:
         """Start to show the job of these tasks."""
@@ -208,12 +202,7 @@ class Screen:
         self._filters = {each.task: LevelFilter(level) for each in tasks}
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
-        """Show a line of a task, unless it is on standard error and not wanted there.
-
-        That is startup noise, and what is below the level of the presentation.
-        """
-        if is_error and self._leaves_out(task, line):
-            return
+        """Show a line of a task, unless it is an error line below the wanted level."""
         level = self._filters.get(task)
         if is_error and level is not None and level.hides(line):
             self._below_count += 1
@@ -221,9 +210,8 @@ class Screen:
         self.console.write(str(task), line, is_error)
 
     def write_of_fork_server(self, line: str) -> None:
-        """Show a line of the fork server, unless it is noise; thread-safe."""
-        if not self._leaves_out(None, line):
-            self.console.say(line)
+        """Show a line of the fork server; thread-safe."""
+        self.console.say(line)
 
     def show(self, seen: JobStatus, now: float) -> None:
         """Show the progress of the job."""
@@ -234,8 +222,8 @@ class Screen:
         """Leave the last status rows, and report how many lines were left out."""
         self.console.keep_status()
         warnings = sum(each.hidden_warnings for each in self._tasks)
-        if warnings or self._noise_count:
-            self.console.say(log_filter.summary(warnings, self._noise_count))
+        if warnings:
+            self.console.say(log_filter.summary(warnings))
         if self._below_count:
             noun = "line is" if self._below_count == 1 else "lines are"
             hidden = (each.hidden for each in self._filters.values())
@@ -244,17 +232,6 @@ class Screen:
                 f"{self._below_count} {noun} only in the logs of the tasks; "
                 f"--log-level {lowest} shows them here"
             )
-
-    def _leaves_out(self, task: Task | None, line: str) -> bool:
-        shown = self._presentation
-        if shown.is_verbose:
-            return False
-        with self._lock:
-            noise = self._noise.setdefault(task, NoiseFilter(shown.expects_gpu))
-            if not noise.hides(line):
-                return False
-            self._noise_count += 1
-        return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,14 +243,11 @@ class Presentation:
         is_verbose: Whether every line is shown.
         log_level: The lowest level of log lines that is shown; None for "warning" above
             rows on a terminal, and "debug" elsewhere.
-        expects_gpu: Whether the line in which TensorFlow reports that it finds no GPU
-            is worth showing.
     """
 
     progress: str = "auto"
     is_verbose: bool = False
     log_level: str | None = None
-    expects_gpu: bool = False
 
     @classmethod
     def of(cls, job: Job, environ: Mapping[str, str]) -> Presentation:
@@ -289,8 +263,6 @@ class Presentation:
             progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
             is_verbose=log_filter.is_verbose(environ),
             log_level=levels.in_environ(environ),
-            expects_gpu=native_log.has_gpu()
-            or any(job.resources_of(task).gpus for task in job.tasks),
         )
 
     def level(self, has_rows: bool) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph.ops import READERS
+from estimator_runtime.loop.graph import op_kinds
 
 tf1 = tf.compat.v1
 # The kernel updates a smaller variable on one thread too, in half the time of the ops.
@@ -50,14 +50,17 @@ def split(
     }
     if not small or not _is_exact():
         return
+    _replace(graph_def, small)
+
+
+def _replace(graph_def: tf.compat.v1.GraphDef, updates: Container[str]) -> None:
+    """Replace nodes `ResourceApplyAdam`, given by their names, in a GraphDef."""
     constants = {node.name for node in graph_def.node if node.op == "Const"}
     nodes = list(graph_def.node)
     del graph_def.node[:]
     for node in nodes:
-        if node.name in small:
-            graph_def.node.extend(_Update(node, constants).nodes)
-        else:
-            graph_def.node.append(node)
+        is_update = node.name in updates
+        graph_def.node.extend(_Update(node, constants).nodes if is_update else [node])
 
 
 def _is_small_update(op: tf.Operation) -> bool:
@@ -89,7 +92,7 @@ def _changes_alone(update: tf.Operation, operations: Container[str]) -> bool:
     as a whole. Locks make no difference, because the steps of a loop do not overlap.
     """
     return all(
-        op is update or op.name not in operations or op.type in READERS
+        op is update or op.name not in operations or op_kinds.of(op.type).reads_variable
         for handle in update.inputs[:3]
         for op in handle.consumers()
     )
@@ -170,51 +173,37 @@ def _is_exact() -> bool:
     """
     # The kernel has a separate loop for the elements that do not fill a register.
     sizes = (_FEWEST_ELEMENTS, _FEWEST_ELEMENTS + 3)
-    with tf.Graph().as_default():
-        trials = [[_updated(size, way) for way in (False, True)] for size in sizes]
-        # Only CPUs are needed.
-        config = config_pb2.ConfigProto(device_count={"GPU": 0})
-        with tf1.Session(config=config) as session:
-            results = session.run(trials)
-    return all(
-        one.tobytes() == other.tobytes()
-        for kernel, ops in results
-        for one, other in zip(kernel, ops, strict=True)
-    )
+    return all(_updated(size, False) == _updated(size, True) for size in sizes)
 
 
-def _updated(elements: int, is_split: bool) -> list[tf.Tensor]:
+def _updated(elements: int, is_split: bool) -> list[bytes]:
     """Return a variable and its slots after an update by the kernel or by the ops."""
     random = np.random.RandomState(elements)
     scale = 10.0 ** random.uniform(-6, 3, size=[4, elements])
     numbers = (scale * random.normal(size=scale.shape)).astype(np.float32)
-    *starts, gradient = numbers[0], numbers[1], np.abs(numbers[2]), numbers[3]
-    handles, waits = [], []
-    for name, start in zip(("var", "m", "v"), starts, strict=True):
-        unique = f"adam_{name}_{elements}_{is_split}"
-        handle = tf.raw_ops.VarHandleOp(
-            dtype=tf.float32, shape=[elements], shared_name=unique
-        )
-        handles.append(handle)
-        waits.append(tf.raw_ops.AssignVariableOp(resource=handle, value=start))
-    with tf.control_dependencies(waits):
-        started = [tf.identity(handle) for handle in handles]
-    inputs = [*started, *map(tf.constant, (0.43, 0.992, 0.003, 0.9, 0.999, 1e-8))]
-    inputs.append(tf.constant(gradient))
-    names = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon", "grad")
-    update = tf.raw_ops.ResourceApplyAdam(
-        **dict(zip(("var", "m", "v", *names), inputs, strict=True))
-    )
+    starts = {"var": numbers[0], "m": numbers[1], "v": np.abs(numbers[2])}
+    names = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
+    scalars = map(tf1.float32.as_numpy_dtype, (0.43, 0.992, 0.003, 0.9, 0.999, 1e-8))
+    with tf.Graph().as_default() as graph:
+        handles, assigned, read = {}, [], []
+        for name, start in starts.items():
+            handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=[elements], shared_name=name
+            )
+            assign = tf.raw_ops.AssignVariableOp(resource=handle, value=start)
+            handles[name] = handle
+            assigned.append(assign.name)
+            value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            read.append(value.name)
+        inputs = dict(zip(names, scalars, strict=True))
+        update = tf.raw_ops.ResourceApplyAdam(**handles, **inputs, grad=numbers[3])
+        graph_def = graph.as_graph_def()
     if is_split:
-        whole = update.graph.as_graph_def()
-        (node,) = (node for node in whole.node if node.name == update.name)
-        part = tf1.GraphDef(versions=whole.versions)
-        outside = {tensor.op.name for tensor in inputs}
-        part.node.extend(_Update(node, outside).nodes)
-        given = {tensor.name: tensor for tensor in inputs}
-        (update,) = tf.graph_util.import_graph_def(part, given, [update.name])
-    with tf.control_dependencies([update]):
-        return [
-            tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
-            for handle in handles
-        ]
+        _replace(graph_def, [update.name])
+    # Only CPUs are needed.
+    config = config_pb2.ConfigProto(device_count={"GPU": 0})
+    with tf.Graph().as_default(), tf1.Session(config=config) as session:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        session.run(assigned)
+        session.run(update.name)
+        return [value.tobytes() for value in session.run(read)]

@@ -85,7 +85,7 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
         raise CannotFuse(
             f"sets no order between {unordered!r} and a change of the same resource"
         )
-    for tensor in request.tensors:
+    for tensor in fetched:
         _check_small(tensor)
     # An earlier session of the graph, such as one that was lost, may have added the
     # loop. A MetaGraph leaves out collections whose name is not a string.
@@ -126,28 +126,24 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Build the loop and its substitutes in the default graph."""
     reads = reads_of(step.graph, request.global_step)
     extras = ExtraFetches(step, [e for e in request.extras if e.name not in reads])
-    alone = tf1.placeholder(tf.int32, [], name="alone")
     before = extras.read()
     with tf.control_dependencies(list(before.values())):
-        when_read = tf.identity(alone)
-    count = tf1.placeholder_with_default(when_read, [], name="count")
-    asked_for = (*request.tensors, *request.losses)
-    carried = {**{t.name: t for t in asked_for}, **extras.from_step}
-    kept = {t.name: _Kept(t.dtype, t.shape) for t in request.tensors}
-    total = _Kept(tf.int64, [])
-    left, ran, done = _loop(step, request, carried, count, kept, total)
-    extra_values = {**before, **extras.compute({**before, **left}, done)}
+        one = tf.identity(1)
+    count = tf1.placeholder_with_default(one, [], name="count")
+    kept = {t.name: _Kept(t) for t in (*request.tensors, *request.losses)}
+    total = _Kept(tf.zeros([], tf.int64))
+    left, ran, done = _loop(step, request, extras.from_step, count, kept, total)
+    after = {**before, **extras.compute({**before, **left}, done)}
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: the one before its increment.
         trained_before = request.global_step.read_value() - 1
-    of_step = {
+    values = {
+        **after,
         **left,
         **dict.fromkeys(reads, trained_before),
         **dict.fromkeys(step.ops, done),
         ran.name: ran,
     }
-    values = {**extra_values, **of_step}
-    zero = tf.zeros([])
     nothing = tf.no_op()
     return FusedSteps(
         steps=Substitute(
@@ -155,27 +151,16 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
             target=done,
             values={n: v for n, v in values.items() if n not in extras.waiting},
         ),
-        last=Substitute(feeds=(alone.name,), target=done, values=values),
-        but_last=Substitute(
-            feeds=(count.name,),
-            target=done,
-            values={
-                **{
-                    name: zero if isinstance(extra, tf.Tensor) else nothing
-                    for name, extra in extra_values.items()
-                },
-                **of_step,
-            },
-        ),
+        last=Substitute(feeds=(), target=done, values=values),
         kept=Substitute(
             feeds=(),
             target=nothing,
             values={
                 **dict.fromkeys(step.ops, nothing),
+                **dict.fromkeys(reads, request.global_step.read_value() - 1),
                 **{name: each.read() for name, each in kept.items()},
             },
         ),
-        extras=frozenset(extra_values),
         ran=ran,
         total=total.read(),
         reset=total.keep(tf.zeros([], tf.int64)),
@@ -185,15 +170,12 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
 class _Kept:
     """A variable that the loop writes, and that survives a failed run."""
 
-    def __init__(self, dtype: tf.DType, shape: tf.TensorShape | Sequence[int]) -> None:
-        self._dtype = dtype
+    def __init__(self, like: tf.Tensor) -> None:
+        self._dtype = like.dtype
+        name = tf1.get_default_graph().unique_name("fused_steps_kept")
         with tf1.device("/cpu:0"):
             self._handle = tf.raw_ops.VarHandleOp(
-                dtype=dtype,
-                shape=shape,
-                shared_name=tf.compat.v1.get_default_graph().unique_name(
-                    "fused_steps_kept"
-                ),
+                dtype=like.dtype, shape=like.shape, shared_name=name
             )
 
     def keep(self, value: tf.Tensor) -> tf.Operation:
@@ -225,7 +207,7 @@ def _check_small(tensor: tf.Tensor) -> None:
 def _loop(
     step: Subgraph,
     request: LoopRequest,
-    carried: Mapping[str, tf.Tensor],
+    more: Mapping[str, tf.Tensor],
     count: tf.Tensor,
     kept: Mapping[str, _Kept],
     total: _Kept,
@@ -235,15 +217,17 @@ def _loop(
     Args:
         step: The part of the graph that is the step.
         request: What the loop runs and returns.
-        carried: Tensors of the step whose last values are wanted, by name.
+        more: Further tensors of the step whose last values are wanted, by name.
         count: The number of steps to run.
-        kept: The variables that store the values of some of `carried`, by name.
+        kept: The variables that store values of the last complete step, by name.
         total: The variable that counts the complete steps of all runs.
 
     Returns:
-        The last values of `carried` by name, the number of steps run, and the op that
-        ends the loop.
+        The last values of the wanted tensors by name, the number of steps run, and the
+        op that ends the loop.
     """
+    asked_for = (*request.tensors, *request.losses)
+    carried = {**{t.name: t for t in asked_for}, **more}
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)
@@ -302,22 +286,17 @@ def _dims(tensor: tf.Tensor) -> list[int | None]:
 class FusedSteps:
     """A loop of steps, in the graph of the step.
 
-    The substitutes return the values of the last step that ran. `steps`, `last` and
-    `but_last` take one feed, the number of steps to run.
-
     Attributes:
-        steps: Substitute for a run of any length. It lacks the values that need
-            variables from before the last step.
+        steps: Substitute for a run of any length, which is its feed. It returns the
+            values of the last step that ran, but for those that need variables from
+            before the last step.
         last: Substitute for a run of one step. It has every value, and reads those
-            variables before the first step.
-        but_last: Substitute for the steps before the last one. It has zeros in place
-            of the extras, which may have side effects and so run with the last step
-            only.
-        kept: Substitute for what the caller fetches. It runs no step, and returns the
-            values of the last complete step, even after a run has failed.
-        extras: Names of the tensors and ops that are not part of the step.
-        ran: The tensor with the number of steps run. Fetch it through `steps`, `last`
-            or `but_last`.
+            variables before the step.
+        kept: Substitute that runs no step. It has the values of the last complete step
+            that the caller fetches, the watched losses and the global step from before
+            that step, even if the run has failed.
+        ran: The tensor with the number of steps run. Fetch it through `steps` or
+            `last`.
         total: The tensor with the number of complete steps of all runs. Fetch it from
             the session itself.
         reset: The op that sets `total` to 0. Run it before any step.
@@ -325,9 +304,7 @@ class FusedSteps:
 
     steps: Substitute
     last: Substitute
-    but_last: Substitute
     kept: Substitute
-    extras: frozenset[str]
     ran: tf.Tensor
     total: tf.Tensor
     reset: tf.Operation

@@ -1,69 +1,71 @@
-"""What single ops do: what they change, where their state is, what their kernels need.
+"""What the ops of a graph do, with those of the functions that they call.
 
-A loop of steps has copies of the step's ops, under other names. TensorFlow marks an op
-as stateful without saying where its state is. It may be in a resource: then the copy
-takes the same handle and shares the state. Or it may be in the kernel: then the copy
-has a new state. So a stateful op is copied only if it is one of TensorFlow's own that
-takes a resource, or is known to keep no state. Ops that draw random numbers are an
-exception: they keep a generator in the kernel, and `fusion.session` handles them.
+What holds for all ops of a type is in `op_kinds`. A loop of steps has copies of the
+step's ops, under other names; `op_kinds` says which kinds of ops may be copied.
 """
 
-import functools
-import re
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from estimator_runtime.loop.graph import op_kinds
+from estimator_runtime.loop.graph.op_kinds import OpKind
 from estimator_runtime.tf_internals import internals
 
 # Set on control flow that TensorFlow lowers: its branches become part of the graph.
 _LOWERED = "_lower_using_switch_merge"
-# Ops that take a resource and do not change it.
-READERS = (
-    "DisableCopyOnRead",
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VarIsInitializedOp",
-    "VariableShape",
-)
-# Control flow of TensorFlow 1 passes the handle of a resource on to ops inside it.
-PASS_ON = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
-_RESOURCE = tf.resource.as_datatype_enum
-_DATASET = re.compile(r"Dataset(V\d+)?$")
-# Prefixes of the types of ops that change a variable.
-_WRITERS = ("Assign", "Resource")
-_OPTIMIZERS = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
-# Prefixes of the types of ops in an update that is written without an optimizer. Plain
-# assignments are not updates: they initialize, restore or copy a whole variable.
-_UPDATES = ("AssignAdd", "AssignSub", "Scatter", "ResourceScatter")
-# Stateful ops that may be copied although they take no resource.
-COPYABLE = frozenset(
-    """
-    AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable
-    AnonymousMutableHashTableOfTensors Assert Case CheckNumerics CheckNumericsV2
-    ConsumeMutexLock DatasetToSingleElement DeepCopy DeviceIndex EagerPyFunc Empty
-    GuaranteeConst If InitializeTableFromDataset LoadAndRemapMatrix MergeV2Checkpoints
-    NonDeterministicInts Print PrintV2 PyFunc RangeDataset ReduceDataset RestoreV2
-    SaveV2 StatefulPartitionedCall StatelessRandomGetAlg TensorArrayV3 TensorDataset
-    TensorSliceDataset Timestamp While WriteFile
-    """.split()
-)
-# Prefixes of stateful ops that never wait for another call, step or task.
-_PROMPT = (
-    "Assert",
-    "Assign",
-    "CheckNumerics",
-    "LookupTable",
-    "Print",
-    "ResourceApply",
-    "ResourceScatter",
-    "ResourceSparseApply",
-)
 # The attribute that marks a loop of steps, and the ops that are computed after it. They
 # are copies of the step and of what hooks ask for, not further writers.
 _LOOP = "_estimator_runtime_loop"
+
+
+class Executed(NamedTuple):
+    """An op of a graph, or of a function that an op calls.
+
+    Attributes:
+        kind: What is known about ops of its type.
+        op: The op; the NodeDef of an op in a function.
+        function: The name of that function; None for an op of the graph.
+    """
+
+    kind: OpKind
+    op: Any
+    function: str | None
+
+    def __str__(self) -> str:
+        inside = "" if self.function is None else f" in the function {self.function!r}"
+        return f"{self.op.name!r}{inside}"
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether it draws the random numbers of a seed that it has."""
+        if not self.kind.is_random:
+            return False
+        node = self.op.node_def if isinstance(self.op, tf.Operation) else self.op
+        return bool(node.attr["seed"].i or node.attr["seed2"].i)
+
+
+def executed(graph: tf.Graph, operations: Collection[tf.Operation]) -> list[Executed]:
+    """Return the given ops, and all ops of the functions that they may call.
+
+    A call of a function by its name is left out, as its ops are there.
+    """
+    functions = called_functions(graph, operations)
+    found = [
+        Executed(op_kinds.of(op.type), op, None)
+        for op in operations
+        if op.type not in functions
+    ]
+    for name, function in sorted(functions.items()):
+        found.extend(
+            Executed(op_kinds.of(node.op), node, name)
+            for node in function.node_def
+            if node.op not in functions
+        )
+    return found
 
 
 def have_own_state(graph: tf.Graph) -> bool:
@@ -77,7 +79,11 @@ def have_own_state(graph: tf.Graph) -> bool:
     contains it.
     """
     library = internals.functions_of(graph)
-    pending = [op.node_def for op in graph.get_operations() if takes_function(op.type)]
+    pending = [
+        op.node_def
+        for op in graph.get_operations()
+        if op_kinds.of(op.type).calls_functions
+    ]
     lowered: set[str] = set()
     called: set[str] = set()
     while pending:
@@ -90,10 +96,9 @@ def have_own_state(graph: tf.Graph) -> bool:
         else:
             called |= names
     return any(
-        not takes_function(node.op)
-        and (_is_seeded_by(node.op, node) or not may_be_copied(node.op))
-        for function in _reached(library, called).values()
-        for node in function.node_def
+        not each.kind.calls_functions and (each.is_seeded or each.kind.keeps_state)
+        for name, function in _reached(library, called).items()
+        for each in (Executed(op_kinds.of(n.op), n, name) for n in function.node_def)
     )
 
 
@@ -105,29 +110,16 @@ def with_own_randomness(
     A copy of such an op, with the same seeds, starts its sequence again. Ops that keep
     their state in a variable, and stateless ops, have no generator in their kernel.
     """
-    return sorted(op.name for op in operations if _draws(graph, op))
-
-
-def _draws(graph: tf.Graph, op: tf.Operation) -> bool:
-    """Return whether an op, or a function that it calls, has its own generator."""
-    functions = called_functions(graph, [op])
-    return _is_seeded(op.type) or any(
-        _is_seeded(node.op) for f in functions.values() for node in f.node_def
+    return sorted(
+        op.name
+        for op in operations
+        if any(each.kind.is_random for each in executed(graph, [op]))
     )
 
 
-@functools.cache
-def _is_seeded(kind: str) -> bool:
-    """Return whether TensorFlow seeds ops of a type, by the graph's seed and theirs."""
-    definition = internals.op_definition(kind)  # None for a function
-    return (
-        definition is not None
-        and definition.is_stateful
-        and any(attribute.name == "seed2" for attribute in definition.attr)
-    )
-
-
-def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str | None:
+def find_uncopyable(
+    graph: tf.Graph, operations: Collection[tf.Operation]
+) -> str | None:
     """Return a description of the first op that may keep state in its kernel.
 
     Args:
@@ -137,37 +129,11 @@ def find_uncopyable(graph: tf.Graph, operations: Iterable[tf.Operation]) -> str 
     Returns:
         A description such as "'lookup' (CountingOp)"; None if all ops may be copied.
     """
-    operations = list(operations)
-    functions = called_functions(graph, operations)
-    for op in operations:
-        if op.type not in functions and not may_be_copied(op.type):
-            return f"{op.name!r} ({op.type})"
-    for name, function in sorted(functions.items()):
-        for node in function.node_def:
-            if node.op not in functions and not may_be_copied(node.op):
-                return f"{node.name!r} ({node.op}) in the function {name!r}"
+    for each in executed(graph, operations):
+        if each.kind.keeps_state:
+            name, _, inside = str(each).partition(" ")
+            return f"{name} ({each.kind.name}){inside and f' {inside}'}"
     return None
-
-
-def takes_function(kind: str) -> bool:
-    """Return whether ops of a type call functions, or are such a call themselves."""
-    definition = internals.op_definition(kind)  # None for a function
-    return definition is None or any("func" in a.type for a in definition.attr)
-
-
-@functools.cache
-def may_wait(kind: str) -> bool:
-    """Return whether an op of this type may wait for another call, step or task.
-
-    Such as one that takes an element from a queue or an iterator. Each stateful op may,
-    but for those that are known, and so may any call of Python.
-    """
-    definition = internals.op_definition(kind)
-    if definition is None or takes_function(kind) or kind == "PyFuncStateless":
-        return True
-    if not definition.is_stateful or kind in READERS or _is_seeded(kind):
-        return False
-    return not kind.startswith(_PROMPT)
 
 
 def has_only_state(op: tf.Operation) -> bool:
@@ -176,60 +142,22 @@ def has_only_state(op: tf.Operation) -> bool:
     A random op without seeds does not count: it draws anew in each session, so that a
     copy is as good as the op itself.
     """
-    if not takes_function(op.type):
-        return not may_be_copied(op.type) or _is_seeded_by(op.type, op.node_def)
-    if find_uncopyable(op.graph, [op]) is not None:
-        return True
-    functions = called_functions(op.graph, [op]).values()
-    return any(_is_seeded_by(n.op, n) for f in functions for n in f.node_def)
-
-
-def _is_seeded_by(kind: str, node: tf.compat.v1.NodeDef) -> bool:
-    """Return whether a node draws the random numbers of a seed that it has."""
-    return _is_seeded(kind) and bool(node.attr["seed"].i or node.attr["seed2"].i)
-
-
-def may_be_copied(kind: str) -> bool:
-    """Return whether copies of an op of this type have the state of the original."""
-    definition = internals.op_definition(kind)
-    if definition is None:
-        return False
-    if not definition.is_stateful or kind in COPYABLE:
-        return True
-    if not hasattr(tf.raw_ops, kind) or kind.startswith("Collective"):
-        return False  # of another package, or it communicates with other tasks
-    if _DATASET.search(kind):  # the state of a dataset is in its iterator
-        return False
-    takes_resource = any(a.type == _RESOURCE for a in definition.input_arg)
-    makes_resource = any(a.name == "shared_name" for a in definition.attr)
-    return takes_resource or (_is_seeded(kind) and not makes_resource)
+    return any(e.kind.keeps_state or e.is_seeded for e in executed(op.graph, [op]))
 
 
 def called_functions(
-    graph: tf.Graph, operations: Collection[tf.Operation] | None = None
+    graph: tf.Graph, operations: Iterable[tf.Operation]
 ) -> dict[str, Any]:
-    """Return the functions that a step of `graph` may call.
+    """Return the functions that some ops may call, name to FunctionDef.
 
     The functions of datasets are left out: they run on threads of their own, and their
     kernels belong to the iterator.
-
-    Args:
-        graph: The graph.
-        operations: The ops of the step; None for all ops of the graph.
-
-    Returns:
-        Name to FunctionDef.
     """
-    operations = graph.get_operations() if operations is None else operations
     library = internals.functions_of(graph)
-    pending = {op.type for op in operations if op.type in library}
-    calling = {}  # type of op to whether its attributes name functions
-    for op in operations:
-        if op.type not in calling:
-            calling[op.type] = any("func" in attr.type for attr in op.op_def.attr)
-        if calling[op.type]:
-            pending.update(_called_by(op.node_def))
-    return _reached(library, pending)
+    calling = [op for op in operations if op_kinds.of(op.type).calls_functions]
+    names = {op.type for op in calling if op.type in library}
+    names.update(name for op in calling for name in _called_by(op.node_def))
+    return _reached(library, names)
 
 
 def _reached(library: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -269,32 +197,30 @@ def users(handle: tf.Tensor) -> list[tf.Operation]:
         for op in pending.pop().consumers():
             if op.name not in found:
                 found[op.name] = op
-                if op.type in PASS_ON and not _only_reads(op):
+                if op_kinds.of(op.type).passes_handle_on and not _only_reads(op):
                     pending.extend(t for t in op.outputs if t.dtype == tf.resource)
-    return [op for op in found.values() if op.type not in PASS_ON]
+    return [op for op in found.values() if not op_kinds.of(op.type).passes_handle_on]
 
 
 def may_write(op: tf.Operation) -> bool:
     """Return whether an op that takes a variable may change it, or call what does."""
     if _only_reads(op):
         return False
-    called = _called(op)
+    functions = called_functions(op.graph, [op])
     # This does not check which of its arguments a function changes.
-    return called is None or any(kind.startswith(_WRITERS) for kind in called)
-
-
-def is_optimizer(op: tf.Operation) -> bool:
-    """Return whether an op is an optimizer's, which trains whatever it takes."""
-    return op.type.startswith(_OPTIMIZERS)
+    return not functions or any(
+        kind.writes_variable and not kind.reads_variable
+        for kind in _kinds_in(functions)
+    )
 
 
 def may_train(op: tf.Operation) -> bool:
     """Return whether an op that takes a trainable variable may train it."""
     if _only_reads(op):
         return False
-    called = _called(op)
-    kinds = {op.type} if called is None else called
-    return any(kind.startswith((*_OPTIMIZERS, *_UPDATES)) for kind in kinds)
+    functions = called_functions(op.graph, [op])
+    kinds = _kinds_in(functions) if functions else {op_kinds.of(op.type)}
+    return any(kind.optimizes or kind.updates for kind in kinds)
 
 
 def any_trains(graph: tf.Graph, operations: Iterable[tf.Operation]) -> bool:
@@ -313,33 +239,29 @@ def any_trains(graph: tf.Graph, operations: Iterable[tf.Operation]) -> bool:
         for op in users(tensor)
         if may_write(op)
     }
-    return any(is_optimizer(op) or op.name in writing for op in operations)
+    return any(
+        op_kinds.of(op.type).optimizes or op.name in writing for op in operations
+    )
 
 
 def restores(op: tf.Operation) -> bool:
     """Return whether an op assigns a value that is read from a checkpoint."""
-    if not op.type.startswith("Assign"):
+    if not op_kinds.of(op.type).assigns:
         return False
     source = op.inputs[1].op
     while source.type == "Identity":
         source = source.inputs[0].op
-    return source.type == "RestoreV2"
+    return op_kinds.of(source.type).restores
 
 
 def _only_reads(op: tf.Operation) -> bool:
     """Return whether an op is a known reader, or marked with `mark`."""
-    return op.type in READERS or _LOOP in op.node_def.attr
+    return op_kinds.of(op.type).reads_variable or _LOOP in op.node_def.attr
 
 
-def _called(op: tf.Operation) -> set[str] | None:
-    """Return the types of ops in the functions that an op calls, without readers.
-
-    The result is None if the op calls no function.
-    """
-    functions = called_functions(op.graph, [op]).values()
-    if not functions:
-        return None
-    return {node.op for f in functions for node in f.node_def} - set(READERS)
+def _kinds_in(functions: Mapping[str, Any]) -> set[OpKind]:
+    """Return the kinds of ops in functions, name to FunctionDef."""
+    return {op_kinds.of(n.op) for f in functions.values() for n in f.node_def}
 
 
 def _replicas(variable: Any) -> Iterable[Any]:

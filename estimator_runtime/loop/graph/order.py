@@ -1,20 +1,42 @@
-"""The order in which the ops of a step use the resources that the step changes."""
+"""The order in which a step runs its ops, and uses the resources that it changes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
-from estimator_runtime.tf_internals import internals
 
-# Types of ops that change nothing that another op reads. Summaries are only written.
-_READERS = re.compile(
-    rf"LookupTable(Find|Size)|Write\w*Summary$|({'|'.join(ops.READERS)})$"
-)
+
+def predecessors(op: tf.Operation) -> list[tf.Operation]:
+    """Return the ops that an op depends on directly."""
+    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+
+
+def ordered(operations: Mapping[str, tf.Operation]) -> list[tf.Operation]:
+    """Return the given ops in an order in which each follows those it depends on.
+
+    Args:
+        operations: The ops by name. There is no loop of TensorFlow 1 among them.
+    """
+    done: dict[str, tf.Operation] = {}
+    for first in operations.values():
+        stack = [first]
+        while stack:
+            op = stack[-1]
+            waiting = [
+                before
+                for before in predecessors(op)
+                if before.name in operations and before.name not in done
+            ]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                done.setdefault(op.name, op)
+                stack.pop()
+    return list(done.values())
 
 
 def find_unordered(step: Subgraph) -> str | None:
@@ -34,7 +56,7 @@ def find_unordered(step: Subgraph) -> str | None:
             if tensor.dtype == tf.resource:
                 key = _key(tensor)
                 users.setdefault(key, set()).add(name)
-                if _may_change(op):
+                if any(e.kind.may_change for e in ops.executed(op.graph, [op])):
                     changers.setdefault(key, set()).add(name)
     pairs = sorted(
         (user, changer)
@@ -44,9 +66,14 @@ def find_unordered(step: Subgraph) -> str | None:
     )
     if not pairs:
         return None
-    needs = _needs(step, {name for pair in pairs for name in pair})
+    bits = {name: 1 << i for i, name in enumerate({n for pair in pairs for n in pair})}
+    needed: dict[str, int] = {}  # the bits of the ops that an op needs, by its name
+    for op in ordered(step.ops):
+        needed[op.name] = 0
+        for before in predecessors(op):
+            needed[op.name] |= needed.get(before.name, 0) | bits.get(before.name, 0)
     for user, changer in pairs:
-        if not (needs(user, changer) or needs(changer, user)):
+        if not (needed[user] & bits[changer] or needed[changer] & bits[user]):
             return user
     return None
 
@@ -55,11 +82,12 @@ def longest_path(step: Subgraph) -> int:
     """Return the largest number of ops of a step each of which needs the one before.
 
     Args:
-        step: The part of the graph that is the step. It has no loop of TensorFlow 1.
+        step: The part of the graph that is the step.
     """
     lengths: dict[str, int] = {}
-    for name, before in _in_order(step):
-        lengths[name] = 1 + max((lengths[each] for each in before), default=0)
+    for op in ordered(step.ops):
+        before = [lengths.get(each.name, 0) for each in predecessors(op)]
+        lengths[op.name] = 1 + max(before, default=0)
     return max(lengths.values(), default=0)
 
 
@@ -71,56 +99,3 @@ def _key(handle: tf.Tensor) -> str:
         shared: bytes = handle.op.get_attr("shared_name")
         return shared.decode() or handle.name
     return handle.name
-
-
-def _may_change(op: tf.Operation) -> bool:
-    """Return whether an op, or a function that it calls, may change what it takes."""
-    functions = {}
-    if ops.takes_function(op.type):
-        functions = ops.called_functions(op.graph, [op])
-    kinds = {node.op for f in functions.values() for node in f.node_def} or {op.type}
-    return any(_takes_resource(kind) and not _READERS.match(kind) for kind in kinds)
-
-
-def _takes_resource(kind: str) -> bool:
-    """Return whether ops of a type, but for calls of functions, take a resource."""
-    definition = internals.op_definition(kind)
-    return definition is not None and any(
-        argument.type == tf.resource.as_datatype_enum
-        for argument in definition.input_arg
-    )
-
-
-def _needs(step: Subgraph, names: set[str]) -> Callable[[str, str], bool]:
-    """Return a function that says whether one op needs another, both of `names`."""
-    bits = {name: 1 << i for i, name in enumerate(sorted(names))}
-    needed: dict[str, int] = {}  # the bits of the ops that an op needs, by its name
-    for name, before in _in_order(step):
-        needed[name] = 0
-        for each in before:
-            needed[name] |= needed[each] | bits.get(each, 0)
-    return lambda name, other: bool(needed[name] & bits[other])
-
-
-def _in_order(step: Subgraph) -> Iterator[tuple[str, set[str]]]:
-    """Yield the name of each op with those of the ops that it takes or waits for.
-
-    Those come before it. Ops outside the step are left out.
-    """
-    done: set[str] = set()
-    pending = list(step.ops)
-    while pending:
-        name = pending[-1]
-        if name in done:
-            pending.pop()
-            continue
-        op = step.ops[name]
-        before = {t.op.name for t in op.inputs}.union(c.name for c in op.control_inputs)
-        before &= step.ops.keys()
-        waiting = before - done
-        if waiting:
-            pending.extend(waiting)
-            continue
-        done.add(name)
-        pending.pop()
-        yield name, before

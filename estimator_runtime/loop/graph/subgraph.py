@@ -8,26 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.config import tf1_mode as mode
-from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph.op_kinds import OpKind
 from estimator_runtime.tf_internals import internals
 
 tf1 = tf.compat.v1
-
-_UNFUSABLE = {
-    "Placeholder": "reads a placeholder",
-    "PyFunc": "calls Python (py_func)",
-    "PyFuncStateless": "calls Python (py_func)",
-    "EagerPyFunc": "calls Python (py_function)",
-    "Switch": "has control flow of TensorFlow 1",
-    "RefSwitch": "has control flow of TensorFlow 1",
-    "Enter": "has control flow of TensorFlow 1",
-    "RefEnter": "has control flow of TensorFlow 1",
-    "CollectiveReduce": "all-reduces among workers",
-    "CollectiveReduceV2": "all-reduces among workers",
-    "CollectiveReduceV3": "all-reduces among workers",
-    "NcclAllReduce": "all-reduces through NCCL",
-}
 
 
 class CannotFuse(Exception):
@@ -119,7 +104,7 @@ class Subgraph:
             name
             for name, handle in self.handles.items()
             if any(
-                op.name in self.ops and op.type not in ops.READERS
+                op.name in self.ops and not op_kinds.of(op.type).reads_variable
                 for op in handle.consumers()
             )
         }
@@ -129,19 +114,13 @@ class Subgraph:
         if waiting := self.waiting_handle():
             raise CannotFuse(f"has a resource that waits for other ops, {waiting!r}")
         for op in self.ops.values():
-            if op.type in _UNFUSABLE:
-                raise CannotFuse(f"{_UNFUSABLE[op.type]}, {op.name!r}")
             if has_reference(op):
-                raise CannotFuse(f"has {mode.reference_variable(op.name)}")
+                raise CannotFuse(f"has {reference_variable(op.name)}")
             if keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
-        functions = ops.called_functions(self.graph, self.ops.values())
-        for name, function in sorted(functions.items()):
-            for node in function.node_def:
-                if node.op in _UNFUSABLE:
-                    raise CannotFuse(
-                        f"{_UNFUSABLE[node.op]}, {node.name!r} in the function {name!r}"
-                    )
+        for each in ops.executed(self.graph, self.ops.values()):
+            if reason := _obstacle(each.kind):
+                raise CannotFuse(f"{reason}, {each}")
         found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
             raise CannotFuse(f"has an op that may keep state of its own, {found}")
@@ -150,7 +129,7 @@ class Subgraph:
         """Raise CannotFuse if the copy of an op cannot run in its place."""
         for op in self.ops.values():
             if has_reference(op):  # the copy would be another variable
-                variable = mode.reference_variable(op.name)
+                variable = reference_variable(op.name)
                 raise CannotFuse(f"is run with {variable}, that hooks ask for")
         found = ops.find_uncopyable(self.graph, self.ops.values())
         if found is not None:
@@ -172,8 +151,9 @@ class Subgraph:
             for tensor in variable.op.outputs
             for op in ops.users(tensor)
         ]
-        training = [*filter(ops.is_optimizer, self.graph.get_operations()), *uses]
-        for op in training:
+        everything = self.graph.get_operations()
+        optimizing = [op for op in everything if op_kinds.of(op.type).optimizes]
+        for op in (*optimizing, *uses):
             if op.name not in self.ops and ops.may_train(op):
                 raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
 
@@ -202,6 +182,30 @@ class Subgraph:
                 del copy.input[:]
                 copy.input.extend(inputs)
         return part
+
+
+def _obstacle(kind: OpKind) -> str | None:
+    """Return why an op of a kind cannot be in a loop, or None."""
+    if kind.is_placeholder:
+        return "reads a placeholder"
+    if kind.calls_python:
+        return "calls Python"
+    if kind.is_control_flow_v1:
+        return "has control flow of TensorFlow 1"
+    if kind.communicates:
+        return "communicates with other workers"
+    return None
+
+
+def reference_variable(name: str) -> str:
+    """Return what the log calls a reference variable that keeps steps from a feature.
+
+    Args:
+        name: The name of an op of the variable.
+    """
+    if tf1.resource_variables_enabled():  # the program has asked for this one
+        return f"a reference variable, {name!r}"
+    return f"a reference variable, {name!r} (see --tf1-resource-variables)"
 
 
 def has_reference(op: tf.Operation) -> bool:

@@ -9,25 +9,23 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph import ops, xla
+from estimator_runtime.loop.graph import op_kinds, ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
 from estimator_runtime.loop.plan import (
     MAX_PLANS,
     CannotPlan,
     copied,
-    key_of,
+    is_plain,
     recipe,
-    structure,
+    request_key,
 )
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.tf_internals import internals
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8
-# The only ops that update anything in the steps of a SyncReplicasOptimizer.
-_HAND_OVER = ("ResourceAccumulatorApplyGradient", "SparseAccumulatorApplyGradient")
-_COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep)
+_COLLECTION = ("estimator_runtime", "packed_steps")  # of (key, PackedStep or None)
 
 
 class PackingLog:
@@ -138,8 +136,7 @@ class PackedRequests:
         self._session = session
         self._log = log
         self._lock = threading.Lock()  # a program may run steps in several threads
-        # By the key of what the program asks for. The second item keeps that alive.
-        self._steps: dict[Hashable, tuple[PackedStep | None, object]] = {}
+        # By key. The second item keeps alive what the key relies on.
         self._requests: dict[Hashable, tuple[PackedRequest | None, object]] = {}
         self._task_of: Callable[[tf.Operation], str | None] | None = None
 
@@ -164,69 +161,57 @@ class PackedRequests:
             self._log.unchanged("is watched by a debugger (RunOptions.debug_options)")
             return None
         try:
-            key = tuple([(id(c), structure(f)) for c, f in wanted.items()])
+            key = request_key(wanted)
         except CannotPlan:
             return None
-        found = self._requests.get(key)
-        if found is None:
-            with self._lock:
-                found = self._requests.get(key)
-                if found is None:
-                    if len(self._requests) == MAX_PLANS:
-                        return None
-                    found = self._make(fetches, wanted), dict(wanted)
-                    self._requests[key] = found
-        request = found[0]
+        with self._lock:
+            if key not in self._requests:
+                if len(self._requests) == MAX_PLANS:
+                    return None
+                self._requests[key] = self._make(fetches, wanted), dict(wanted)
+        request = self._requests[key][0]
         if request is None or (feeds and not _are_inputs(feeds, request)):
             return None
         return request
 
     def _make(self, fetches: Any, wanted: Mapping[Any, Any]) -> PackedRequest | None:
         """Return a new request; None if there cannot be one, which is logged."""
-        step = self._step(fetches)
-        if step is None:
-            return None
         try:
-            return PackedRequest(self._session, wanted, step)
+            step = self._step(fetches)
+            return PackedRequest(self._session, wanted, step) if step else None
+        except NothingToPack:
+            return None
         except CannotPack as reason:
             self._log.unchanged(reason)
             return None
 
     def _step(self, fetches: Any) -> PackedStep | None:
-        """Return the packed step for what the program asks for, or None."""
-        key = key_of(fetches)
-        if key not in self._steps:
-            if len(self._steps) == MAX_PLANS:
-                return None
-            self._steps[key] = self._make_step(fetches), copied(fetches)
-        return self._steps[key][0]
+        """Return the packed step for what the program asks for.
 
-    def _make_step(self, fetches: Any) -> PackedStep | None:
-        """Return a packed step; None if the step cannot be packed, which is logged."""
+        The result is None if that is no step, or could not be packed before.
+
+        Raises:
+            CannotPack: If the step cannot be packed.
+        """
         graph = self._session.graph
         asked = internals.FetchHandler(graph, fetches, {})
         targets, tensors = asked.targets(), asked.fetches()
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
         if not _is_step(step):
             return None
-        try:
-            known = graph.get_collection_ref(_COLLECTION)
-            task_of = self._tasks()
-            # An earlier session, which was lost, may have added it.
-            names = tuple(sorted({each.name for each in (*targets, *tensors)}))
-            step_key = names, step.digest()
-            for each, packed in known:
-                if each == step_key:
-                    return packed
-            if len(known) >= _MAX_STEPS:
-                raise CannotPack(f"is not one of the first {_MAX_STEPS}")
-            packed = PackedStep(step, task_of)
-            known.append((step_key, packed))
-        except NothingToPack:
-            return None
-        except CannotPack as reason:
-            self._log.unchanged(reason)
-            return None
+        task_of = self._tasks()
+        # An earlier session, which was lost, may have added it.
+        known = graph.get_collection_ref(_COLLECTION)
+        names = tuple(sorted({each.name for each in (*targets, *tensors)}))
+        key = names, step.digest()
+        for each, packed in known:
+            if each == key:
+                return packed
+        if len(known) >= _MAX_STEPS:
+            raise CannotPack(f"is not one of the first {_MAX_STEPS}")
+        known.append((key, None))
+        packed = PackedStep(step, task_of)
+        known[-1] = key, packed
         self._log.packed(packed)
         return packed
 
@@ -249,8 +234,9 @@ class PackedRequests:
 
 def _is_step(part: Subgraph) -> bool:
     """Return whether a part trains, or hands gradients to a chief that does."""
+    # In the steps of a SyncReplicasOptimizer only accumulators are updated.
     return ops.any_trains(part.graph, part.ops.values()) or any(
-        op.type in _HAND_OVER for op in part.ops.values()
+        op_kinds.of(op.type).accumulates for op in part.ops.values()
     )
 
 
@@ -276,12 +262,7 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
 
 def is_remote(session: Any) -> bool:
     """Return whether a session is TensorFlow's own and has a gRPC master."""
-    return (
-        type(session) is tf.compat.v1.Session
-        and "run" not in vars(session)
-        and type(session).run is internals.SESSION_RUN
-        and bool(session.sess_str)
-    )
+    return is_plain(session) and bool(session.sess_str)
 
 
 def requests_of(session: Any, log: PackingLog | None) -> PackedRequests | None:
@@ -316,7 +297,7 @@ class TaskOfOp:
         return self._of_op[op.name]
 
     def _find(self, op: tf.Operation) -> str | None:
-        if ops.takes_function(op.type):
+        if op_kinds.of(op.type).calls_functions:
             return None
         resource = next((t.op for t in op.inputs if t.dtype == tf.resource), None)
         if resource is None:

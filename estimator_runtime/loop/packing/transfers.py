@@ -25,18 +25,19 @@ tensors from a pack.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import ops
+from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph.order import ordered, predecessors
 from estimator_runtime.loop.graph.subgraph import Subgraph
 
 # A tensor with more elements is sent alone.
-MAX_ELEMENTS = 1 << 16
+_MAX_ELEMENTS = 1 << 16
 # A pack of this size gets no more tensors. Sending it takes 1 ms over loopback.
 MAX_BYTES = 1 << 20
 # Larger constants are not copied to the task that uses them.
@@ -45,51 +46,13 @@ _MAX_CONSTANT_ELEMENTS = 1024
 _USUAL_DIMENSION = 128
 # A sum of this many terms is the same in any order.
 _EXACT_TERMS = 2
-_SUMS = ("Add", "AddN", "AddV2")
-_JOINED = (*_SUMS, "Identity")  # TensorFlow removes an Identity between sums
-# Ops that return their input in the same memory.
-_FORWARDING = frozenset(
-    """
-    Bitcast CheckNumerics CheckNumericsV2 EnsureShape ExpandDims Identity IdentityN
-    PlaceholderWithDefault PreventGradient Reshape Snapshot Squeeze StopGradient
-    """.split()
-)
-PACKABLE = frozenset(
-    {
-        tf.bfloat16,
-        tf.float16,
-        tf.float32,
-        tf.float64,
-        tf.int8,
-        tf.int16,
-        tf.int32,
-        tf.int64,
-        tf.uint8,
-        tf.uint16,
-        tf.uint32,
-        tf.uint64,
-    }
-)
+_TYPES = """
+    bfloat16 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+"""
+_PACKABLE = frozenset(map(tf.as_dtype, _TYPES.split()))
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Transfer:
-    """A tensor that one task sends to another in each step.
-
-    Attributes:
-        tensor: The tensor.
-        source: The task that computes it; None if that is not known.
-        destination: The task that uses it; None if that is not known.
-    """
-
-    tensor: tf.Tensor
-    source: str | None
-    destination: str | None
-
-    @property
-    def key(self) -> tuple[str, str | None]:
-        """The name of the tensor and the task that uses it."""
-        return self.tensor.name, self.destination
+# The name of a tensor, and the task that uses it.
+Key = tuple[str, str | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,6 +96,7 @@ class StepTransfers:
         step: As given.
         task_of: As given.
         ordered: The ops of the step, each after the ops that it depends on.
+        levels: The level of each op, by its name.
         count: The number of tensors that cross from one known task to another.
         constants: Constants to copy to the task that uses them, by the key of the
             transfer.
@@ -145,26 +109,21 @@ class StepTransfers:
         self.step = step
         self.task_of = task_of
         self.ordered = ordered(step.ops)
-        self._levels, self._waits = self._measure()
+        self.levels, self._waits = self._measure()
         self._fixed = self._find_fixed()
         self._shapes = _known_shapes(step)
         transfers, excluded = self._find_transfers()
         self.count = len(transfers)
+        movable = {key: t for key, t in transfers.items() if key not in excluded}
         self.constants = {
-            key: transfer.tensor.op
-            for key, transfer in transfers.items()
-            if key not in excluded and _is_small_constant(transfer.tensor.op)
+            key: t.op for key, t in movable.items() if _is_small_constant(t.op)
         }
         self.packs = self._pack(
-            [
-                transfer
-                for key, transfer in transfers.items()
-                if key not in excluded and key not in self.constants
-            ]
+            {key: t for key, t in movable.items() if key not in self.constants}
         )
 
     @property
-    def arriving(self) -> set[tuple[str, str | None]]:
+    def arriving(self) -> set[Key]:
         """The tensors that are replaced in a task: (the tensor's name, the task)."""
         packed = {
             (it.name, pack.destination) for pack in self.packs for it in pack.tensors
@@ -191,7 +150,7 @@ class StepTransfers:
                     is_border = task is None or task != other
                     level = max(level, levels[before.name] + is_border)
                     wait |= waits[before.name]
-            if ops.may_wait(op.type):
+            if op_kinds.of(op.type).may_wait:
                 wait |= 1 << bits
                 bits += 1
             levels[op.name], waits[op.name] = level, wait
@@ -210,12 +169,10 @@ class StepTransfers:
                 fixed.update(before.name for before in predecessors(op))
         return fixed
 
-    def _find_transfers(
-        self,
-    ) -> tuple[dict[tuple[str, str | None], Transfer], set[tuple[str, str | None]]]:
-        """Return the transfers by key, and the keys of those to leave unchanged."""
-        transfers: dict[tuple[str, str | None], Transfer] = {}
-        excluded = set()
+    def _find_transfers(self) -> tuple[dict[Key, tf.Tensor], set[Key]]:
+        """Return the tensors that cross, and the keys of those to leave unchanged."""
+        transfers: dict[Key, tf.Tensor] = {}
+        excluded: set[Key] = set()
         for op in self.ordered:
             task = self.task_of(op)
             for tensor in op.inputs:
@@ -224,13 +181,13 @@ class StepTransfers:
                     continue
                 if tensor.op.name not in self.step.ops:
                     continue  # the handle of a resource
-                transfer = Transfer(tensor=tensor, source=source, destination=task)
-                if transfer.key not in transfers:
-                    transfers[transfer.key] = transfer
+                key = tensor.name, task
+                if key not in transfers:
+                    transfers[key] = tensor
                     if self._is_term(tensor):
-                        excluded.add(transfer.key)
+                        excluded.add(key)
                 if op.name in self._fixed:
-                    excluded.add(transfer.key)
+                    excluded.add(key)
         return transfers, excluded
 
     def _is_term(self, tensor: tf.Tensor) -> bool:
@@ -242,9 +199,9 @@ class StepTransfers:
                 if op.name in seen or op.name not in self.step.ops:
                     continue
                 seen.add(op.name)
-                if op.type in _SUMS and self._count_terms(op) > _EXACT_TERMS:
+                if op_kinds.of(op.type).sums and self._count_terms(op) > _EXACT_TERMS:
                     return True
-                if op.type in _FORWARDING:
+                if op_kinds.of(op.type).returns_its_input:
                     pending.extend(op.outputs)
         return False
 
@@ -256,7 +213,9 @@ class StepTransfers:
             inputs = [tensor.op for tensor in each.inputs]
             users = [user for tensor in each.outputs for user in tensor.consumers()]
             for other in (*inputs, *users):
-                if other.type in _JOINED and other.name in self.step.ops:
+                # TensorFlow removes an Identity between sums.
+                is_joined = op_kinds.of(other.type).sums or other.type == "Identity"
+                if is_joined and other.name in self.step.ops:
                     if other.name not in sums:
                         sums.add(other.name)
                         pending.append(other)
@@ -264,85 +223,60 @@ class StepTransfers:
                     terms += 1
         return terms
 
-    def _pack(self, transfers: list[Transfer]) -> list[Pack]:
+    def _pack(self, transfers: Mapping[Key, tf.Tensor]) -> list[Pack]:
         """Return the packs that can be made from some transfers."""
-        groups: dict[object, list[list[Transfer]]] = collections.OrderedDict()
-        sizes: dict[object, int] = {}
+        groups: dict[tuple[Any, ...], list[list[tf.Tensor]]] = {}
+        sizes: dict[tuple[Any, ...], int] = {}
         place = {op.name: index for index, op in enumerate(self.ordered)}
         # In the order of computation, because a pack waits for its last tensor.
-        for each in sorted(transfers, key=lambda t: place[t.tensor.op.name]):
-            shape = self._shapes[each.tensor.name]
-            dtype = each.tensor.dtype
-            if dtype not in PACKABLE or not is_packable(shape):
+        in_order = sorted(transfers.items(), key=lambda item: place[item[1].op.name])
+        for (_, destination), tensor in in_order:
+            shape = self._shapes[tensor.name]
+            if shape is None or not _is_packable(tensor.dtype, shape):
                 continue
-            if dtype.size == 1 and None in (shape or ()):
-                continue  # its bytes would be a vector too: see `PackNodes.add`
-            name = each.tensor.op.name
+            name = tensor.op.name
             group = (
-                each.source,
-                each.destination,
-                self._levels[name],
+                self.task_of(tensor.op),
+                destination,
+                self.levels[name],
                 self._waits[name],
-                None in (shape or ()),
+                None in shape,
             )
             packs = groups.setdefault(group, [[]])
             if sizes.get(group, 0) >= MAX_BYTES:
                 packs.append([])
                 sizes[group] = 0
-            packs[-1].append(each)
-            size = _usual_elements(shape) * each.tensor.dtype.size
+            packs[-1].append(tensor)
+            size = _usual_elements(shape) * tensor.dtype.size
             sizes[group] = sizes.get(group, 0) + size
         made = [
             Pack(
-                source=str(pack[0].source),
-                destination=str(pack[0].destination),
-                tensors=tuple(each.tensor for each in pack),
-                shapes=tuple(self._shapes[each.tensor.name] or () for each in pack),
+                source=group[0],
+                destination=group[1],
+                tensors=tuple(tensors),
+                shapes=tuple(self._shapes[each.name] or () for each in tensors),
             )
-            for packs in groups.values()
-            for pack in packs
+            for group, packs in groups.items()
+            for tensors in packs
         ]
         return [pack for pack in made if len(pack.tensors) > pack.count]
 
 
-def predecessors(op: tf.Operation) -> list[tf.Operation]:
-    """Return the ops that an op depends on directly."""
-    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-
-
-def ordered(operations: dict[str, tf.Operation]) -> list[tf.Operation]:
-    """Return the given ops in an order in which each follows those it depends on."""
-    done: dict[str, tf.Operation] = {}
-    for first in operations.values():
-        stack = [first]
-        while stack:
-            op = stack[-1]
-            waiting = [
-                before
-                for before in predecessors(op)
-                if before.name in operations and before.name not in done
-            ]
-            if waiting:
-                stack.extend(waiting)
-            else:
-                done.setdefault(op.name, op)
-                stack.pop()
-    return list(done.values())
-
-
-def is_packable(shape: tuple[int | None, ...] | None) -> bool:
+def _is_packable(dtype: tf.DType, shape: tuple[int | None, ...]) -> bool:
     """Return whether a tensor can be packed and is small enough, by its static shape.
 
     Args:
-        shape: The shape, with None for an unknown dimension; None for an unknown rank.
+        dtype: The type of the tensor.
+        shape: The shape, with None for an unknown dimension.
     """
-    if shape is None or 0 in shape:
-        return False
-    return _usual_elements(shape) <= MAX_ELEMENTS
+    if dtype.size == 1 and None in shape:
+        return False  # its bytes would be a vector too: see `pack_ops`
+    is_small = 0 not in shape and _usual_elements(shape) <= _MAX_ELEMENTS
+    return is_small and dtype in _PACKABLE
 
 
-def _usual_elements(shape: tuple[int | None, ...] | None) -> int:
-    dims = [_USUAL_DIMENSION if n is None else n for n in shape or ()]
+def _usual_elements(shape: tuple[int | None, ...]) -> int:
+    dims = [_USUAL_DIMENSION if n is None else n for n in shape]
     return int(np.prod(dims, dtype=np.int64))
 
 

@@ -18,7 +18,6 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import StateError, read_state
-from estimator_runtime.config import options
 from estimator_runtime.distributed import open_trainings
 from estimator_runtime.output.progress_bar import Progress
 from estimator_runtime.signals import request
@@ -131,19 +130,23 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
 class ProgressHook(tf.compat.v1.train.SessionRunHook):
     """Reports the global step to the launcher.
 
-    Each step only stores the number; the reporter sends it with its next report. If
-    each session call is one step, the steps of this task are counted too. The reported
-    loss is the one that was logged last, and the last step is that of a StopAtStepHook.
+    Each step only stores the number; the reporter sends it with its next report. The
+    reported loss is the one that was logged last, and the last step is that of a
+    StopAtStepHook.
 
     Args:
         hooks: The other hooks of the session.
         folder: Folder that the session saves to, or "".
+        counts_steps: Whether each session call is one step.
     """
 
     def __init__(
-        self, hooks: Sequence[tf.compat.v1.train.SessionRunHook], folder: str
+        self,
+        hooks: Sequence[tf.compat.v1.train.SessionRunHook],
+        folder: str,
+        counts_steps: bool,
     ) -> None:
-        self._folder = folder
+        self._folder, self._counts_steps = folder, counts_steps
         self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
 
     def begin(self) -> None:
@@ -153,7 +156,6 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
         self._runs = 0
-        self._counts = options.current().steps_per_run == 1
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
@@ -179,7 +181,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         if run_values.results is None:
             return
         self._runs += 1
-        here = {"steps_here": self._runs} if self._counts else {}
+        here = {"steps_here": self._runs} if self._counts_steps else {}
         reporting.progress(step=int(run_values.results), **here)
 
     def end(self, session: tf.compat.v1.Session) -> None:

@@ -16,10 +16,8 @@ import tensorflow as tf
 from estimator_runtime.cli.doctor import probe
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.patching.table import PATCHES
-from estimator_runtime.tf_internals import versions
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
-NEW = versions.parse(tf.__version__) >= (2, 16)
 
 
 def doctor(*arguments, cwd, **environ):
@@ -55,14 +53,17 @@ def test_a_healthy_place_has_no_problem_and_says_what_is_there(tmp_path):
 
 def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     (tmp_path / "train.py").write_text(
-        "import keras\n"
+        "import no_such_module\n"
         "import tensorflow as tf\n"
         "from tensorflow.python.estimator import run_config\n"
+        "from tensorflow.python.tpu import async_checkpoint, tpu_config\n"
         "tf.estimator.Estimator\n"
         "tf.estimator.Oracle\n"
+        "tpu_config.RunConfig()\n"
+        "tpu_config.Oracle\n"
         "tf.Session()\n"
         "tf.contrib.learn.RunConfig()\n"
-        "tf.compat.v1.estimator.tpu.TPUEstimator(None, use_tpu=True)\n"
+        "tf.contrib.learn.Oracle()\n"
         "tf.layers.nosuch()\n"
     )
     (tmp_path / "file").touch()
@@ -76,20 +77,18 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     expected = [
         "TF_CONFIG: not JSON (Expecting value: line 1 column 12 (char 11)): ",
         f"model dir: {tmp_path}/file/model cannot be written: Not a directory (",
-        "script: train.py:6: written for TensorFlow 1 (tf.Session, "
-        "tf.contrib.learn.RunConfig): run it with --tf1",
-        "script: train.py:5: there is no tf.estimator.Oracle in this TensorFlow; "
+        "script: train.py:1: there is no module no_such_module here; install the package",
+        "script: train.py:9: names of TensorFlow 1 (tf.Session, "
+        "tf.contrib.learn.RunConfig, tf.contrib.learn.Oracle): run it with --tf1",
+        "script: train.py:6: there is no tf.estimator.Oracle in this TensorFlow; "
         "look for its new name, or take it out",
-        "script: train.py:9: there is no tf.layers.nosuch in this TensorFlow; look for",
+        "script: train.py:8: there is no tensorflow.python.tpu.tpu_config.Oracle in",
+        "script: train.py:12: there is no tf.layers.nosuch in this TensorFlow; look for",
+        "script: train.py:11: tf.contrib.learn.Oracle is of the original tf.contrib, "
+        "which is not installed; install it with: estimator-runtime tf1 install",
     ]
-    if NEW:
-        expected.append(
-            "script: train.py:8: use_tpu=True: training on TPUs needs TensorFlow "
-            "2.15; with use_tpu=False it trains here"
-        )
     assert [text.startswith(start) for text, start in zip(problems, expected, strict=True)] == [True] * len(expected), output  # fmt: skip
-    keras = "train.py:1: keras is Keras 3 here; models for an Estimator have to be of tf.keras"
-    assert (keras in output) == NEW
+    assert "train.py can be parsed, and uses tensorflow.python.estimator" in output
     assert (status, output.splitlines()[-1]) == (1, f"{len(expected)} problems")
 
 
@@ -147,66 +146,10 @@ def test_a_variable_that_run_would_refuse_is_a_problem(variable, tmp_path):
     assert re.match(rf"problem  settings +{variable} is 'soon'; give ", problems[0])
 
 
-def test_old_names_of_modules_are_found_and_lead_to_estimators(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import tensorflow as tf\n"
-        "from tensorflow.python.tpu import async_checkpoint, tpu_config, tpu_estimator\n"
-        "tpu_config.RunConfig()\n"
-        "tpu_config.Oracle\n"
-        "tf.data.experimental.CheckpointInputPipelineHook\n"
-    )
-    status, output = doctor("train.py", cwd=tmp_path)
-    lines = [each for each in output.splitlines() if " script " in each]
-    assert (
-        "train.py can be parsed, and uses tensorflow.python.tpu.tpu_config" in lines[0]
-    )
-    assert "train.py:4: there is no tensorflow.python.tpu.tpu_config.Oracle" in lines[1]
-    assert (status, len(lines)) == (1, 2), output
-
-
-@pytest.mark.parametrize(
-    "keras, used",
-    [
-        ("import keras", "keras.layers.Dense(1)"),
-        ("from keras.layers import Dense", "Dense(1)"),
-        ("from keras import optimizers", "optimizers.Adam()"),
-        ("from keras.utils import to_categorical", "to_categorical([1])"),
-        ("from tensorflow import keras", "keras.layers.Dense(1)"),
-    ],
-)
-def test_layers_of_keras_3_beside_an_estimator_are_a_problem(keras, used, tmp_path):
-    (tmp_path / "train.py").write_text(
-        f"import tensorflow as tf\n{keras}\n\n\ndef model_fn():\n    {used}\n\n\n"
-        "tf.estimator.Estimator(model_fn)\n"
-    )
-    status, output = doctor("train.py", cwd=tmp_path)
-    is_problem = NEW and "tensorflow" not in keras and "utils" not in keras
-    text = "is of Keras 3 here, which Estimators cannot use; write `from tensorflow"
-    assert (status, text in output) == (int(is_problem), is_problem), output
-
-
-def test_what_means_another_thing_than_in_tensorflow_1_is_a_note(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import tensorflow as tf\n\n\ndef model_fn():\n    tf.summary.scalar('x', 1.0)\n"
-        "TF_CONFIG = tf.estimator.RunConfig(tf_random_seed=1)\n"
-        "tf.data.Dataset.range(3).shuffle(3)\n"
-    )
-    status, output = doctor("train.py", cwd=tmp_path)
-    note = (
-        r"note +script +train\.py:5: tf\.summary\.scalar writes nothing in a model_fn, "
-        r"where it has no writer; write tf\.compat\.v1\.summary\.scalar\n"
-    )
-    assert re.search(note, output)
-    assert re.search(
-        r"note +script +train\.py:7: with tf_random_seed, shuffle\(\)", output
-    )
-    assert status == 0
-
-
 def test_a_script_that_cannot_be_parsed_is_a_problem(tmp_path):
     (tmp_path / "train.py").write_text("a = = 1\n")
     status, output = doctor("train.py", cwd=tmp_path)
-    assert "train.py:1: invalid syntax: a = = 1; fix that line first" in output
+    assert "train.py:1: invalid syntax: a = = 1\n" in output
     assert (status, output.splitlines()[-1]) == (1, "1 problem")
 
 
@@ -253,7 +196,7 @@ def test_packages_that_cannot_run_estimators_are_told_and_tensorflow_not_asked(
     assert first.startswith(
         "problem  packages    TensorFlow 2.14.0 is too old; install"
     )
-    assert second.endswith("TensorFlow was not asked: fix the packages first")
+    assert second.endswith("TensorFlow was not asked: fix the other problems first")
     assert status == 1
 
 

@@ -1,27 +1,30 @@
 """The model directory, in real folders."""
 
+import json
 import os
 
 import pytest
 
-from estimator_runtime.cli.doctor import folder
-from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.cli.doctor.finding import Subject
+from estimator_runtime.cli.doctor.report import examine as examine_all
 
 
-def examine(given, config=None):
+def examine(given, tf_config="{}"):
+    subject = Subject(environ={"TF_CONFIG": tf_config}, model_dir=given)
     return [
-        (each.about, each.state, each.text) for each in folder.examine(given, config)
+        (about, each.state, each.text)
+        for about, each in examine_all(subject, ("model dir", "checkpoints"))
     ]
 
 
 def test_without_a_folder_it_says_how_to_name_one():
-    assert examine(None, TFConfig()) == [
+    assert examine(None) == [
         ("model dir", "note", "not looked at; name it with --model-dir")
     ]
 
 
 def test_that_of_tf_config_is_looked_at_and_another_one_is_a_problem(tmp_path):
-    config = TFConfig(model_dir=str(tmp_path))
+    config = json.dumps({"model_dir": str(tmp_path)})
     [(about, state, text), checkpoints] = examine(None, config)
     assert (about, state) == ("model dir", "ok")
     assert text.startswith(f"{tmp_path} can be written, ") and text.endswith("B free")
@@ -62,8 +65,8 @@ def test_checkpoints_are_told_by_what_a_restart_makes_of_them(tmp_path):
     [_, (about, state, text)] = examine(str(tmp_path))
     assert (about, state) == ("checkpoints", "problem")
     assert text == (
-        "none that can be used: a training would stop with an error; see: "
-        f"estimator-runtime checkpoints {tmp_path}, and move them away to start over"
+        "a restart would stop with an error; see: estimator-runtime checkpoints "
+        f"{tmp_path}"
     )
 
 

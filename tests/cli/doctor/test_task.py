@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from estimator_runtime.cli.doctor import task
-from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.cli.doctor.finding import Subject
+from estimator_runtime.cli.doctor.report import examine
 
 
 def environ(own, **cluster):
@@ -16,8 +16,9 @@ def environ(own, **cluster):
 
 
 def ports(own, **cluster):
-    found = task.examine_ports(TFConfig.from_environ(environ(own, **cluster)))
-    return [(each.about, each.state, each.text) for each in found]
+    subject = Subject(environ=environ(own, **cluster))
+    found = examine(subject, ("own port", "other tasks"))
+    return [(about, each.state, each.text) for about, each in found]
 
 
 @pytest.fixture
@@ -57,9 +58,10 @@ def listening():
     ],
 )
 def test_tf_config_is_said_as_the_task_reads_it(variables, state, text):
-    config, found = task.read(variables)
-    assert (found.about, found.state, found.text) == ("TF_CONFIG", state, text)
-    assert (config is None) == (state == "problem")
+    subject = Subject(environ=variables)
+    [(_, found)] = examine(subject, ["TF_CONFIG"])
+    assert (found.state, found.text) == (state, text)
+    assert (subject.config is None) == (state == "problem")
 
 
 def test_a_task_that_can_listen_and_reach_the_others_is_good(listening, free_addresses):
@@ -80,16 +82,6 @@ def test_a_port_in_use_is_a_problem_with_its_remedy(listening):
             "that has it (this task, if it runs already), or give another port",
         )
     ]
-
-
-def test_an_address_of_another_machine_is_noticed(free_addresses):
-    port = free_addresses(1)[0].rpartition(":")[2]
-    # 192.0.2.0/24 is kept for documentation: no machine has it.
-    [(about, state, text)] = ports("chief 0", chief=[f"192.0.2.1:{port}"])
-    assert (about, state) == ("own port", "note")
-    assert text.startswith(
-        f"port {port} is free, but 192.0.2.1 is not an address of this machine"
-    )
 
 
 def test_tasks_that_are_not_started_and_names_that_lead_nowhere_differ(free_addresses):

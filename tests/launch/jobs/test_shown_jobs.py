@@ -14,8 +14,6 @@ import time
 
 import pytest
 
-from estimator_runtime.output import native_log
-
 _PROGRAM = pathlib.Path(__file__).parents[1] / "programs" / "train.py"
 _PS = ("--workers", "1", "--ps", "1")
 # Of Estimators, whoever calls; of hooks and sessions, whoever but the program calls.
@@ -24,11 +22,6 @@ _OF_ESTIMATORS = re.compile(
     r"|(?!\S*train\.py:).*\(from tensorflow\.python\.training\.).*is deprecated",
     re.MULTILINE,
 )
-_CXX_START = (
-    r"oneDNN custom operations are on|This TensorFlow binary is optimized|To enable the "
-    r"following instructions|MLIR V1 optimization pass|All log messages before absl|Started "
-    r"server with target"
-)
 
 
 @pytest.mark.parametrize("parent", ["warm", "cold"])
@@ -36,40 +29,24 @@ def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
     launch, tmp_path, parent
 ):
     options = (*_PS, *(["--cold"] if parent == "cold" else []))
-    level = {"TF_CPP_MIN_LOG_LEVEL": "0"}
-    quiet = launch(*options, _PROGRAM, "--model_dir", "quiet", **level)
+    quiet = launch(*options, _PROGRAM, "--model_dir", "quiet")
     assert quiet.end() == 0, quiet.text
     assert not _OF_ESTIMATORS.findall(quiet.text)
-    assert not re.search(_CXX_START, quiet.text)
     # The program has a hook of its own: that is its own affair.
     assert re.search(
         r"From \S*train\.py:.*session_run_hook\) is deprecated", quiet.text
     )
     (said,) = re.findall(r"^launcher *\| left out (.*)$", quiet.text, re.MULTILINE)
     assert re.fullmatch(
-        r"\d+ warnings about Estimator internals and \d+ lines of "
-        r"TensorFlow's C\+\+ code; --verbose shows them",
-        said,
+        r"\d+ warnings about Estimator internals; --verbose shows them", said
     )
-    if parent == "cold":  # each task has imported TensorFlow, and its log has it all
-        for name in ("chief-0", "worker-0", "ps-0"):
-            log = (tmp_path / "quiet" / "logs" / f"{name}.log").read_text()
-            assert "This TensorFlow binary is optimized" in log
-    everything = {**level, "ESTIMATOR_RUNTIME_VERBOSE": "1"}
+    everything = {"ESTIMATOR_RUNTIME_VERBOSE": "1", "TF_CPP_MIN_LOG_LEVEL": "0"}
     verbose = launch(*options, _PROGRAM, "--model_dir", "verbose", **everything)
     assert verbose.end() == 0, verbose.text
     tasks = set(_OF_ESTIMATORS.findall(verbose.text))
     assert {"chief", "worker"} <= tasks
     assert "This TensorFlow binary is optimized" in verbose.text
     assert "left out" not in verbose.text
-
-
-def test_that_there_is_no_gpu_is_not_said_where_there_is_none_to_expect(launch):
-    if native_log.has_gpu():
-        pytest.skip("this machine has a GPU")
-    job = launch("--ps", "1", _PROGRAM, TF_CPP_MIN_LOG_LEVEL="0")
-    assert job.end() == 0, job.text
-    assert "Could not find cuda drivers" not in job.text
 
 
 def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(

@@ -394,7 +394,7 @@ class ReportsWhenDue(Reports):
     [
         (Reports, lambda loss, weight: [loss], [0, 4, 9, 12]),
         (Reports, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
-        (ReportsWhenDue, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
+        (ReportsWhenDue, lambda loss, weight: [loss, weight + 1], [0, 4, 9, 12]),
     ],
     ids=["the step's own", "more than that", "more at times"],
 )

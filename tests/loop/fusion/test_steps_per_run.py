@@ -6,10 +6,6 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.estimator.seam import StockRunConfig
-from estimator_runtime.loop import session as loop_session
-from estimator_runtime.loop.fusion import session as fusion_session
-from estimator_runtime.loop.fusion.session import FusedSession, Steps
-from estimator_runtime.loop.run_length import RunLength
 
 er.install()
 
@@ -88,84 +84,6 @@ def test_replace_changes_it_and_keeps_it():
         5,
         1,
     )
-
-
-class Clock:
-    """A clock by which each step of a session takes so long.
-
-    It is read before and after each call of the session.
-    """
-
-    def __init__(self, secs_per_step):
-        self.secs_per_step = secs_per_step
-        self.steps = []  # of each call
-
-    def __call__(self):
-        return self.secs_per_step * sum(self.steps)
-
-    def measure(self, monkeypatch):
-        """Make sessions use this clock."""
-
-        class Timed(FusedSession):
-            def __init__(session, *args, **kwargs):
-                super().__init__(*args, **kwargs, clock=self)
-
-        class Counted(Steps):
-            def run(steps, *args):
-                completed, outputs = super().run(*args)
-                self.steps.append(completed)
-                return completed, outputs
-
-        monkeypatch.setattr(loop_session, "FusedSession", Timed)
-        monkeypatch.setattr(loop_session, "RunLength", RunLength)
-        monkeypatch.setattr(fusion_session, "Steps", Counted)
-        return self
-
-
-@pytest.mark.parametrize(
-    ("secs_per_step", "grace_secs", "steps"),
-    [
-        (0.001, "30", [1, 2, 4, 8, 16, 32, 37]),
-        (0.04, "30", [1, 2, 4, 8, 16, 16, 16, 16, 16, 5]),
-        (0.4, "30", [1] + 49 * [2] + [1]),
-        (0.04, "5", [1, 2, 4] + 11 * [8] + [5]),
-        (0.4, "5", 100 * [1]),
-    ],
-)
-def test_a_call_of_the_session_takes_a_small_part_of_the_grace(
-    secs_per_step, grace_secs, steps, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_STOP_GRACE_SECS", grace_secs)
-    clock = Clock(secs_per_step).measure(monkeypatch)
-    config = tf.estimator.RunConfig(tmp_path, steps_per_run=100)
-    runs_of(config, steps=100)
-    assert clock.steps == steps
-
-
-def test_how_long_calls_of_the_session_are_changes_no_result(tmp_path, monkeypatch):
-    def trained(name, steps_per_run, secs_per_step):
-        clock = Clock(secs_per_step).measure(monkeypatch)
-        config = tf.estimator.RunConfig(
-            tmp_path / name,
-            tf_random_seed=1,
-            steps_per_run=steps_per_run,
-            save_checkpoints_steps=30,
-        )
-        estimator = tf.estimator.Estimator(model_fn, config=config)
-        estimator.train(lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=100)
-        saved = tf.train.get_checkpoint_state(str(tmp_path / name))
-        paths = saved.all_model_checkpoint_paths
-        values = [
-            tf.train.load_checkpoint(path).get_tensor("weight").tobytes()
-            for path in paths
-        ]
-        return clock.steps, [p.rpartition("-")[2] for p in paths], values
-
-    long, *expected = trained("long", 100, 0.0)
-    short, *found = trained("short", 100, 0.4)
-    assert found == expected
-    assert expected[0] == ["0", "30", "60", "90", "100"]
-    assert (max(long), max(short)) == (30, 2)
 
 
 @pytest.mark.parametrize("value", [0, -3, 1.5, True, "fast", ""])

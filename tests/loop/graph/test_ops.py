@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.framework import function, op_def_registry
+from tensorflow.python.framework import function
 from tensorflow.python.ops import data_flow_ops
 
 from estimator_runtime.loop.graph import ops
@@ -63,11 +63,6 @@ def test_python_code_finds_no_graph_of_the_program_around_it(make_session):
     x = tf1.py_func(double, [tf.constant(3.0)], tf.float32)
     with make_session() as session:
         assert session.run(x) == 6.0
-
-
-@pytest.mark.parametrize("kind", ["PyFunc", "PyFuncStateless", "EagerPyFunc"])
-def test_a_call_of_python_may_wait_for_something_else(kind):
-    assert ops.may_wait(kind)
 
 
 @pytest.mark.timeout(60)
@@ -234,77 +229,6 @@ def test_ops_that_draw_from_a_generator_of_their_own_are_found(build, types):
     build(tf.constant(0.0))
     found = ops.with_own_randomness(graph, graph.get_operations())
     assert [graph.get_operation_by_name(name).type for name in found] == types
-
-
-# No copy of them takes the state along: it is in the kernel, or in the name.
-WITH_STATE_OF_THEIR_OWN = [
-    "AddSparseToTensorsMap",
-    "Barrier",
-    "CollectiveReduceV2",
-    "FIFOQueueV2",
-    "HashTableV2",
-    "IteratorV2",
-    "RandomShuffleQueueV2",
-    "RecordInput",
-    "ShuffleDatasetV3",
-    "Skipgram",
-    "Stage",
-    "TakeManySparseFromTensorsMap",
-    "TemporaryVariable",
-    "Unstage",
-    "VarHandleOp",
-    "VariableV2",
-]
-WITH_STATE_BY_A_HANDLE = [
-    "AssignAddVariableOp",
-    "BoostedTreesTrainingPredict",
-    "IteratorGetNext",
-    "LookupTableFindV2",
-    "QueueDequeueV2",
-    "ReaderReadV2",
-    "ResourceApplyAdam",
-    "RngReadAndSkip",
-    "TensorArrayWriteV3",
-    "WriteScalarSummary",
-]
-
-
-def definition(kind):
-    """Return this TensorFlow's definition of an op, which has to be stateful."""
-    found = op_def_registry.get(kind)
-    assert found.is_stateful
-    return found
-
-
-@pytest.mark.parametrize("kind", sorted(ops.COPYABLE))
-def test_a_stateful_op_that_is_known_to_keep_no_state_may_be_copied(kind):
-    definition(kind)
-    assert ops.may_be_copied(kind)
-
-
-@pytest.mark.parametrize("kind", WITH_STATE_BY_A_HANDLE)
-def test_an_op_that_takes_its_state_by_a_handle_may_be_copied(kind):
-    taken = [argument.type for argument in definition(kind).input_arg]
-    assert tf.resource.as_datatype_enum in taken
-    assert ops.may_be_copied(kind)
-
-
-@pytest.mark.parametrize("kind", ["RandomUniform", "RandomShuffle", "Multinomial"])
-def test_a_seeded_op_may_be_copied(kind):
-    definition(kind)
-    assert ops.may_be_copied(kind)
-
-
-@pytest.mark.parametrize("kind", WITH_STATE_OF_THEIR_OWN)
-def test_an_op_whose_state_is_in_its_kernel_or_name_may_not_be_copied(kind):
-    definition(kind)
-    assert not ops.may_be_copied(kind)
-
-
-def test_an_op_that_tensorflow_does_not_offer_may_not_be_copied():
-    taken = [argument.type for argument in definition("_ReadVariablesOp").input_arg]
-    assert tf.resource.as_datatype_enum in taken
-    assert not ops.may_be_copied("_ReadVariablesOp")
 
 
 def sparse_map(x):

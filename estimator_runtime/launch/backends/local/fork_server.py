@@ -37,6 +37,7 @@ from estimator_runtime.launch.backends.local import process_tree
 from estimator_runtime.launch.task import STOP_SIGNALS
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.children import helper_command
+from estimator_runtime.signals.inbox import SignalInbox
 
 # The size of a request, whose TF_CONFIG lists every task. The default buffer of a
 # socket is larger.
@@ -118,29 +119,23 @@ class ForkServer:
         Returns:
             Whether this is a forked child, which has to run a task.
         """
-        reader, writer = socket.socketpair()
-        reader.setblocking(False)
-        writer.setblocking(False)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        with selectors.DefaultSelector() as selector, reader, writer:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored
+        ended = SignalInbox(lambda *_: None, [signal.SIGCHLD])
+        with selectors.DefaultSelector() as selector, contextlib.closing(ended):
             selector.register(self._connection, selectors.EVENT_READ)
-            selector.register(reader, selectors.EVENT_READ)
+            selector.register(ended, selectors.EVENT_READ)
             try:
-                return self._serve(selector, reader)
+                return self._serve(selector, ended)
             finally:
-                # Before the writer is closed, which a task must not inherit.
-                signal.set_wakeup_fd(-1)
                 if os.getpid() == self._pid:
                     self._kill_all()
 
-    def _serve(self, selector: selectors.BaseSelector, reader: socket.socket) -> bool:
-        """Serve requests and reap children; `reader` is readable at each signal."""
+    def _serve(self, selector: selectors.BaseSelector, ended: SignalInbox) -> bool:
+        """Serve requests and reap children; `ended` receives SIGCHLD."""
         while True:
             for key, _ in selector.select():
-                if key.fileobj is reader:
-                    with contextlib.suppress(BlockingIOError):
-                        reader.recv(4096)
+                if key.fileobj is ended:
+                    ended.read()
                     self._reap()
                     continue
                 is_task = self._answer()

@@ -37,7 +37,7 @@ _START = """
     er.install()
     import tensorflow as tf
     from estimator_runtime.distributed import executor, finish_note as finish
-    from estimator_runtime.session.hooks.peer_hooks import PeerWatchdogHook
+    from estimator_runtime.session.hooks.peer_watchdog import PeerWatchdogHook
     from estimator_runtime.distributed.peers import Answer
     from estimator_runtime.distributed.ps_shutdown import PsShutdown
     from estimator_runtime.distributed.liveness import Concern

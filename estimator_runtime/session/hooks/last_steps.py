@@ -1,0 +1,175 @@
+"""Makes the last checkpoint of a chief include the last steps of all trainers."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime import reporting
+from estimator_runtime.config import waits
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import peers, ps_notes
+from estimator_runtime.distributed.peers import Answer
+from estimator_runtime.signals import request
+
+_logger = logging.getLogger(__name__)
+# A ps that is alive answers in milliseconds.
+_PS_SECS = 30.0
+# Polled often at first, and then seldom, because each poll opens a session on a ps.
+_POLL_SECS, _OFTEN_SECS, _LATER_POLL_SECS = 0.2, 1.0, 2.0
+# A trainer that is silent for so long is gone, with its machine or its network.
+_GONE_SECS = 15.0
+_WAIT_NAMED_AFTER_SECS = 5.0
+
+
+def last_steps(
+    is_chief: bool, checkpoint_dir: Any, config: tf.compat.v1.ConfigProto | None
+) -> list[tf.compat.v1.train.SessionRunHook]:
+    """Return the hook of a task that trains with parameter servers and workers.
+
+    Args:
+        is_chief: Whether this task saves the checkpoints.
+        checkpoint_dir: Folder in which it saves them, or None.
+        config: The ConfigProto of the session, or None.
+    """
+    task = peers.this_task()
+    workers = peers.tasks(task.cluster, (TaskType.WORKER,))
+    if not (workers and task.cluster.get(TaskType.PS)):
+        return []
+    own = f"{task.task_type} {task.task_index}"
+    workers.pop(own, None)
+    awaited = workers if is_chief and checkpoint_dir else {}
+    return [LastStepsHook(own, awaited, task.cluster, config)]
+
+
+def _note_of(trainer: str) -> str:
+    return f"estimator_runtime_ended_{trainer.replace(' ', '_')}"
+
+
+class LastStepsHook(tf.compat.v1.train.SessionRunHook):
+    """Leaves a note when this task has trained; a chief waits for those of the others.
+
+    TensorFlow's chief saves for the last time when its own data ends. What the others
+    train after that is in no checkpoint. So each trainer leaves a note on the first ps
+    when its training ends, and the chief waits for the notes before its last save. It
+    does not wait for a worker that is not there, or has been silent for a while, nor
+    once it is told to stop. A ps that does not answer ends the wait.
+
+    The `end` of this hook has to run before that of the hooks that save.
+
+    Args:
+        own: The name of this task, such as "worker 0".
+        awaited: The trainers to wait for, name to address; empty unless in a chief.
+        cluster: Job name to addresses, with at least one ps.
+        config: The ConfigProto of the training's session, or None.
+        clock: Returns the time in seconds.
+        sleep: Waits for some seconds.
+
+    Raises:
+        ConfigError: If the limit of the wait is not a number of seconds.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        awaited: Mapping[str, str],
+        cluster: Mapping[str, Sequence[str]],
+        config: tf.compat.v1.ConfigProto | None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._own, self._awaited = own, awaited
+        self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
+        self._limit_secs = waits.last_steps_secs()
+        self._clock, self._sleep = clock, sleep
+        self._old_notes = {own, *awaited}  # those of an earlier training
+        self._heard: dict[str, float] = {}  # trainer to when it answered last
+
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Remove the notes of an earlier training."""
+        try:
+            with self._on_ps() as notes:
+                for name in self._old_notes:
+                    notes.remove(_note_of(name))
+            self._old_notes = {self._own}
+        except tf.errors.OpError as error:
+            _logger.warning("the first ps takes no notes: %s", error)
+
+    def steps_until_due(self, global_step: int) -> None:
+        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Leave the note of this task, and wait for those of the others."""
+        if request.is_requested():  # every ps may be about to end
+            return
+        reporting.expect_no_steps()
+        try:
+            with self._on_ps() as notes:
+                notes.write(_note_of(self._own), "ended")
+            self._wait()
+        except tf.errors.OpError as error:
+            _logger.warning(
+                "the first ps does not say which tasks still train; the last "
+                "checkpoint may not have all their steps: %s",
+                error,
+            )
+
+    def _wait(self) -> None:
+        start, is_named = self._clock(), False
+        self._heard = dict.fromkeys(self._awaited, start)
+        while (left := self._training()) and not request.is_requested():
+            waited, names = self._clock() - start, ", ".join(left)
+            if waited >= self._limit_secs:
+                _logger.warning(
+                    "still training after %g s (%s): %s. The last checkpoint is saved "
+                    "now, and has none of the steps that follow",
+                    self._limit_secs,
+                    waits.LAST_STEPS_VARIABLE,
+                    names,
+                )
+                return
+            if waited >= _WAIT_NAMED_AFTER_SECS and not is_named:
+                is_named = True
+                _logger.warning(
+                    "the training of the chief has ended; before its last checkpoint, "
+                    "it waits for %s, %g s at most (%s)",
+                    names,
+                    self._limit_secs,
+                    waits.LAST_STEPS_VARIABLE,
+                )
+            self._sleep(_POLL_SECS if waited < _OFTEN_SECS else _LATER_POLL_SECS)
+
+    def _training(self) -> list[str]:
+        """Return the awaited trainers that are there and have not left their note."""
+        there = self._there()
+        if not there:
+            return []
+        with self._on_ps() as notes:
+            ended = notes.read(*map(_note_of, there))
+        return [name for name in there if _note_of(name) not in ended]
+
+    def _there(self) -> list[str]:
+        """Return the awaited trainers that run, without those that are gone."""
+        addresses = [self._awaited[name] for name in self._heard]
+        answers = peers.ask_all(addresses, peers.ask)
+        now, there = self._clock(), []
+        for name, answer in zip(list(self._heard), answers, strict=True):
+            if answer is Answer.GIVEN:
+                self._heard[name] = now
+            silent_secs = now - self._heard[name]
+            if silent_secs >= _GONE_SECS and answer is Answer.NONE:
+                del self._heard[name]
+                _logger.warning(
+                    "no answer from %s for %.0f s: the last checkpoint may not have "
+                    "all of its steps",
+                    name,
+                    silent_secs,
+                )
+            elif answer is not Answer.REFUSED:
+                there.append(name)
+        return there

@@ -1,0 +1,169 @@
+"""The hooks of every training, in the order in which a session calls them.
+
+TensorFlow calls the hooks of a list in turn, also at the end of a training. So what
+waits for other tasks comes first, and what saves comes before the hooks of the program.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from estimator_runtime import reporting
+from estimator_runtime.checkpoint import interval
+from estimator_runtime.checkpoint.hook import asynchronous
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.distributed import peers
+from estimator_runtime.output import metrics_file, progress_bar
+from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
+from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
+from estimator_runtime.session.settings import SessionSettings, is_on
+from estimator_runtime.tf_internals import internals
+
+_train = tf.compat.v1.train
+_Hook: TypeAlias = tf.compat.v1.train.SessionRunHook
+_TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+
+
+def all_hooks(
+    settings: SessionSettings,
+    creator: Any,
+    *,
+    first: Sequence[_Hook],
+    chief_only: Sequence[_Hook],
+    program: Sequence[_Hook],
+) -> list[_Hook]:
+    """Return all hooks of a session, in the order in which they are called.
+
+    Args:
+        settings: The settings of the session.
+        creator: The session creator, which records what it has restored.
+        first: Hooks whose `end` has to run before that of the hooks that save.
+        chief_only: The program's hooks for the chief.
+        program: The program's hooks for every task.
+    """
+    if not settings.is_chief:
+        return [*first, *program, *_task_rate(settings)]
+    options = settings.options
+    hooks = asynchronous(
+        [*first, *chief_only, *_chief_hooks(settings, program), *program],
+        creator,
+        is_async=options.async_checkpoint,
+        overhead=options.checkpoint_overhead,
+    )
+    return [*hooks, *_progress(settings, hooks), *_task_rate(settings)]
+
+
+def launcher_reports(
+    settings: SessionSettings, hooks: Sequence[_Hook]
+) -> list[ProgressHook]:
+    """Return the hook that reports to the launcher, if there is a launcher.
+
+    It reads from `hooks`, which have to be called before it.
+    """
+    folder = settings.checkpoint_dir
+    path = reporting.absolute(folder) if folder else ""
+    if settings.is_chief and path:
+        # For programs without train_and_evaluate, which reports it earlier.
+        reporting.send(checkpoint_dir=path)
+    if not reporting.is_on():
+        return []
+    counts_steps = settings.options.steps_per_run == 1
+    return [ProgressHook(hooks, path, counts_steps)]
+
+
+def batches_per_step(hooks: Sequence[_Hook]) -> int | None:
+    """Return how many batches a SyncReplicasOptimizer aggregates, or None."""
+    synchronous = internals.SyncReplicasOptimizerHook
+    found = [each for each in hooks if isinstance(each, synchronous)]
+    return found[-1]._sync_optimizer._replicas_to_aggregate if found else None
+
+
+def ignores_overhead(settings: SessionSettings, hooks: Sequence[_Hook]) -> bool:
+    """Return whether an overhead is given, and an interval of the program overrides it.
+
+    Args:
+        settings: The settings of the session.
+        hooks: All hooks of the program.
+    """
+    savers = [each for each in hooks if isinstance(each, _train.CheckpointSaverHook)]
+    follows = any(map(interval.is_default, savers)) or (
+        settings.save_checkpoint_secs == interval.DEFAULT_SECS
+    )
+    return settings.options.checkpoint_overhead is not None and not follows
+
+
+def _chief_hooks(settings: SessionSettings, program: Sequence[_Hook]) -> list[_Hook]:
+    """Return the hooks that log, summarize and save, in TensorFlow's order."""
+    folder = settings.summary_folder
+    every_steps, every_secs = (
+        settings.save_summaries_steps,
+        settings.save_summaries_secs,
+    )
+    hooks: list[_Hook] = []
+    if folder and is_on(settings.log_step_count_steps):
+        hooks.append(
+            StepRateHook(
+                output_dir=folder,
+                every_n_steps=settings.log_step_count_steps,
+                batches_per_step=batches_per_step(program) or 1,
+            )
+        )
+    if folder and (is_on(every_steps) or is_on(every_secs)):
+        hooks.append(
+            _train.SummarySaverHook(
+                scaffold=settings.scaffold,
+                save_steps=every_steps,
+                save_secs=every_secs,
+                output_dir=folder,
+            )
+        )
+    every_steps = settings.save_checkpoint_steps
+    saves = is_on(every_steps) or is_on(settings.save_checkpoint_secs)
+    if settings.checkpoint_dir and saves:
+        hooks.append(
+            _train.CheckpointSaverHook(
+                settings.checkpoint_dir,
+                save_secs=settings.save_checkpoint_secs,
+                save_steps=every_steps,
+                scaffold=settings.scaffold,
+                save_graph_def=settings.save_graph_def,
+            )
+        )
+    return hooks
+
+
+def _progress(settings: SessionSettings, hooks: Sequence[_Hook]) -> list[_Hook]:
+    """Return the hook that shows a chief's progress, unless a launcher shows it."""
+    if reporting.is_on():
+        return []
+    displays: list[Callable[[progress_bar.Progress], Any]] = []
+    if display := progress_bar.choose(settings.options.progress):
+        displays.append(display)
+    path = metrics_file.path_in(os.environ)
+    if path is not None:
+        file = metrics_file.MetricsFile(path)
+        displays.append(lambda first: metrics_file.MetricsDisplay(first, file))
+    if not displays:
+        return []
+    return [WatchedHook(list(hooks), settings.checkpoint_dir, displays)]
+
+
+def _task_rate(settings: SessionSettings) -> list[_Hook]:
+    """Return the hook for a task's own step rate.
+
+    A chief has one only if other tasks train too.
+    """
+    every_n_steps = settings.log_step_count_steps
+    if not is_on(every_n_steps):
+        return []
+    folder = settings.summary_folder
+    task = peers.this_task() if settings.master else None
+    if not settings.is_chief:
+        # Not the chief's folder: TensorBoard would show two writers as one run.
+        run = f"{task.task_type}-{task.task_index}" if task and task.task_type else None
+        return [TaskRateHook(every_n_steps, folder if run else None, run)]
+    if task is None or len(peers.tasks(task.cluster, _TRAINERS)) < 2:
+        return []
+    return [TaskRateHook(every_n_steps, folder)]

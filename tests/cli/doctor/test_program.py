@@ -1,0 +1,313 @@
+"""What doctor says about the source of a program, on a TensorFlow that is made up."""
+
+import textwrap
+
+import pytest
+
+from estimator_runtime.cli.doctor.finding import Subject
+from estimator_runtime.cli.doctor.probe import ProbeResult
+from estimator_runtime.cli.doctor.script import check_script
+from estimator_runtime.cli.doctor.source import read_program
+from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.tf1.contrib import wheel
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(source, files=()):
+        for name, text in {"train.py": source, **dict(files)}.items():
+            path = tmp_path / "app" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text))
+        return str(tmp_path / "app" / "train.py")
+
+    return write
+
+
+@pytest.fixture
+def names(write):
+    def names(source):
+        return dict(read_program(write(source)).sources[0].names)
+
+    return names
+
+
+def answer(missing=(), of_version_1=()):
+    return ProbeResult(
+        devices=[],
+        cuda=False,
+        missing={each: each for each in (*missing, *of_version_1)},
+        of_version_1=of_version_1,
+        patches={},
+    )
+
+
+def check(script, answered=None, **environ):
+    class Asked(Subject):
+        tensorflow = answered or answer()
+
+    found = check_script(Asked(environ=environ, script=script))
+    return [(each.state, each.text) for each in found][1:]
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("import tensorflow as tf\ntf.estimator.RunConfig()", {"tensorflow": 1, "tensorflow.estimator.RunConfig": 2}),
+        ("import tensorflow\n\ntensorflow.Session()", {"tensorflow": 1, "tensorflow.Session": 3}),
+        ("import tensorflow.compat.v1 as tf\ntf.Session()", {"tensorflow.compat.v1": 1, "tensorflow.compat.v1.Session": 2}),
+        ("from tensorflow import estimator as e\ne.Estimator", {"tensorflow.estimator": 1, "tensorflow.estimator.Estimator": 2}),
+        ("from tensorflow.compat.v1 import *", {"tensorflow.compat.v1": 1}),
+        ("import tensorflow.keras as keras", {"tensorflow.keras": 1}),
+        ("import numpy as np\nnp.zeros(3)", {}),
+        ("from .tensorflow import estimator", {}),
+    ],
+)  # fmt: skip
+def test_names_are_followed_from_the_import_to_their_first_line(
+    names, source, expected
+):
+    assert names(source) == expected
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "try:\n    tf.Session\nexcept AttributeError:\n    pass",
+        "if hasattr(tf, 'Session'):\n    tf.Session()",
+        "new = not hasattr(tf, 'Session')\nx = None if new else tf.Session()",
+        "if tf.__version__ < '2':\n    tf.Session()",
+        "if LooseVersion(tf.VERSION) < '2':\n    tf.Session()",
+        "tf.Session = tf.compat.v1.Session\ntf.Session()",
+        "tf = tf.compat.v1\ntf.Session()",
+        "def f(tf): return tf.Session()",
+        "import tensorflow.compat.v1 as tf\ntf.Session()",
+    ],
+)
+def test_a_name_that_the_program_guards_or_gives_another_meaning_is_not_needed(
+    names, guarded
+):
+    assert "tensorflow.Session" not in names(f"import tensorflow as tf\n{guarded}")
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["if training or conversion_rate > 0:\n    {}", "try:\n    {}\nfinally:\n    f()"],
+)
+def test_an_if_of_the_model_and_a_try_that_only_cleans_up_guard_nothing(names, block):
+    found = names(f"import tensorflow as tf\n{block.format('tf.Session()')}")
+    assert found["tensorflow.Session"] == 3
+
+
+def test_the_own_modules_that_a_script_imports_are_read_and_no_others(write):
+    script = write(
+        "import os, model.modeling\nfrom model import inputs\nimport util, lib.api, no_package.api",
+        {
+            "model/__init__.py": "",
+            "model/modeling.py": "from . import layers\nfrom ..above import x",
+            "model/layers.py": "import tensorflow as tf\ntf.contrib.layers.flatten",
+            "model/inputs.py": "def f():\n    import late",
+            "late.py": "import train",
+            "util.py": "print 'Python 2'",
+            "unused.py": "import tensorflow as tf",
+            "../lib/__init__.py": "",
+            "../lib/api.py": "",
+            "../no_package/api.py": "",
+        },
+    )
+    sources = {each.file: each for each in read_program(script).sources}
+    assert sorted(sources) == [
+        "../lib/__init__.py",
+        "../lib/api.py",
+        "late.py",
+        "model/__init__.py",
+        "model/inputs.py",
+        "model/layers.py",
+        "model/modeling.py",
+        "train.py",
+    ]
+    assert sources["model/layers.py"].names["tensorflow.contrib.layers.flatten"] == 2
+
+
+def test_a_compiled_script_is_refused(tmp_path, write):
+    import py_compile
+
+    compiled = py_compile.compile(write(""), str(tmp_path / "train.pyc"))
+    with pytest.raises(EstimatorRuntimeError, match=r"is compiled; name its source$"):
+        read_program(compiled)
+
+
+def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_it(
+    write,
+):
+    script = write(
+        """
+        import json, no_such_module.part
+        import model
+        from no_such_namespace import x
+        def later():
+            import no_such_extra
+        """,
+        {
+            "model.py": "import os.path\nimport no_such_dependency\nimport no_such_module"
+        },
+    )
+    assert check(script) == [
+        (
+            "problem",
+            f"{place}: there is no module {name} here; install the package that has it",
+        )
+        for place, name in [
+            ("train.py:2", "no_such_module.part"),
+            ("train.py:4", "no_such_namespace"),
+            ("model.py:2", "no_such_dependency"),
+        ]
+    ]
+
+
+def test_a_part_of_a_namespace_that_is_not_installed_is_a_problem(write, tmp_path):
+    (tmp_path / "app" / "space" / "here").mkdir(parents=True)
+    script = write("import space.here\nimport space.absent")
+    [(state, text)] = check(script)
+    assert (state, text[:43]) == (
+        "problem",
+        "train.py:2: there is no module space.absent",
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    import no_such_module\nexcept ImportError:\n    pass",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import no_such_module",
+        "import sys\nif sys.platform == 'win32':\n    import no_such_module",
+        "def f():\n    import no_such_module",
+        "def f():\n    import lazy",
+        "import math, xml.dom, tensorflow.nothing",
+    ],
+)
+def test_an_import_that_is_guarded_or_comes_later_is_no_problem(write, source):
+    assert check(write(source, {"lazy.py": "import no_such_module"})) == []
+
+
+def test_a_module_that_a_change_of_the_path_may_find_is_a_note(write):
+    script = write("import sys\nsys.path.append('lib')\nimport no_such_module")
+    assert [state for state, _ in check(script)] == ["note"]
+    script = write("from app import model", {"__init__.py": "", "model.py": ""})
+    assert check(script) == [
+        (
+            "note",
+            "train.py:1: there is no module app here; to find it in the parent folder, "
+            "use -m or PYTHONPATH",
+        )
+    ]
+
+
+def test_a_name_that_no_tensorflow_has_is_a_problem_once(write):
+    script = write("import tensorflow as tf\ntf.oracle.a\ntf.oracle.b")
+    names = ["tensorflow.oracle.a", "tensorflow.oracle.b"]
+    lacks = ProbeResult(
+        devices=[],
+        cuda=False,
+        missing=dict.fromkeys(names, "tensorflow.oracle"),
+        of_version_1=[],
+        patches={},
+    )
+    assert check(script, lacks) == [
+        (
+            "problem",
+            "train.py:2: there is no tf.oracle in this TensorFlow; look for its new "
+            "name, or take it out",
+        )
+    ]
+
+
+OLD = """
+    import tensorflow as tf
+    tf.Session()
+    tf.get_variable
+    tf.app
+    tf.flags
+    tf.summary.scalar("a", 1)
+"""
+OLD_NAMES = [
+    f"tensorflow.{each}" for each in ("Session", "get_variable", "app", "flags")
+]
+
+
+def test_the_names_of_tensorflow_1_in_a_file_are_one_problem(write):
+    assert check(write(OLD), answer(of_version_1=OLD_NAMES)) == [
+        (
+            "problem",
+            "train.py:3: names of TensorFlow 1 (tf.Session, tf.get_variable, tf.app and "
+            "1 more): run it with --tf1, or import tensorflow.compat.v1 as tf",
+        )
+    ]
+
+
+def test_where_tensorflow_1_mode_is_on_its_names_are_no_problem(write):
+    told = answer(of_version_1=OLD_NAMES)
+    [(state, text)] = check(write(OLD), told, ESTIMATOR_RUNTIME_TF1="1")
+    assert (state, text.partition("), ")[2]) == ("note", "and --tf1 is on")
+
+
+OF_CONTRIB = ["tensorflow.contrib." + n for n in ("slim", "kafka.x", "tpu.RunConfig")]
+
+
+def of_contrib(write):
+    script = write(
+        "import tensorflow as tf\ntf.contrib.tpu.RunConfig\ntf.contrib.kafka.x\n"
+        "tf.contrib.slim"
+    )
+    _, *found = check(script, answer(of_version_1=OF_CONTRIB))
+    assert found.pop(0) == (
+        "problem",
+        "train.py:3: tf.contrib.kafka is gone: use the package tensorflow-io",
+    )
+    return found
+
+
+def test_a_program_that_needs_the_original_contrib_is_told_to_install_it(
+    write, monkeypatch
+):
+    monkeypatch.setattr(wheel, "find", lambda: None)
+    text = (
+        "train.py:3: tf.contrib.kafka.x is of the original tf.contrib, which is not "
+        "installed; install it with: estimator-runtime tf1 install"
+    )
+    assert of_contrib(write) == [("problem", text)]
+
+
+def test_the_original_contrib_is_named_where_it_is_installed(
+    write, monkeypatch, tmp_path
+):
+    (tmp_path / "LICENSE").touch()
+    monkeypatch.setenv(wheel.FOLDER_VARIABLE, str(tmp_path))
+    text = f"tf.contrib is TensorFlow 1.15.5's, in {tmp_path}"
+    assert of_contrib(write) == [("ok", text)]
+
+
+@pytest.mark.parametrize("used", ["tf.summary.scalar", "tf.summary.text"])
+def test_a_summary_of_tensorflow_2_is_a_note_with_the_old_one(write, used):
+    script = write(f"import tensorflow as tf\n{used}('x', 1)")
+    new = used.replace("tf.", "tf.compat.v1.")
+    text = f"{used} writes nothing in a model_fn, where it has no writer; write {new}"
+    assert check(script) == [("note", f"train.py:2: {text}")]
+
+
+def test_a_dropout_by_position_is_a_note(write):
+    [(state, text)] = check(write("import tensorflow as tf\ntf.nn.dropout(x, 0.9)"))
+    assert (state, text[:35]) == ("note", "train.py:2: tf.nn.dropout(x, p) dro")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow.compat.v1 as tf\ntf.summary.scalar(1, 2)",
+        "import tensorflow as tf\ntf.compat.v1.summary.scalar(1, 2)",
+        "import tensorflow as tf\ntf.summary.create_file_writer\ntf.summary.scalar(1, 2)",
+        "import tensorflow as tf\ntf.nn.dropout(x, rate=0.1)",
+        "import tensorflow.compat.v1 as tf\ntf.nn.dropout(x, 0.9)",
+    ],
+)
+def test_what_does_what_it_says_is_not(write, source):
+    assert check(write(source)) == []
