@@ -206,7 +206,7 @@ def nightly(session):
     session.install("pytest<9.2", "pytest-timeout", "pytest-xdist")
     session.install("--no-deps", ".")
     session.run("python", "tools/patches.py")
-    session.run("pytest", "tests/smoke", "tests/tf_internals/test_internals.py")
+    session.run("pytest", "tests/smoke", "tests/tf_internals")
 
 
 @nox.session
@@ -225,6 +225,7 @@ def reference(session):
     install_package(session, NEWEST_TENSORFLOW, ".")
     session.run("python", "docs/run_config.py")
     session.run("python", "docs/command_line.py")
+    session.run("python", "docs/life_of_a_task.py")
 
 
 @nox.session

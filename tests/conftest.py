@@ -232,10 +232,10 @@ def _names(nodes):
 @pytest.fixture
 def now(monkeypatch):
     """Return the time of TensorFlow's timers, in seconds, as the item of a list."""
-    from estimator_runtime.tf_internals import internals
+    from estimator_runtime.tf_internals import hooks
 
     now = [1000.0]
-    monkeypatch.setattr(internals, "now", lambda: now[0])
+    monkeypatch.setattr(hooks, "now", lambda: now[0])
     return now
 
 

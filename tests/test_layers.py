@@ -3,13 +3,13 @@
 import ast
 import functools
 import graphlib
+import importlib.metadata
 import pathlib
 import re
 
 import pytest
 
 import estimator_runtime
-from estimator_runtime.launch import backend
 from estimator_runtime.patching.table import PATCHES
 
 _ROOT = pathlib.Path(estimator_runtime.__file__).parent
@@ -18,17 +18,19 @@ _PACKAGE = "estimator_runtime"
 _LAYERS = (
     ("errors",),
     ("config",),
-    ("tf_internals", "patching", "estimator.keras"),
-    ("loop.graph.op_kinds", "loop.hook_protocol"),
-    ("output", "reporting"),
+    ("reporting",),
+    ("tf_internals",),
+    ("patching",),
+    ("loop.graph.op_kinds", "loop.hooks.protocol"),
+    ("output",),
     ("signals",),
     ("checkpoint.tensor_bundle",),
     ("checkpoint",),
     ("loop.graph",),
-    ("estimator",),
     ("loop",),
     ("distributed",),
     ("session",),
+    ("estimator",),
     ("contrib",),
     ("tf1",),
     ("",),
@@ -36,10 +38,8 @@ _LAYERS = (
     ("cli",),
     ("__main__",),
 )
-# Upward on purpose, each inside a function.
+# Upward on purpose.
 _EXCEPTIONS = {
-    # Loaded by `install(tf1=True)` only.
-    ("patching", "tf1.mode"),
     # A forked task runs the command that a new process would.
     ("launch.backends.local.fork_server", "cli.main"),
     # It stands alone in site-packages, where it finds the whole package or none.
@@ -212,17 +212,14 @@ def _defined(module):
 
 
 def test_references_by_string_lead_to_what_there_is():
-    registry = _MODULES["patching.table"].read_text()
-    found = [
-        (module, name)
-        for module, name in re.findall(r'_late\("([\w.]+):(\w+)"\)', registry)
-    ]
+    table = _MODULES["patching.table"].read_text()
+    found = re.findall(r'_late\("([\w.]+):(\w+)"\)', table)
     assert len(found) >= len(PATCHES)
     found += [
         (module.removeprefix(f"{_PACKAGE}."), name)
         for name, module in estimator_runtime._TRAINING_HALF.items()
     ]
-    for reference in backend._BACKENDS.values():
-        module, _, name = reference.removeprefix(f"{_PACKAGE}.").partition(":")
+    for each in importlib.metadata.entry_points(group="estimator_runtime.backends"):
+        module, _, name = each.value.removeprefix(f"{_PACKAGE}.").partition(":")
         found.append((module, name))
     assert [each for each in found if each[1] not in _defined(each[0])] == []

@@ -20,7 +20,7 @@ from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator import estimator as frozen_estimator
 
 from benchmarks.harness.measurement import Cost, Stamp
-from estimator_runtime.estimator.seam import default_session_config
+from estimator_runtime.patching.frozen import default_session_config
 
 tf1 = tf.compat.v1
 

@@ -20,7 +20,7 @@ from estimator_runtime.config.cluster_spec import Cluster, shown
 from estimator_runtime.config.role import check_index, check_index_in_job, read_task
 from estimator_runtime.config.tf_config import SETTINGS, TFConfig, parse
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.estimator.seam import default_session_config
+from estimator_runtime.patching.frozen import default_session_config
 from estimator_runtime.session import run_config, run_config_values
 
 __all__ = ["ClusterConfig", "Environment", "RunConfig", "TaskType"]

@@ -1,4 +1,4 @@
-"""A patch of the evaluations of a local `train_and_evaluate`.
+"""Evaluations of a local `train_and_evaluate`, which end early when the training stops.
 
 They run in a listener of the hook that saves checkpoints, while the session of the
 training is open. When the process is asked to stop, saving the training comes first,
@@ -8,27 +8,20 @@ because they would describe a part of the data only.
 
 Training waits until a checkpoint that is evaluated is written, but not for the others,
 which `throttle_secs` leaves out.
-
-A second patch is for the sessions of evaluations and predictions: closing them does not
-wait for the thread that tunes their input.
 """
 
 import functools
 import logging
-import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
-from tensorflow_estimator.python.estimator import estimator, training
+from tensorflow_estimator.python.estimator import training
 
-from estimator_runtime import reporting
-from estimator_runtime.output import metrics_file
-from estimator_runtime.patching import patch
 from estimator_runtime.signals import request, session_close
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals.sessions import StockHookedSession
 
 _logger = logging.getLogger(__name__)
 
@@ -51,56 +44,17 @@ class _StopEvaluationHook(tf.compat.v1.train.SessionRunHook):
 _listening = ContextVar("listening", default=0)
 
 
-def patch_estimator(_module: ModuleType) -> None:
+def stop_hooks() -> list[tf.compat.v1.train.SessionRunHook]:
+    """Return the hooks that an evaluation in this context needs to end early."""
+    return [_StopEvaluationHook()] if _listening.get() else []
+
+
+def patch_listener(_module: ModuleType) -> None:
     """Make evaluations end early on a stop, and saves wait only for an evaluation."""
     listener = training._NewCheckpointListenerForEvaluate
     listener.will_read = _will_evaluate
     for name in ("after_save", "end"):
         setattr(listener, name, _ending_early(getattr(listener, name)))
-    original = estimator.Estimator._evaluate_run
-    bind = patch.binder(original)
-
-    @functools.wraps(original)
-    def evaluate_run(*args: Any, **kwargs: Any) -> Any:
-        call = bind(*args, **kwargs)
-        if _listening.get():
-            hooks = call.arguments["all_hooks"] or ()
-            call.arguments["all_hooks"] = [*hooks, _StopEvaluationHook()]
-        return original(*call.args, **call.kwargs)
-
-    estimator.Estimator._evaluate_run = evaluate_run
-    estimator.Estimator.evaluate = _noting(estimator.Estimator.evaluate)
-
-
-def patch_sessions(_module: ModuleType) -> None:
-    """Make hooked sessions close within a bounded time, or in the background."""
-    hooked = internals.StockHookedSession
-    original = hooked.close
-
-    @functools.wraps(original)
-    def close(self: Any) -> None:
-        # Sessions of this package's loop have something else to close already.
-        if isinstance(self._sess, tf.compat.v1.Session):
-            self._sess = session_close.closable(self._sess)
-        original(self)
-
-    hooked.close = close
-
-
-def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `evaluate` so that its metrics get into the file that `--metrics` names.
-
-    Under a launcher, the launcher writes that file.
-    """
-
-    @functools.wraps(original)
-    def evaluate(*args: Any, **kwargs: Any) -> Any:
-        metrics = original(*args, **kwargs)
-        if not reporting.is_on():
-            metrics_file.evaluated(metrics, os.environ)
-        return metrics
-
-    return evaluate
 
 
 def _will_evaluate(self: Any, step: int) -> bool:
@@ -137,3 +91,17 @@ def _ending_early(original: Callable[..., Any]) -> Callable[..., Any]:
             _listening.reset(before)
 
     return listen
+
+
+def patch_sessions(_module: ModuleType) -> None:
+    """Make hooked sessions close within a bounded time, or in the background."""
+    original = StockHookedSession.close
+
+    @functools.wraps(original)
+    def close(self: Any) -> None:
+        # Sessions of this package's loop have something else to close already.
+        if isinstance(self._sess, tf.compat.v1.Session):
+            self._sess = session_close.closable(self._sess)
+        original(self)
+
+    StockHookedSession.close = close

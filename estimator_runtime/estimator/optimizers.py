@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from estimator_runtime.estimator.keras import keras3
+from estimator_runtime.estimator.keras import refuse
 
 # Settings that change the step, and that the conversion would silently drop.
 _WITHOUT_LEGACY = ("weight_decay", "use_ema")
@@ -26,7 +26,7 @@ def patch_canned(_module: ModuleType) -> None:
 
     @functools.wraps(original)
     def get_optimizer_instance_v2(opt: Any, learning_rate: Any = None) -> Any:
-        keras3.refuse("the optimizer is", opt)
+        refuse("the optimizer is", opt)
         return original(_legacy(opt), learning_rate)
 
     optimizers.get_optimizer_instance_v2 = get_optimizer_instance_v2

@@ -1,11 +1,9 @@
-"""The compatibility layer: the frozen tensorflow-estimator on any TensorFlow.
+"""Patches of TensorFlow and the frozen package, and the processes that inherit them.
 
-This is the only part of the runtime that patches other packages. `install()` checks the
-installed versions, raises an error if they cannot work, and schedules the patches. It
-changes no other package itself, except that it removes what a failed import has left.
-Each patch is applied right after the import of its module. So a program may still set
-TensorFlow's environment variables before its own `import tensorflow`, and pays nothing
-if it never imports TensorFlow.
+`install()` checks the installed versions, raises an error if they cannot work, and
+schedules the patches. Each patch is applied right after the import of its module. So a
+program may still set TensorFlow's environment variables before its own `import
+tensorflow`, and pays nothing if it never imports TensorFlow.
 """
 
 import os
@@ -14,11 +12,9 @@ import threading
 
 from estimator_runtime.config import tf1_mode
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.keras import legacy
-from estimator_runtime.patching import patch
+from estimator_runtime.patching import patch, table
 from estimator_runtime.patching.injection import children
-from estimator_runtime.patching.table import PATCHES
-from estimator_runtime.tf_internals import versions
+from estimator_runtime.tf_internals import legacy_keras, versions
 
 _lock = threading.RLock()
 _installed = False
@@ -27,7 +23,7 @@ _installed = False
 def install(
     *, tf1: bool | None = None, tf1_resource_variables: bool | None = None
 ) -> None:
-    """Do what `estimator_runtime.install` promises, but for the log.
+    """Install the patches. The arguments and errors are `estimator_runtime.install`'s.
 
     Args:
         tf1: See there.
@@ -39,9 +35,7 @@ def install(
     """
     _install()
     if tf1_mode.is_wanted() if tf1 is None else tf1:
-        from estimator_runtime.tf1 import mode
-
-        mode.turn_on(resource_variables=tf1_resource_variables)
+        table.turn_on_tf1(resource_variables=tf1_resource_variables)
     elif tf1_resource_variables:
         raise ConfigError(
             "install: tf1_resource_variables is True without TensorFlow 1 mode; add "
@@ -60,10 +54,10 @@ def _install() -> None:
         if _installed:
             return
         tensorflow = versions.check_installed()
-        legacy.choose_legacy(tensorflow)
+        legacy_keras.choose_legacy(tensorflow)
         _forget_failed_import()
         patch.schedule(
-            [each for each in PATCHES if each.applies_to(tensorflow)],
+            [each for each in table.PATCHES if each.applies_to(tensorflow)],
             # On an untested TensorFlow a failed patch must not break programs that do
             # not use Estimators.
             are_required=tensorflow <= versions.NEWEST_TESTED,

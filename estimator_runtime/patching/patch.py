@@ -1,21 +1,17 @@
 """Patches: each bridges one difference between versions of TensorFlow.
 
-A patch is applied right after the import of the module that it changes. A patch that
-wraps a function reads the arguments of the calls with `binder`.
+A patch is applied right after the import of the module that it changes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
-from typing import Any
 
 from estimator_runtime.errors import CompatibilityError
 
@@ -182,20 +178,3 @@ class _Refusal(MetaPathFinder):
         """Raise `CompatibilityError` if the module is one of these."""
         if fullname in _refused:
             raise CompatibilityError(_refused[fullname])
-
-
-def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments]:
-    """Return a function that binds the arguments of a call to parameter names.
-
-    If the arguments do not fit, the function itself is called with them. Its TypeError
-    names the function, which that of `inspect.Signature.bind` does not.
-    """
-    signature = inspect.signature(function)
-
-    def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
-        with contextlib.suppress(TypeError):
-            return signature.bind(*args, **kwargs)
-        # The arguments do not fit the function's signature, so its body cannot run.
-        return inspect.unwrap(function)(*args, **kwargs)
-
-    return bind

@@ -1,4 +1,4 @@
-"""The report of the compatibility layer, for bug reports."""
+"""A report of the installed packages and the patches, for bug reports."""
 
 import dataclasses
 import importlib.metadata

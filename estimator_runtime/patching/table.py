@@ -1,8 +1,9 @@
 """The table of all patches.
 
 Patches that wait for the same module are applied in the order of this table. Each entry
-names its function as "module:function", relative to `estimator_runtime`. That module is
-imported when the patch is due, because most of them import TensorFlow.
+names its function as "module:function", relative to `estimator_runtime`. These
+references are the only ones that lead to higher layers. They are resolved when they are
+used, because most of the modules import TensorFlow.
 """
 
 import importlib
@@ -16,9 +17,9 @@ def _late(reference: str) -> Callable[..., Any]:
     """Return a function that imports "module:function" and calls it."""
     module_name, function = reference.split(":")
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         owner = importlib.import_module(f"estimator_runtime.{module_name}")
-        return getattr(owner, function)(*args)
+        return getattr(owner, function)(*args, **kwargs)
 
     return call
 
@@ -37,69 +38,20 @@ PATCHES = (
         apply=_late("patching.injection.process_name:keep"),
     ),
     Patch(
-        name="estimator export names",
-        reason="tf_export no longer knows the API name the frozen package exports to",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.api:register_export_names"),
-    ),
-    Patch(
-        name="estimator_training",
-        reason="tensorflow.python.distribute.estimator_training was removed",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.modules:provide_estimator_training"),
-    ),
-    Patch(
-        name="TPU embedding stand-ins",
-        reason="three TPU modules that the frozen package imports were removed",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.modules:provide_tpu_stand_ins"),
-    ),
-    Patch(
-        name="AsyncCheckpointSaverHook",
-        reason="tensorflow.python.tpu.async_checkpoint was removed",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.modules:provide_async_checkpoint"),
-    ),
-    Patch(
         name="tf.estimator",
-        reason="TensorFlow's API no longer has the attribute",
+        reason="TensorFlow 2.16 removed it, and what the frozen package needs of it",
         after="tensorflow",
         since=(2, 16),
-        apply=_late("estimator.removed.api:provide_estimator"),
+        apply=_late("estimator.removed.modules:restore"),
     ),
     Patch(
-        name="CheckpointInputPipelineHook",
-        reason="a hook of tf.data that takes an Estimator was removed with them",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.input_pipeline:provide"),
-    ),
-    Patch(
-        name="tensorflow.python.estimator",
-        reason="old programs import it; 2.15 has only copies of it, newer have none",
+        name="old names",
+        reason="programs import Estimators from tensorflow.python.{estimator,tpu}",
         # `sys` is always imported, so the patch is applied at once. Another thread may
         # be importing TensorFlow, and a third may import the old name before that
         # import ends.
         after="sys",
         apply=_late("estimator.removed.old_names:provide"),
-    ),
-    Patch(
-        name="copies in tensorflow.python.tpu",
-        reason="five modules are copies of the frozen ones: patching them does nothing",
-        after="tensorflow",
-        until=(2, 16),
-        apply=_late("estimator.removed.old_names:replace_tpu_copies"),
-    ),
-    Patch(
-        name="TPUEstimator in tensorflow.python.tpu",
-        reason="programs import it, and four modules beside it, by this name",
-        after="tensorflow",
-        since=(2, 16),
-        apply=_late("estimator.removed.old_names:provide_tpu"),
     ),
     Patch(
         name="protobuf's float_format",
@@ -110,64 +62,49 @@ PATCHES = (
         apply=_late("estimator.formats:drop_float_format"),
     ),
     Patch(
-        name="deletions of checkpoints",
-        reason="a Saver deletes a checkpoint that is being read",
-        after="tensorflow",
-        apply=_late("estimator.savers:patch_saver"),
-    ),
-    Patch(
-        name="checkpoints read while they are written",
-        reason="a hook that evaluates after a save would get the previous checkpoint",
+        name="checkpoints",
+        reason="Savers delete checkpoints that are read, and readers miss those that "
+        "are being written",
         after="tensorflow",
         apply=_late("estimator.savers:patch_readers_and_savers"),
     ),
     Patch(
-        name="sessions that restore nothing",
-        reason="TensorFlow starts at step 0 if it does not find existing checkpoints",
+        name="SessionManager",
+        reason="it starts at step 0 if it does not find existing checkpoints, and "
+        "checks only every 30 s whether the chief is ready",
         after="tensorflow",
         apply=_late("estimator.savers:patch_session_manager"),
     ),
     Patch(
-        name="ProfilerHook in eager mode",
-        reason="it opens an event file when it is made, which eager mode refuses",
+        name="hooks",
+        reason="their timers stop when the clock is set back, and ProfilerHook fails "
+        "in eager mode",
         after="tensorflow",
-        apply=_late("tf_internals.internals:open_event_files_in_eager_mode"),
+        apply=_late("tf_internals.hooks:patch"),
     ),
     Patch(
-        name="evaluator of a multi-worker strategy",
-        reason="it checks the health of peers, has none, and cannot be copied then",
+        name="multi-worker strategies",
+        reason="they fail in evaluators, ignore SIGTERM, and train without their ps",
         after="tensorflow",
-        apply=_late("estimator.strategies:skip_health_checks_of_evaluators"),
-    ),
-    Patch(
-        name="evaluator outside the cluster",
-        reason="a multi-worker strategy looks for its evaluator in the cluster",
-        after="tensorflow",
-        apply=_late("estimator.strategies:allow_evaluators_outside_cluster"),
-    ),
-    Patch(
-        name="ps of a multi-worker strategy",
-        reason="a ps that holds no variables fails at each start, and its job with it",
-        after="tensorflow",
-        apply=_late("estimator.strategies:refuse_parameter_servers"),
+        apply=_late("estimator.strategies:patch_multi_worker"),
     ),
     Patch(
         name="servers and the proxy",
         reason="gRPC asks the proxy of http_proxy for 127.0.0.1, and waits for ever",
         after="tensorflow",
-        apply=_late("tf_internals.internals:connect_without_proxy"),
-    ),
-    Patch(
-        name="SIGTERM of a multi-worker strategy",
-        reason="its coordination service ignores the signal, even when nothing trains",
-        after="tensorflow",
-        apply=_late("estimator.strategies:restore_signal_handler"),
+        apply=_late("tf_internals.sessions:connect_without_proxy"),
     ),
     Patch(
         name="tf-slim",
         reason="its functions use private names that TensorFlow has moved since",
         after="tf_slim",
-        apply=_late("estimator.removed.libraries:provide_moved_names"),
+        apply=_late("tf_internals.former_names:restore_private_names"),
+    ),
+    Patch(
+        name="layers of tf-slim",
+        reason="TensorFlow's own batch normalization looks for tf-keras elsewhere",
+        after="tf_slim",
+        apply=_late("estimator.removed.libraries:provide_batch_normalization"),
     ),
     Patch(
         name="tensorflow-gan",
@@ -186,13 +123,26 @@ PATCHES = (
         reason="TensorFlow's Keras loaders recurse and hang when threads race to them",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("estimator.keras.legacy:resolve_loaders"),
+        apply=_late("tf_internals.legacy_keras:resolve_loaders"),
     ),
     Patch(
-        name="tf_random_seed",
-        reason="initializers of tf.compat.v1.layers ignore it: no two runs are equal",
+        name="Estimator",
+        reason="it takes damaged checkpoints for step 0, ignores tf_random_seed in "
+        "layers, and knows neither this runtime's options nor signals",
         after="tensorflow_estimator",
-        apply=_late("estimator.seeds:patch_estimator"),
+        apply=_late("estimator.estimator:patch"),
+    ),
+    Patch(
+        name="evaluations of a local training",
+        reason="a training that has to stop would first finish its evaluation",
+        after="tensorflow_estimator",
+        apply=_late("estimator.evaluation:patch_listener"),
+    ),
+    Patch(
+        name="sessions of evaluations",
+        reason="closing one may wait for a thread that tunes its input, for a minute",
+        after="tensorflow_estimator",
+        apply=_late("estimator.evaluation:patch_sessions"),
     ),
     Patch(
         name="new-style optimizers",
@@ -205,14 +155,7 @@ PATCHES = (
         reason="model_to_estimator fails on a private attribute, and does not say why",
         after="tensorflow_estimator",
         since=(2, 16),
-        apply=_late("estimator.keras.keras3:patch_model_to_estimator"),
-    ),
-    Patch(
-        name="model_fns with Keras 3",
-        reason="they train once, and then cannot restore their own checkpoint",
-        after="tensorflow_estimator",
-        since=(2, 16),
-        apply=_late("estimator.keras.keras3:patch_model_fn"),
+        apply=_late("estimator.keras:patch_model_to_estimator"),
     ),
     Patch(
         name="strings of pandas 3",
@@ -222,63 +165,45 @@ PATCHES = (
         apply=_late("estimator.formats:patch_queues"),
     ),
     Patch(
-        name="training options",
-        reason="the frozen Estimator passes only TensorFlow's arguments to its session",
-        after="tensorflow_estimator",
-        apply=_late("estimator.options:patch_estimator"),
-    ),
-    Patch(
-        name="graphs that are reused",
-        reason="each evaluation and prediction builds its graph and session anew",
-        after="tensorflow_estimator",
-        apply=_late("estimator.reuse.graphs:patch_estimator"),
-    ),
-    Patch(
-        name="graphs that are exported again",
-        reason="each export builds its graph and session anew",
-        after="tensorflow_estimator",
-        apply=_late("estimator.reuse.exports:patch_estimator"),
-    ),
-    Patch(
-        name="evaluations during a stop",
-        reason="a training that has to stop would first finish its evaluation",
-        after="tensorflow_estimator",
-        apply=_late("estimator.evaluation:patch_estimator"),
-    ),
-    Patch(
-        name="sessions of evaluations",
-        reason="closing one may wait for a thread that tunes its input, for a minute",
-        after="tensorflow_estimator",
-        apply=_late("estimator.evaluation:patch_sessions"),
-    ),
-    Patch(
-        name="verified checkpoints",
-        reason="Estimator.train takes a lost or damaged checkpoint for step 0",
-        after="tensorflow_estimator",
-        apply=_late("estimator.checkpoints:patch_train"),
-    ),
-    Patch(
-        name="readers of checkpoints",
-        reason="a Saver deletes the checkpoint that an Estimator evaluates or exports",
-        after="tensorflow_estimator",
-        apply=_late("estimator.checkpoints:patch_readers"),
-    ),
-    Patch(
-        name="recovery wait",
-        reason="a worker checks only every 30 s whether the chief is ready",
-        after="tensorflow_estimator",
-        apply=_late("estimator.options:patch_session_manager"),
-    ),
-    Patch(
-        name="timers of hooks",
-        reason="no checkpoint is due for a day after the clock is set back by a day",
-        after="tensorflow_estimator",
-        apply=_late("tf_internals.internals:use_monotonic_time"),
-    ),
-    Patch(
         name="the seam",
         reason="Estimators train through this runtime's session and configuration",
         after="tensorflow_estimator",
         apply=_late("estimator.seam:connect"),
     ),
 )
+
+
+# Those of TensorFlow 1 mode, after the others of the same module.
+TF1_PATCHES = (
+    Patch(
+        name="names of older Pythons",
+        reason="TensorFlow 1's programs use names that Python 3.8 to 3.12 removed",
+        after="sys",
+        apply=_late("tf1.moved:restore_python_names"),
+    ),
+    Patch(
+        name="names of older NumPys",
+        reason="TensorFlow 1's programs use names that NumPy 1.24 and 2.0 removed",
+        after="numpy",
+        apply=_late("tf1.moved:restore_numpy_names"),
+    ),
+    Patch(
+        name="TensorFlow 1 behaviour",
+        reason="TensorFlow 1's programs build graphs, with its datasets and shapes",
+        after="tensorflow",
+        apply=_late("tf1.moved:use_version_1"),
+    ),
+    Patch(
+        name="TensorFlow 1's private names",
+        reason="programs use names of private modules that TensorFlow 2 has moved",
+        after="tensorflow",
+        apply=_late("tf_internals.former_names:restore_private_names"),
+    ),
+    Patch(
+        name="tf.train.MonitoredTrainingSession",
+        reason="programs without Estimators get no checkpoint when told to stop",
+        after="tensorflow",
+        apply=_late("tf1.training:use_runtime_session"),
+    ),
+)
+turn_on_tf1 = _late("tf1.mode:turn_on")

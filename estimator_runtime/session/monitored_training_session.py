@@ -10,10 +10,10 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.config import options
 from estimator_runtime.distributed import coordination, input_sharding
-from estimator_runtime.estimator import seam
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.patching import frozen
 from estimator_runtime.session.creators import session_creator
 from estimator_runtime.session.hooks import peer_watchdog, standard
 from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1
 
 
-@seam.replaces(
+@frozen.replaces(
     "tensorflow.python.training.training", internals.StockMonitoredTrainingSession
 )
 def MonitoredTrainingSession(

@@ -14,14 +14,15 @@ from estimator_runtime.checkpoint import interval
 from estimator_runtime.config.options import OPTIONS, OwnOptions
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator import seam, strategies
-from estimator_runtime.estimator.seam import StockRunConfig
+from estimator_runtime.patching import frozen
+from estimator_runtime.patching.frozen import StockRunConfig
 from estimator_runtime.session import run_config_values
+from estimator_runtime.tf_internals import strategies
 
 _USE_DEFAULT: Any = object()
 
 
-@seam.replaces("tensorflow_estimator.python.estimator.run_config")
+@frozen.replaces("tensorflow_estimator.python.estimator.run_config")
 class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
     """Configuration of an Estimator's training, evaluation and prediction.
 
@@ -327,7 +328,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             "save_checkpoint_secs": self.save_checkpoints_secs or None,
             "save_checkpoint_steps": self.save_checkpoints_steps or None,
             "save_summaries_steps": self.save_summary_steps or None,
-            "config": self.session_config or seam.default_session_config(),
+            "config": self.session_config or frozen.default_session_config(),
             "log_step_count_steps": self.log_step_count_steps,
             "max_wait_secs": self.session_creation_timeout_secs,
             "save_graph_def": self.checkpoint_save_graph_def,

@@ -10,44 +10,10 @@ import threading
 from estimator_runtime.config import tf1_mode
 from estimator_runtime.errors import CompatibilityError
 from estimator_runtime.patching import patch
-from estimator_runtime.patching.patch import Patch
-from estimator_runtime.tf1 import importer, moved, training
-from estimator_runtime.tf_internals import former_names
+from estimator_runtime.patching.table import TF1_PATCHES
+from estimator_runtime.tf1 import importer
 
 _lock = threading.RLock()
-# Applied after those of `patching.table` that wait for the same module.
-_PATCHES = (
-    Patch(
-        name="names of older Pythons",
-        reason="TensorFlow 1's programs use names that Python 3.8 to 3.12 removed",
-        after="sys",
-        apply=moved.restore_python_names,
-    ),
-    Patch(
-        name="names of older NumPys",
-        reason="TensorFlow 1's programs use names that NumPy 1.24 and 2.0 removed",
-        after="numpy",
-        apply=moved.restore_numpy_names,
-    ),
-    Patch(
-        name="TensorFlow 1 behaviour",
-        reason="TensorFlow 1's programs build graphs, with its datasets and shapes",
-        after="tensorflow",
-        apply=moved.use_version_1,
-    ),
-    Patch(
-        name="TensorFlow 1's private names",
-        reason="programs use names of private modules that TensorFlow 2 has moved",
-        after="tensorflow",
-        apply=former_names.restore_private_names,
-    ),
-    Patch(
-        name="tf.train.MonitoredTrainingSession",
-        reason="programs without Estimators get no checkpoint when told to stop",
-        after="tensorflow",
-        apply=training.use_runtime_session,
-    ),
-)
 
 
 def turn_on(*, resource_variables: bool | None = None) -> None:
@@ -91,7 +57,7 @@ def turn_on(*, resource_variables: bool | None = None) -> None:
                 "TensorFlow 2; call estimator_runtime.install(tf1=True) before `import "
                 "tensorflow`, or use: estimator-runtime run --tf1"
             )
-        patch.schedule(_PATCHES)
+        patch.schedule(TF1_PATCHES)
         os.environ[tf1_mode.VARIABLE] = "1"
         os.environ[tf1_mode.RESOURCES_VARIABLE] = str(int(wanted))
         packages = os.environ.get(tf1_mode.PACKAGES_VARIABLE, "").split(",")

@@ -1,1 +1,1 @@
-"""Private names of TensorFlow, and the versions that the runtime knows."""
+"""Private names and attributes of TensorFlow, and the versions of it that we know."""

@@ -12,7 +12,7 @@ from estimator_runtime.checkpoint.save.snapshot import Snapshot
 from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import StockRunConfig
+from estimator_runtime.patching.frozen import StockRunConfig
 
 er.install()
 

@@ -52,32 +52,6 @@ UNEQUAL = [
 ids = [f"{name} {options or ''}" for name, options in [*EQUAL, *UNEQUAL]]
 
 
-def positions(optimizer):
-    """Where a variable is after steps along gradients of many sizes, without Estimator."""
-    place = tf.Variable([1.0, -2.0, 3.0, 0.5])
-    seen = []
-    for scale in (1e-5, 1.0, -1e-4, 1e-3):
-        optimizer.apply_gradients([(scale * tf.constant([1.0, 0.1, -3.0, 0.0]), place)])
-        seen.append(place.numpy())
-    return np.array(seen)
-
-
-@pytest.mark.parametrize(
-    "name, options, is_equal",
-    [
-        *(pytest.param(*each, True) for each in EQUAL),
-        *(pytest.param(*each, False) for each in UNEQUAL),
-    ],
-    ids=ids,
-)
-def test_which_legacy_optimizers_take_the_steps_of_their_new_style_ones(
-    name, options, is_equal
-):
-    new = positions(getattr(tf.keras.optimizers, name)(0.05, **options))
-    legacy = positions(getattr(tf.keras.optimizers.legacy, name)(0.05, **options))
-    assert np.allclose(new, legacy, rtol=1e-6, atol=1e-7) is is_equal
-
-
 @pytest.mark.parametrize("name, options", EQUAL, ids=ids[: len(EQUAL)])
 def test_a_new_style_optimizer_takes_the_steps_of_its_legacy_one(
     name, options, tmp_path

@@ -97,7 +97,7 @@ def test_a_hook_finds_the_checkpoint_of_its_step(asked, tmp_path):
 
 def test_a_hook_that_names_the_checkpoint_of_its_step_holds_it(tmp_path, monkeypatch):
     held, hold = [], locks.hold
-    monkeypatch.setattr(locks, "hold", lambda prefix: held.append(hold(prefix)))
+    monkeypatch.setattr(locks, "hold", lambda *args: held.append(hold(*args)))
     config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
     estimator = tf.estimator.Estimator(model_fn, config=config)
 

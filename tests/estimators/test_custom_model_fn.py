@@ -56,19 +56,6 @@ class Placement(tf.estimator.SessionRunHook):
         }
 
 
-def test_a_model_of_v1_layers_learns_to_read_digits(digits, tmp_path):
-    config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
-    estimator = tf.estimator.Estimator(model_fn, config=config, params={})
-    untrained = estimator.evaluate(digits.held_out())
-
-    estimator.train(digits.to_train(), steps=300)
-
-    trained = estimator.evaluate(digits.held_out())
-    assert untrained["accuracy"] < 0.3
-    assert trained["accuracy"] >= 0.9
-    assert trained["loss"] < untrained["loss"]
-
-
 def test_a_second_run_goes_on_from_the_model_directory(digits, tmp_path):
     config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
     first = tf.estimator.Estimator(model_fn, config=config, params={})
@@ -91,38 +78,6 @@ def test_a_second_run_goes_on_from_the_model_directory(digits, tmp_path):
     trained = second.evaluate(digits.held_out())
     assert trained["global_step"] == 300
     assert accuracy_at_end < 0.9 <= trained["accuracy"]
-
-
-def test_a_checkpoint_holds_the_model_that_predicts(digits, tmp_path):
-    config = tf.estimator.RunConfig(tmp_path)
-    estimator = tf.estimator.Estimator(model_fn, config=config, params={})
-    estimator.train(digits.to_train(), steps=100)
-
-    checkpoint = tf.train.load_checkpoint(str(tmp_path))
-
-    read = checkpoint.get_tensor
-    hidden = digits.held_out_images @ read("dense/kernel") + read("dense/bias")
-    logits = np.maximum(hidden, 0) @ read("dense_1/kernel") + read("dense_1/bias")
-    predicted = [each["logits"] for each in estimator.predict(digits.held_out())]
-    np.testing.assert_allclose(predicted, logits, atol=1e-4)
-    assert read("global_step") == 100
-    assert checkpoint.get_variable_to_shape_map() == {
-        "beta1_power": [],
-        "beta2_power": [],
-        "dense/bias": [64],
-        "dense/bias/Adam": [64],
-        "dense/bias/Adam_1": [64],
-        "dense/kernel": [64, 64],
-        "dense/kernel/Adam": [64, 64],
-        "dense/kernel/Adam_1": [64, 64],
-        "dense_1/bias": [10],
-        "dense_1/bias/Adam": [10],
-        "dense_1/bias/Adam_1": [10],
-        "dense_1/kernel": [64, 10],
-        "dense_1/kernel/Adam": [64, 10],
-        "dense_1/kernel/Adam_1": [64, 10],
-        "global_step": [],
-    }
 
 
 @pytest.mark.parametrize(
@@ -161,20 +116,6 @@ def test_a_model_trains_on_the_device_it_asks_for(device, digits, tmp_path):
             asked.device_index,
         ), name
     assert estimator.evaluate(digits.held_out())["accuracy"] >= 0.9
-
-
-def test_soft_placement_of_the_session_config_reaches_the_session(digits, tmp_path):
-    def estimator(soft):
-        session_config = tf.compat.v1.ConfigProto(allow_soft_placement=soft)
-        return tf.estimator.Estimator(
-            model_fn,
-            config=tf.estimator.RunConfig(tmp_path, session_config=session_config),
-            params={"device": "/GPU:9"},  # nobody's machine has it
-        )
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:9"):
-        estimator(soft=False).train(digits.to_train(), steps=1)
-    estimator(soft=True).train(digits.to_train(), steps=1)
 
 
 def test_the_session_config_reaches_the_session_unchanged(digits, tmp_path):

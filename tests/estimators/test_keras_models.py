@@ -23,24 +23,6 @@ def keras_model(optimizer):
     return model
 
 
-@pytest.mark.parametrize("api", [tf.keras, tf.compat.v1.keras], ids=["v2", "v1"])
-def test_a_keras_model_learns_to_read_digits_as_an_estimator(api, digits, tmp_path):
-    estimator = api.estimator.model_to_estimator(
-        keras_model(tf.keras.optimizers.legacy.Adam(0.005)),
-        config=tf.estimator.RunConfig(tmp_path, tf_random_seed=1),
-    )
-    untrained = estimator.evaluate(digits.held_out())
-
-    estimator.train(digits.to_train(), steps=300)
-
-    trained = estimator.evaluate(digits.held_out())
-    assert isinstance(estimator, tf.compat.v1.estimator.Estimator)
-    assert untrained["global_step"] == 0
-    assert untrained["accuracy"] < 0.4
-    assert trained["global_step"] == 300
-    assert trained["accuracy"] >= 0.9
-
-
 def test_the_weights_go_from_a_keras_model_to_an_estimator_and_back(digits, tmp_path):
     held_out = (digits.held_out_images, digits.held_out_labels)
     model = keras_model(tf.keras.optimizers.legacy.Adam(0.005))

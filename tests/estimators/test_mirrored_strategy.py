@@ -63,15 +63,6 @@ def test_equal_seeds_give_equal_variables_on_two_replicas(runs):
     assert first["variables"] == second["variables"]
 
 
-def test_cross_device_ops_of_the_users_choice_stay():
-    chosen = tf.distribute.HierarchicalCopyAllReduce()
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0"], cross_device_ops=chosen)
-
-    tf.estimator.RunConfig(train_distribute=strategy)
-
-    assert strategy.extended._cross_device_ops is chosen
-
-
 def model_fn(features, labels, mode):
     """One hidden layer of tf.compat.v1.layers, dropout and Adam."""
     hidden = tf.compat.v1.layers.dense(features["pixels"], 64, tf.nn.relu)

@@ -1,4 +1,4 @@
-"""Every road to Estimators leads to the same objects, in whatever order it is taken.
+"""Every way to import Estimators gives the same objects, in whatever order.
 
 Each program runs in a process of its own: what counts is what it imports first.
 """
@@ -12,15 +12,22 @@ import tensorflow as tf
 
 from estimator_runtime.tf_internals import versions
 
-_KERAS_3_IS_THERE = versions.parse(tf.__version__) >= (2, 16)
+_IS_NEW = versions.parse(tf.__version__) >= (2, 16)
+on_new = pytest.mark.skipif(not _IS_NEW, reason="tf.keras is Keras 2 on 2.15")
+on_2_15 = pytest.mark.skipif(
+    _IS_NEW, reason="TensorFlow >= 2.16 cannot import it before install()"
+)
 _SAME_OBJECTS = """
 import tensorflow as tf
 import tensorflow.compat.v1
 import tensorflow_estimator
 from tensorflow import estimator
 from tensorflow.compat.v1 import estimator as estimator_v1
+from tensorflow.python.estimator import training as old_training
+from tensorflow.python.tpu import tpu_config, tpu_estimator
 from tensorflow_estimator.python.estimator import estimator as private
 from tensorflow_estimator.python.estimator import run_config, training
+from tensorflow_estimator.python.estimator.tpu import tpu_estimator as frozen_tpu
 import estimator_runtime as er
 assert {er.RunConfig} == {
     tf.estimator.RunConfig, tf.compat.v1.estimator.RunConfig,
@@ -37,6 +44,9 @@ assert issubclass(tf.estimator.Estimator, private.Estimator)
 assert tf.compat.v1.estimator.Estimator is private.Estimator
 assert isinstance(tf.estimator.Estimator(lambda features: None).config, er.RunConfig)
 assert tf.compat.v1.layers.dense  # legacy Keras only
+assert old_training is training and tpu_estimator is frozen_tpu
+assert tpu_config.RunConfig is tf.compat.v1.estimator.tpu.RunConfig
+assert tpu_estimator.TPUEstimator is tf.compat.v1.estimator.tpu.TPUEstimator
 print("ok")
 """
 
@@ -53,10 +63,14 @@ def _run(program, **environ):
     )
 
 
+def _assert_same_objects_after(first_lines, **environ):
+    result = _run(f"{first_lines}\n{_SAME_OBJECTS}", **environ)
+    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+
+
 @pytest.mark.parametrize(
-    "first_lines",
+    "first_line",
     [
-        "import estimator_runtime; estimator_runtime.install()",
         "import tensorflow, estimator_runtime; estimator_runtime.install()",
         "import tensorflow.compat.v1, estimator_runtime; estimator_runtime.install()",
         "import estimator_runtime; estimator_runtime.RunConfig",
@@ -65,12 +79,31 @@ def _run(program, **environ):
         "import estimator_runtime.session.monitored_training_session, estimator_runtime as er; er.install()",
     ],
 )
-def test_one_object_for_each_name_by_every_road_after(first_lines):
-    result = _run(first_lines + _SAME_OBJECTS)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+def test_one_object_for_each_name_however_the_runtime_is_imported(first_line):
+    _assert_same_objects_after(first_line)
 
 
-@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="TensorFlow 2.15 can import it")
+@pytest.mark.parametrize(
+    "first_line",
+    [
+        "from tensorflow.python.estimator import run_config",
+        "from tensorflow.python.distribute import estimator_training",
+        "import tensorflow_estimator",
+        "from tensorflow import estimator",
+        "import tensorflow.compat.v1 as tf; tf.estimator.tpu",
+        "import tensorflow.estimator",
+        "from tensorflow.keras import layers",
+        "import tensorflow.python.tpu.tpu_estimator",
+        "from tensorflow.python.tpu import util, error_handling, tpu_context",
+    ],
+)
+def test_one_object_for_each_name_whatever_a_program_imports_first(first_line):
+    _assert_same_objects_after(
+        f"import estimator_runtime; estimator_runtime.install(); {first_line}"
+    )
+
+
+@on_new
 @pytest.mark.parametrize(
     "statement",
     [
@@ -79,7 +112,7 @@ def test_one_object_for_each_name_by_every_road_after(first_lines):
     ],
 )
 def test_an_import_that_failed_before_install_does_no_harm(statement):
-    program = f"""
+    _assert_same_objects_after(f"""
 try:
     {statement}
 except ImportError:
@@ -91,52 +124,30 @@ assert [each for each in sys.modules if each.startswith("tensorflow_estimator")]
 import estimator_runtime
 estimator_runtime.install()
 {statement}
-"""
-    result = _run(program + _SAME_OBJECTS)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+""")
 
 
-@pytest.mark.skipif(
-    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
-)
-def test_what_is_imported_and_complete_is_not_dropped():
-    program = """
-import sys, tensorflow
-tensorflow.estimator.Estimator
-there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
-import estimator_runtime
-estimator_runtime.install()
-assert len(there) > 50 and there.items() <= sys.modules.items()
-print("ok")
-"""
-    result = _run(program)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
-
-
-@pytest.mark.skipif(
-    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
-)
+@on_2_15
 def test_estimators_imported_before_install_get_the_runtime_too():
-    program = """
+    _assert_same_objects_after("""
+import sys
 import tensorflow as tf
 from tensorflow import estimator as by_name
 config = tf.estimator.RunConfig()
 tf.compat.v1.estimator.RunConfig, by_name.RunConfig
+there = {n: m for n, m in sys.modules.items() if n.startswith("tensorflow_estimator")}
 import estimator_runtime as er
 er.install()
+assert len(there) > 50 and there.items() <= sys.modules.items()
 assert isinstance(config, er.RunConfig)
 assert by_name.RunConfig is er.RunConfig
 assert by_name.train_and_evaluate is er.train_and_evaluate
 assert tf.estimator.Estimator(lambda features: None, config=config).config
-"""
-    result = _run(program + _SAME_OBJECTS)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+""")
 
 
-@pytest.mark.skipif(
-    _KERAS_3_IS_THERE, reason="TensorFlow >= 2.16 cannot import it before install()"
-)
-def test_a_lazy_module_of_others_that_cannot_load_is_left_alone(tmp_path):
+@on_2_15
+def test_a_lazy_module_that_cannot_load_is_left_alone(tmp_path):
     (tmp_path / "unloadable.py").write_text("raise OSError('its library is missing')")
     program = """
 import importlib.util, sys, tensorflow, estimator_runtime
@@ -145,37 +156,29 @@ spec = importlib.util.find_spec("unloadable")
 spec.loader = importlib.util.LazyLoader(spec.loader)
 sys.modules["unloadable"] = lazy = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(lazy)
+estimator_runtime.install()
 """
-    result = _run(
-        program + "estimator_runtime.install()" + _SAME_OBJECTS,
-        PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path[1:]]),
-    )
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+    path = os.pathsep.join([str(tmp_path), *sys.path[1:]])
+    _assert_same_objects_after(program, PYTHONPATH=path)
 
 
-def test_install_alone_imports_no_tensorflow():
+def test_install_imports_no_tensorflow_and_reads_its_variables_later():
     program = """
-import sys, estimator_runtime
+import os, sys, estimator_runtime
 estimator_runtime.install()
 estimator_runtime.install()
 print([name for name in ("tensorflow", "numpy", "wrapt") if name in sys.modules])
-"""
-    assert _run(program).stdout.strip() == "['wrapt']"
-
-
-def test_a_program_may_set_tensorflows_variables_after_install():
-    program = """
-import os, estimator_runtime
-estimator_runtime.install()
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
 import tensorflow as tf
 tf.raw_ops  # any use
 """
+    done = _run(program)
+    assert done.stdout.strip() == "['wrapt']"
     # At level 0 TensorFlow tells at import which CPU instructions it can use.
-    assert "CPU instructions" in _run(program).stderr
+    assert "CPU instructions" in done.stderr
 
 
-@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="tf.keras is Keras 2 on 2.15")
+@on_new
 @pytest.mark.parametrize(
     "too_early",
     [
@@ -184,7 +187,7 @@ tf.raw_ops  # any use
         "import tensorflow as tf; tf.optimizers.SGD",
     ],
 )
-def test_keras_3_bound_before_install_is_refused_in_one_line(too_early):
+def test_keras_3_that_is_bound_before_install_is_an_error(too_early):
     program = f"{too_early}\nimport estimator_runtime\nestimator_runtime.install()"
     [error] = [line for line in _run(program).stderr.splitlines() if "Error: " in line]
     assert error.startswith("estimator_runtime.errors.CompatibilityError: tensorflow.")
@@ -195,22 +198,18 @@ def test_keras_3_bound_before_install_is_refused_in_one_line(too_early):
     )
 
 
-@pytest.mark.skipif(not _KERAS_3_IS_THERE, reason="tf.keras is Keras 2 on 2.15")
-def test_an_environment_that_asks_for_keras_3_is_refused_with_the_remedy():
+@on_new
+def test_an_environment_that_selects_keras_3_is_an_error_with_a_remedy():
     program = "import estimator_runtime; estimator_runtime.install()"
-    result = _run(program, TF_USE_LEGACY_KERAS="0")
-    assert (
-        result.stderr.strip()
-        .splitlines()[-1]
-        .endswith(
-            "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
-            "2.21 need legacy Keras; unset it, or set it to 1"
-        )
+    last_line = _run(program, TF_USE_LEGACY_KERAS="0").stderr.splitlines()[-1]
+    assert last_line.endswith(
+        "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
+        "2.21 need legacy Keras; unset it, or set it to 1"
     )
 
 
-@pytest.mark.skipif(_KERAS_3_IS_THERE, reason="2.16 and newer need the variable")
-def test_on_2_15_legacy_keras_is_never_asked_for():
+@on_2_15
+def test_on_2_15_legacy_keras_is_never_selected():
     program = """
 import os, estimator_runtime, tensorflow
 estimator_runtime.install()
@@ -228,14 +227,16 @@ from estimator_runtime.tf_internals import versions
 """
 
 
-def test_a_tensorflow_that_nobody_tried_and_that_lacks_a_name_goes_on_with_a_line():
-    program = _WITHOUT_A_PRIVATE_NAME + "versions.NEWEST_TESTED = (2, 14)\ner.install()"
-    result = _run(program + _SAME_OBJECTS)
+def test_an_untested_tensorflow_that_lacks_a_name_works_with_a_warning():
+    result = _run(
+        f"{_WITHOUT_A_PRIVATE_NAME}versions.NEWEST_TESTED = (2, 14)\ner.install()\n"
+        f"{_SAME_OBJECTS}"
+    )
     assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
     assert (
-        "evaluator of a multi-worker strategy cannot be patched on this TensorFlow, and "
-        "stays as it is (it checks the health of peers, has none, and cannot be copied "
-        "then): AttributeError: " in result.stderr
+        "multi-worker strategies cannot be patched on this TensorFlow, and stays as it "
+        "is (they fail in evaluators, ignore SIGTERM, and train without their ps): "
+        "AttributeError: " in result.stderr
     )
 
 
@@ -245,8 +246,8 @@ def test_a_tested_tensorflow_that_lacks_a_name_is_an_error():
     assert result.stderr.splitlines()[-1].startswith("AttributeError: ")
 
 
-def test_a_vain_look_for_legacy_layers_before_install_is_forgotten():
-    program = """
+def test_layers_that_a_program_looked_for_before_install_are_found_after_it():
+    _assert_same_objects_after("""
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1
 for api in (tf.compat.v1, tf1):
@@ -258,12 +259,10 @@ for api in (tf.compat.v1, tf1):
     assert api.layers.dense and api.nn.rnn_cell.BasicRNNCell
 with tf.Graph().as_default():
     tf1.layers.dense(tf.zeros([2, 3]), 4)
-"""
-    result = _run(program + _SAME_OBJECTS)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+""")
 
 
-def test_keras_is_found_by_the_path_of_each_api_that_was_there_before_install():
+def test_each_api_that_was_imported_before_install_finds_keras_and_estimator():
     program = """
 import tensorflow.compat.v1 as tf1
 import tensorflow.compat.v2 as tf2
@@ -274,19 +273,13 @@ from tensorflow.compat.v2.keras import layers as v2
 from tensorflow.compat.v1.layers import dense
 from tensorflow.keras import layers
 print({each.Dense.__module__.partition(".")[0] for each in (v1, v2, layers)})
-"""
-    keras = "tf_keras" if _KERAS_3_IS_THERE else "keras"
-    result = _run(program)
-    assert result.stdout.strip() == f"{{{keras!r}}}", result.stderr
-
-
-@pytest.mark.parametrize("api", ["tensorflow", "tensorflow.compat.v1"])
-def test_a_star_import_brings_estimator(api):
-    program = f"""
-import estimator_runtime as er
-er.install()
-from {api} import *
+from tensorflow import *
+assert estimator.RunConfig is er.RunConfig
+from tensorflow.compat.v1 import *
 assert estimator.RunConfig is er.RunConfig
 """
+    keras = "tf_keras" if _IS_NEW else "keras"
     result = _run(program)
-    assert result.returncode == 0, result.stderr
+    assert (result.stdout.strip(), result.returncode) == (f"{{{keras!r}}}", 0), (
+        result.stderr
+    )

@@ -86,26 +86,15 @@ report()
 attempt(__import__, "colorsys")
 attempt(estimator_runtime.install)
 """)
-    assert lines == [
-        "LookupError: colorsys",
-        "failed (LookupError: colorsys); applied; 1",
-        _REFUSED,
-        _REFUSED,
-    ]
-
-
-def test_an_error_in_a_patch_of_a_module_that_is_there_is_not_forgotten():
+    failed = ["LookupError: colorsys", "failed (LookupError: colorsys); applied; 1"]
+    assert lines == [*failed, _REFUSED, _REFUSED]
     lines, _ = _lines("""
 import colorsys
 attempt(patch.schedule, [first, second])
 report()
 attempt(estimator_runtime.install)
 """)
-    assert lines == [
-        "LookupError: colorsys",
-        "failed (LookupError: colorsys); applied; 1",
-        _REFUSED,
-    ]
+    assert lines == [*failed, _REFUSED]
 
 
 def test_an_interrupted_patch_is_not_taken_for_one_that_was_applied():

@@ -33,40 +33,6 @@ def model_fn(features, labels, mode):
     )
 
 
-def test_a_tpu_estimator_trains_evaluates_and_predicts_without_a_tpu(tmp_path):
-    tpu = tf.compat.v1.estimator.tpu
-
-    def tpu_model_fn(features, labels, mode, params):
-        spec = model_fn(features, labels, mode)
-        return tpu.TPUEstimatorSpec(
-            mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op
-        )
-
-    estimator = tpu.TPUEstimator(
-        tpu_model_fn,
-        use_tpu=False,
-        config=tpu.RunConfig(model_dir=str(tmp_path)),
-        train_batch_size=16,
-        eval_batch_size=16,
-        predict_batch_size=16,
-    )
-    estimator.train(input_fn, steps=20)
-    assert estimator.evaluate(input_fn, steps=1)["global_step"] == 20
-    assert len([each for each, _ in zip(estimator.predict(input_fn), DATA)]) == 16  # noqa: B905
-
-
-@pytest.mark.parametrize("road", ["tf.keras", "tf.compat.v1.keras"])
-def test_a_keras_model_becomes_an_estimator_by_either_name(road, tmp_path):
-    keras = {"tf.keras": tf.keras, "tf.compat.v1.keras": tf.compat.v1.keras}[road]
-    model = tf.keras.Sequential(
-        [tf.keras.layers.Input([2], name="x"), tf.keras.layers.Dense(1)]
-    )
-    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
-    estimator = keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
-    assert isinstance(estimator, tf.compat.v1.estimator.Estimator)
-    assert estimator.train(input_fn, steps=3).evaluate(input_fn, 1)["global_step"] == 3
-
-
 def test_a_member_that_stock_protects_is_overridden_once_its_guard_is_patched_away(
     monkeypatch, tmp_path
 ):
@@ -138,18 +104,6 @@ def test_wrong_arguments_are_refused_at_the_call_as_pythons_own(method, tmp_path
         getattr(estimator, method)(input_fn, hook=[])
 
 
-def test_the_roles_of_old_clusters_are_known(set_tf_config):
-    cluster = {"master": ["host0:1"], "worker": ["host1:1"], "ps": ["host2:1"]}
-    task = {"type": "master", "index": 0}
-    set_tf_config({"cluster": cluster, "task": task, "environment": "cloud"})
-    config = tf.estimator.RunConfig()
-    assert (config.task_type, config.is_chief, config.num_worker_replicas) == (
-        "master",
-        True,
-        2,
-    )
-
-
 PROGRAMS = {
     "feature detection that swallows its exception": """
 try:
@@ -194,12 +148,6 @@ data = tf.data.Dataset.from_tensors
 estimator.train(lambda: data(({"x": [1.0]}, [1.0])), steps=1)
 print(made == [estimator.model_dir])
 """,
-    "the nested names of the older API": """
-import tensorflow.compat.v1 as tf
-tf.disable_v2_behavior()
-from tensorflow.compat.v1 import estimator
-print(estimator.tpu.TPUEstimator is tf.estimator.tpu.TPUEstimator)
-""",
 }
 
 
@@ -207,15 +155,7 @@ print(estimator.tpu.TPUEstimator is tf.estimator.tpu.TPUEstimator)
 def test_an_unchanged_program_runs_that_does(what, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAMS[what])
     done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "estimator_runtime",
-            "run",
-            "program.py",
-        ],
+        [sys.executable, *"-W ignore -m estimator_runtime run program.py".split()],
         cwd=tmp_path,
         capture_output=True,
         text=True,

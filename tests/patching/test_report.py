@@ -50,4 +50,4 @@ def test_a_patch_waits_for_its_module_and_is_applied_with_it():
     assert waiting["the seam"] == "waiting for tensorflow_estimator"
     _, applied = states(f"{install}\nimport tensorflow as tf; tf.estimator.Estimator")
     assert applied["the seam"] == "applied"
-    assert applied["estimator export names"] == ("applied" if NEW else "not needed")
+    assert applied["tf.estimator"] == ("applied" if NEW else "not needed")

@@ -67,6 +67,9 @@ else:
 """
 
 
+RUN = "-m estimator_runtime run client.py".split()
+
+
 @pytest.mark.parametrize(
     "what, output",
     # (1 - 0.2) ** 20 from the goal, squared.
@@ -90,16 +93,7 @@ def test_a_standalone_client_trains_in_the_sessions_of_a_server(
     try:
         assert server.stdout.readline() == b"ready\n"
         client = subprocess.run(
-            [
-                *python,
-                "-m",
-                "estimator_runtime",
-                "run",
-                "client.py",
-                address,
-                "model",
-                what,
-            ],
+            [*python, *RUN, address, "model", what],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -10,7 +10,7 @@ from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.estimator.seam import StockRunConfig
+from estimator_runtime.patching.frozen import StockRunConfig
 
 PROPERTIES = [
     name

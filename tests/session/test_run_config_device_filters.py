@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.estimator.seam import StockRunConfig
+from estimator_runtime.patching.frozen import StockRunConfig
 
 CLUSTER = {
     "chief": ["host0:2222"],

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 import estimator_runtime as er
-from estimator_runtime.estimator.seam import default_session_config
+from estimator_runtime.patching.frozen import default_session_config
 
 train = tf.compat.v1.train
 

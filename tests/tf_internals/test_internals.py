@@ -6,16 +6,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.loop import hook_schedule
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.loop.hooks import schedule as hook_schedule
+from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals import savers, sessions
 
 estimator_runtime.install()
-
-
-def test_each_name_stands_for_something():
-    names = [name for name in vars(internals) if not name.startswith("_")]
-    assert {"FetchHandler", "StockHookedSession", "while_loop"} <= set(names)
-    assert [name for name in names if getattr(internals, name) is None] == []
 
 
 def test_the_hooks_that_fetch_at_the_end_are_asked_what():
@@ -30,7 +25,7 @@ def test_the_hooks_that_fetch_at_the_end_are_asked_what():
         ]
         for hook in hooks[:2]:
             hook.begin()
-        found = [internals.fetches_at_end(hook) for hook in hooks]
+        found = [tf_hooks.fetches_at_end(hook) for hook in hooks]
     assert found == [[{"loss": loss}], [], [[loss]], [], []]
 
 
@@ -41,7 +36,7 @@ def test_the_numbers_of_an_adam_optimizer_are_those_it_was_made_with():
         train = adam.minimize(tf.square(weight))
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(train)
-        scalars = session.run(internals.adam_scalars(adam))
+        scalars = session.run(savers.adam_scalars(adam))
     powers = [0.5**2, 0.75**2]
     assert scalars == [*powers, 0.25, 0.5, 0.75, 0.125]
 
@@ -112,7 +107,7 @@ def test_a_session_that_may_not_recover_raises_the_error_that_lost_it(
     with tf.Graph().as_default():
         step = train.get_or_create_global_step().assign_add(1)
         session = train.MonitoredSession(hooks=[FailsInStep3(error)])
-        internals.stop_recovering(session, seen.append)
+        sessions.stop_recovering(session, seen.append)
         with pytest.raises(kind, match=message), session:
             while not session.should_stop():
                 last = session.run(step)

@@ -25,7 +25,7 @@ _V2_ROOTS = (
 _API_MODULE = re.compile(r"tensorflow(\._api\.v2)?(\.compat(\.v[12])?)*(\.v2)?")
 
 
-def register_export_names(_module: ModuleType) -> None:
+def register_export_names() -> None:
     """Register "estimator" in TensorFlow's export registry, and in its four look-ups.
 
     At import, the frozen package decorates its classes with `estimator_export`, a
@@ -57,7 +57,7 @@ def _extend(function: str, attribute: str) -> None:
     setattr(tf_export, function, extended)
 
 
-def provide_estimator(_module: ModuleType) -> None:
+def provide_estimator() -> None:
     """Add `estimator`, loaded on first use, to tf and its compat modules."""
     # `import tensorflow.compat.v1` makes second copies of the compat modules, which
     # replace `tf.compat`. Done later, by the program or by tf-keras, it would drop the

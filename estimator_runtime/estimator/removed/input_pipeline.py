@@ -7,7 +7,6 @@ those of TensorFlow 2.15, so each of the two resumes what the other has saved.
 
 import functools
 import importlib
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -20,7 +19,7 @@ _PolicyOrName: TypeAlias = str | tf.data.experimental.ExternalStatePolicy | None
 _POLICIES = {each.name.lower(): each for each in _Policy}
 
 
-def provide(_module: ModuleType) -> None:
+def provide() -> None:
     """Add the hook to TensorFlow's modules under each of its former names."""
     own = {"CheckpointInputPipelineHook": CheckpointInputPipelineHook}
     for name in ("", ".ops.iterator_ops"):

@@ -1,6 +1,6 @@
-"""Replacements of modules that TensorFlow 2.16 removed.
+"""Replacements of what TensorFlow 2.16 removed.
 
-The frozen package or the programs that use it import these modules.
+The frozen package or the programs that use it import these names.
 """
 
 import importlib
@@ -9,9 +9,10 @@ import types
 from importlib.machinery import ModuleSpec
 from typing import NoReturn
 
-from estimator_runtime.estimator.removed import api
+from estimator_runtime.estimator.removed import api, input_pipeline
 
-_TPU_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
+_TPU = "tensorflow.python.tpu"
+_EMBEDDING_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 _API_PARAMETERS = (
     "AdagradParameters",
     "AdamParameters",
@@ -20,48 +21,49 @@ _API_PARAMETERS = (
 )
 
 
-def provide_estimator_training(_module: types.ModuleType) -> None:
-    """Provide this package's estimator_training under TensorFlow's former name."""
+def restore(_tensorflow: types.ModuleType) -> None:
+    """Restore `tf.estimator` and the other names that TensorFlow 2.16 removed."""
+    api.register_export_names()
     ours = importlib.import_module(
         "estimator_runtime.estimator.removed.estimator_training"
     )
     _provide("tensorflow.python.distribute", "estimator_training", ours)
+    _provide_tpu_embedding()
+    _provide_async_checkpoint()
+    api.provide_estimator()
+    input_pipeline.provide()
 
 
-def provide_tpu_stand_ins(_module: types.ModuleType) -> None:
+def _provide_tpu_embedding() -> None:
     """Provide importable stand-ins for the TPU embedding modules.
 
     Together with the configuration classes of embeddings they are sufficient for
     `TPUEstimator(use_tpu=False)`. Their other names are classes that raise
     NotImplementedError when they are instantiated.
     """
-    for name in _TPU_MODULES:
-        stand_in = _StandIn(f"tensorflow.python.tpu.{name}")
-        _provide("tensorflow.python.tpu", name, stand_in)
+    for name in _EMBEDDING_MODULES:
+        _provide(_TPU, name, _StandIn(f"{_TPU}.{name}"))
     ours = importlib.import_module("estimator_runtime.estimator.removed.tpu_embedding")
-    embedding = sys.modules["tensorflow.python.tpu.tpu_embedding"]
     for name in ours.__all__:
-        setattr(embedding, name, getattr(ours, name))
+        setattr(sys.modules[f"{_TPU}.tpu_embedding"], name, getattr(ours, name))
     parameters = {name: getattr(ours, name) for name in _API_PARAMETERS}
     api.add("tpu.experimental", parameters, only_v1=True)
 
 
-def provide_async_checkpoint(_module: types.ModuleType) -> None:
+def _provide_async_checkpoint() -> None:
     """Provide the module of the hook that saves while a TPU goes on training.
 
     This runtime saves in the background with TensorFlow's CheckpointSaverHook itself,
     but not with its subclasses. So the former name of the hook is an alias of
     CheckpointSaverHook, which takes the same arguments.
     """
-    from tensorflow.python.training import basic_session_run_hooks
+    from tensorflow.python.training import basic_session_run_hooks as hooks
 
-    name = "tensorflow.python.tpu.async_checkpoint"
+    name = f"{_TPU}.async_checkpoint"
     module = types.ModuleType(name)
     module.__spec__ = ModuleSpec(name, None)
-    vars(module)["AsyncCheckpointSaverHook"] = (
-        basic_session_run_hooks.CheckpointSaverHook
-    )
-    _provide("tensorflow.python.tpu", "async_checkpoint", module)
+    vars(module)["AsyncCheckpointSaverHook"] = hooks.CheckpointSaverHook
+    _provide(_TPU, "async_checkpoint", module)
 
 
 def _provide(package_name: str, name: str, module: types.ModuleType) -> None:

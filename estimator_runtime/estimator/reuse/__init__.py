@@ -1,1 +1,1 @@
-"""What an Estimator reuses from one call to the next: graphs, exports, texts."""
+"""Graphs that an Estimator keeps from one call to the next."""

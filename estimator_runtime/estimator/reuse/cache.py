@@ -5,19 +5,28 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.export import ExportGraph
+from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.estimator.reuse.inputs import CannotReuse
 from estimator_runtime.estimator.reuse.model import Model, checkpoint_identity
 
 _logger = logging.getLogger(__name__)
+_ATTRIBUTE = "_estimator_runtime_graph_cache"
 # Evaluation, prediction and export, and one of them with other inputs.
 MAX_GRAPHS = 4
 _MAX_REFUSALS = 16
+# Methods of the frozen Estimator that do not matter to a graph.
+_OVERRIDABLE = {
+    "__init__",
+    "_assert_members_are_not_overridden",
+    "export_savedmodel",
+    "latest_checkpoint",
+}
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
@@ -29,19 +38,20 @@ class GraphCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # By key; reentrant, as a model_fn may use the same Estimator.
-        self._building: dict[Hashable, threading.RLock] = {}
+        # Reentrant, as a model_fn may use the same Estimator.
+        self._lock = threading.RLock()
         self._kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
-        self._refused: dict[Hashable, str] = {}
+        self._refused: collections.OrderedDict[Hashable, str] = (
+            collections.OrderedDict()
+        )
         self._logged: set[str] = set()
         self._shapes: dict[Hashable, Hashable] = {}
 
     def model(self, key: Hashable, make: Callable[[], Model]) -> Model:
-        """Return the model for a key, which is made if it is not there.
+        """Return the model for a key; make it if there is none.
 
         Args:
-            key: All that the graph depends on.
+            key: Everything that the graph depends on.
             make: Makes the model.
 
         Raises:
@@ -50,60 +60,47 @@ class GraphCache:
         """
         with self._lock:
             reason = self._refused.get(key)
-        if reason is None:
-            try:
-                return self._found(key, make)
-            except CannotReuse as error:
-                reason = str(error)
-            except (TypeError, ValueError) as error:
-                reason = (
-                    f"a graph with fed inputs cannot be built: {_first_line(error)}"
-                )
-            except Exception as error:  # perhaps not the next time
-                reason = f"a graph with fed inputs fails: {_first_line(error)}"
-                raise CannotReuse(reason) from error
-            with self._lock:
+            if reason is None:
+                try:
+                    return self.graph(key, make)
+                except CannotReuse as error:
+                    reason = str(error)
+                except (TypeError, ValueError) as error:
+                    reason = (
+                        f"a graph with fed inputs cannot be built: {first_line(error)}"
+                    )
+                except Exception as error:  # perhaps not the next time
+                    reason = f"a graph with fed inputs fails: {first_line(error)}"
+                    raise CannotReuse(reason) from error
                 self._refused[key] = reason
-                while len(self._refused) > _MAX_REFUSALS:
-                    del self._refused[next(iter(self._refused))]
+                if len(self._refused) > _MAX_REFUSALS:
+                    self._refused.popitem(last=False)
         # Outside of `except`: that error's traceback would keep graphs alive.
         raise CannotReuse(reason)
 
-    def graph(self, key: Hashable, make: Callable[[], ExportGraph]) -> ExportGraph:
-        """Return the graph of an export, which is made if it is not there.
+    def graph(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the graph for a key; make it if there is none.
 
         Args:
-            key: All that the graph depends on.
-            make: Makes the graph. Its errors are raised.
+            key: Everything that the graph depends on.
+            make: Makes the graph, which has a method `close`. Its errors are raised.
         """
-        return self._found(key, make)
-
-    def _found(self, key: Hashable, make: Callable[[], Any]) -> Any:
         with self._lock:
-            building = self._building.setdefault(key, threading.RLock())
-        # Calls with other keys do not wait until this one has built its graph.
-        with building:
-            with self._lock:
-                found = self._kept.get(key)
-            dropped: list[Any] = []
-            try:
-                if found is None:
-                    found = make()
-            finally:
-                with self._lock:
-                    self._building.pop(key, None)
-                    if found is not None:
-                        # Another thread, or make() itself, may have made one.
-                        replaced = self._kept.get(key, found)
-                        if replaced is not found:
-                            dropped.append(replaced)
-                        self._kept[key] = found
-                        self._kept.move_to_end(key)
-                    while len(self._kept) > MAX_GRAPHS:
-                        dropped.append(self._kept.popitem(last=False)[1])
-        for each in dropped:
-            each.close()
-        return found
+            found = self._kept.get(key)
+            if found is None:
+                found = make()
+                # If make() has made another one for this key, that one is replaced.
+                self._close(self._kept.pop(key, None))
+                self._kept[key] = found
+            self._kept.move_to_end(key)
+            if len(self._kept) > MAX_GRAPHS:
+                self._close(self._kept.popitem(last=False)[1])
+            return found
+
+    @staticmethod
+    def _close(graph: Any) -> None:
+        if graph is not None:
+            graph.close()
 
     def shapes(self, checkpoint: str) -> Hashable:
         """Return the names and shapes of the variables in a checkpoint.
@@ -112,20 +109,18 @@ class GraphCache:
             CannotReuse: If it cannot be read.
         """
         identity = checkpoint_identity(checkpoint)
-        with self._lock:
-            known = self._shapes.get(identity)
+        known = self._shapes.get(identity)
         if known is None:
             try:
                 found = tf.train.load_checkpoint(checkpoint)
                 shapes = found.get_variable_to_shape_map()
             except Exception as error:
                 raise CannotReuse(
-                    f"the checkpoint cannot be read: {_first_line(error)}"
+                    f"the checkpoint cannot be read: {first_line(error)}"
                 ) from error
             known = tuple(sorted((name, tuple(dims)) for name, dims in shapes.items()))
             if identity is not None:
-                with self._lock:
-                    self._shapes = {identity: known}  # mostly the newest one
+                self._shapes = {identity: known}  # mostly the newest one
         return known
 
     def log_refusal(self, call: str, reason: object) -> None:
@@ -136,11 +131,9 @@ class GraphCache:
             reason: Completes "because ...".
         """
         text = f"reuse_graphs: {call} builds a graph of its own, because {reason}"
-        with self._lock:
-            if text in self._logged:
-                return
+        if text not in self._logged:
             self._logged.add(text)
-        _logger.info("%s", text)
+            _logger.info("%s", text)
 
     def __len__(self) -> int:
         """Return how many graphs are kept."""
@@ -149,6 +142,56 @@ class GraphCache:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Make copies empty: a session cannot be copied."""
         return type(self), ()
+
+
+def cache_of(estimator: Any) -> GraphCache | None:
+    """Return the cache of an Estimator, or None if it reuses no graphs."""
+    if not TrainingOptions.of(estimator._config).reuse_graphs:
+        return None
+    return vars(estimator).setdefault(_ATTRIBUTE, GraphCache())
+
+
+def cache_for(
+    call: str, estimator: Any, obstacles: Mapping[str, object] | None = None
+) -> GraphCache | None:
+    """Return the cache for a call, or None if the call builds its own graph.
+
+    The log says why, if the Estimator reuses graphs at all.
+
+    Args:
+        call: "evaluate", "predict" or "export".
+        estimator: The Estimator.
+        obstacles: Maps each reason to build a graph to whether it applies.
+    """
+    cache = cache_of(estimator)
+    if cache is None:
+        return None
+    found = [_own_method(estimator)]
+    found += [reason for reason, applies in (obstacles or {}).items() if applies]
+    reason = next(filter(None, found), None)
+    if reason is None:
+        return cache
+    cache.log_refusal(call, reason)
+    return None
+
+
+def _own_method(estimator: Any) -> str | None:
+    """Return which method of the frozen class an Estimator overrides, as a reason."""
+    cls = type(estimator)
+    for name, stock in vars(frozen.Estimator).items():
+        is_own = getattr(cls, name) is not stock or name in vars(estimator)
+        if callable(stock) and is_own and name not in _OVERRIDABLE:
+            return f"{cls.__name__} has a {name} of its own"
+    return None
+
+
+def model_key(estimator: Any) -> Hashable:
+    """Return a key for what the graph of an Estimator depends on, except its inputs."""
+    return (
+        _by_value((estimator._model_fn, estimator._params, estimator._config)),
+        estimator._config.tf_random_seed,
+        estimator._session_config.SerializeToString(deterministic=True),
+    )
 
 
 class _Identical:
@@ -164,18 +207,19 @@ class _Identical:
         return id(self._thing)
 
 
-def by_value(thing: Any) -> Hashable:
+def _by_value(thing: Any) -> Hashable:
     """Return a key for an object: of its plain values, and the identity of others."""
     kind = type(thing)
     if kind in _PLAIN:
         return kind, repr(thing)  # tells -0.0 from 0.0, and finds NaN again
     if kind is dict:
-        return kind, tuple((by_value(k), by_value(v)) for k, v in thing.items())
+        return kind, tuple((_by_value(k), _by_value(v)) for k, v in thing.items())
     if kind in (list, tuple):
-        return kind, tuple(map(by_value, thing))
+        return kind, tuple(map(_by_value, thing))
     return _Identical(thing)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the class and the first line of an error."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -1,4 +1,4 @@
-"""A patch that makes Estimators export with graphs that they keep.
+"""Exports with graphs that the Estimator keeps.
 
 The frozen Estimator calls input_receiver_fn and model_fn in a new graph for each mode
 of each export. With the option `reuse_graphs`, input_receiver_fn is still called in a
@@ -10,123 +10,128 @@ Such an export takes less than a second, which is what TensorFlow names exports 
 So the next one takes the next free second, where TensorFlow would wait for it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import contextvars
+import dataclasses
 import functools
-from collections.abc import Callable
-from types import ModuleType
+import re
+import threading
+import time
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow_estimator.python.estimator import estimator as frozen_estimator
+from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse import graphs
-from estimator_runtime.estimator.reuse.export import (
-    Exportable,
-    ExportGraph,
-    next_export_dir,
-    receiver_key,
-)
-from estimator_runtime.estimator.reuse.inputs import CannotReuse
-from estimator_runtime.patching import patch
+from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of, model_key
+from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
+from estimator_runtime.estimator.reuse.model import checkpoint_identity
+from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
-_PREDICT = tf.estimator.ModeKeys.PREDICT
-# What the functions here call, or do the work of.
-_MEMBERS = (
-    "_add_meta_graph_for_mode",
-    "_call_model_fn",
-    "_create_and_assert_global_step",
-    "_create_global_step",
-)
+_COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
+# How far ahead of the clock the name of an export may be. Enough for a few evaluations
+# in a row, and gone before another process is likely to export to the same folder.
+_MAX_SECS_AHEAD = 5
 # Whether the export under way is one of an Estimator that reuses graphs.
 _is_reusing = contextvars.ContextVar("_is_reusing", default=False)
 
 
-def patch_estimator(_module: ModuleType) -> None:
-    """Patch Estimators, so that those with `reuse_graphs` export with kept graphs."""
-    cls = frozen_estimator.Estimator
-    cls._add_meta_graph_for_mode = _exporting(cls._add_meta_graph_for_mode)
-    cls._export_all_saved_models = _marking(cls._export_all_saved_models)
-    export_lib = frozen_estimator.export_lib
-    export_lib.get_timestamped_export_dir = _naming(
-        export_lib.get_timestamped_export_dir
-    )
+def patch_names() -> None:
+    """Make exports of Estimators that reuse graphs take the next free second."""
+    export_lib = frozen.export_lib
+    stock = export_lib.get_timestamped_export_dir
 
-
-def _marking(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `_export_all_saved_models`, which names the folder of its export."""
-
-    @functools.wraps(original)
-    def export_all_saved_models(self: Any, *args: Any, **kwargs: Any) -> Any:
-        token = _is_reusing.set(graphs.cache_of(self) is not None)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            _is_reusing.reset(token)
-
-    return export_all_saved_models
-
-
-def _naming(original: Callable[..., bytes]) -> Callable[..., bytes]:
-    """Wrap `get_timestamped_export_dir`."""
-
-    @functools.wraps(original)
+    @functools.wraps(stock)
     def get_timestamped_export_dir(export_dir_base: str | bytes) -> bytes:
-        found = next_export_dir(export_dir_base) if _is_reusing.get() else None
-        return original(export_dir_base) if found is None else found
+        found = _next_export_dir(export_dir_base) if _is_reusing.get() else None
+        return stock(export_dir_base) if found is None else found
 
-    return get_timestamped_export_dir
+    export_lib.get_timestamped_export_dir = get_timestamped_export_dir
 
 
-def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `_add_meta_graph_for_mode`."""
-    bind = patch.binder(original)
+@contextlib.contextmanager
+def naming(estimator: Any) -> Iterator[None]:
+    """Name the exports of an Estimator without waiting, if it reuses graphs."""
+    token = _is_reusing.set(cache_of(estimator) is not None)
+    try:
+        yield
+    finally:
+        _is_reusing.reset(token)
 
-    @functools.wraps(original)
-    def add_meta_graph_for_mode(self: Any, *args: Any, **kwargs: Any) -> None:
-        call = bind(self, *args, **kwargs)
-        call.apply_defaults()
-        given = call.arguments
-        cache = graphs.cache_of(self)
-        if cache is None or not given["check_variables"]:
-            return original(*call.args, **call.kwargs)
-        reason = graphs.own_member(self, _MEMBERS)
-        if reason is not None:
+
+def _next_export_dir(base: str | bytes) -> bytes | None:
+    """Return a folder named after the second after the newest export's, or the current.
+
+    Later exports have larger numbers, as in TensorFlow. None if the clock is too far
+    behind.
+    """
+    folder, now = tf.compat.as_bytes(base), int(time.time())
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else []
+    # Object stores list folders with a slash at the end; temp- is an unfinished export.
+    found = (re.fullmatch(r"(?:temp-)?(\d+)/?", tf.compat.as_str(n)) for n in names)
+    seconds = [int(each[1]) for each in found if each]
+    # What is further ahead was named by another clock; TensorFlow ignores it too.
+    near = [each for each in seconds if now <= each <= now + _MAX_SECS_AHEAD]
+    second = max(near, default=now - 1) + 1
+    if second > now + _MAX_SECS_AHEAD:
+        return None
+    return tf.io.gfile.join(folder, str(second).encode())
+
+
+def add_meta_graph(
+    estimator: Any,
+    cache: GraphCache,
+    builder: Any,
+    input_receiver_fn: Any,
+    checkpoint: str,
+    save_variables: bool,
+    mode: str,
+    export_tags: Any,
+    strip_default_attrs: bool,
+) -> None:
+    """Do what `_add_meta_graph_for_mode` does, with a kept graph if possible."""
+    if export_tags is None:
+        export_tags = frozen.export_lib.EXPORT_TAG_MAP[mode]
+    with tf.Graph().as_default() as graph:
+        estimator._create_and_assert_global_step(graph)
+        tf1.random.set_random_seed(estimator._config.tf_random_seed)
+        receiver = input_receiver_fn()
+        make = functools.partial(_build, estimator, graph, receiver, mode)
+        key: Hashable = None
+        try:
+            inputs, shapes = _key(graph, receiver), cache.shapes(checkpoint)
+            key = ("export", mode, inputs, shapes, model_key(estimator))
+        except CannotReuse as reason:
             cache.log_refusal("export", reason)
-            return original(*call.args, **call.kwargs)
-        mode = given["mode"]
-        with tf.Graph().as_default() as graph:
-            self._create_and_assert_global_step(graph)
-            tf1.random.set_random_seed(self._config.tf_random_seed)
-            receiver = given["input_receiver_fn_map"][mode]()
-            make = functools.partial(_build, self, graph, receiver, mode)
-            try:
-                key = (
-                    "export",
-                    mode,
-                    receiver_key(graph, receiver),
-                    cache.shapes(given["checkpoint_path"]),
-                    graphs.model_key(self),
-                )
-            except CannotReuse as reason:
-                cache.log_refusal("export", reason)
-                with contextlib.closing(make()) as export:
-                    _write(export, mode, given)
+        export = make() if key is None else cache.graph(key, make)
+        export.is_kept = key is not None
+        with export.restored(checkpoint, mode) as session:
+            builder._add_train_op(export.train_op)
+            arguments = {
+                "tags": export_tags,
+                "signature_def_map": dict(export.signature_def_map),
+                "assets_collection": tf1.get_collection(tf1.GraphKeys.ASSET_FILEPATHS),
+                "main_op": export.local_init_op,
+                "saver": export.saver,
+                "strip_default_attrs": strip_default_attrs,
+            }
+            if save_variables:
+                builder.add_meta_graph_and_variables(session, **arguments)
             else:
-                _write(cache.graph(key, make), mode, given)
-
-    return add_meta_graph_for_mode
+                builder.add_meta_graph(**arguments)
 
 
-def _build(self: Any, graph: tf.Graph, receiver: Any, mode: str) -> ExportGraph:
+def _build(estimator: Any, graph: tf.Graph, receiver: Any, mode: str) -> _ExportGraph:
     """Add the model to the graph of its inputs, as `_add_meta_graph_for_mode` does."""
-    export_lib = frozen_estimator.export_lib
-    spec = self._call_model_fn(
+    export_lib = frozen.export_lib
+    spec = estimator._call_model_fn(
         features=receiver.features,
         labels=getattr(receiver, "labels", None),
         mode=mode,
-        config=self.config,
+        config=estimator.config,
     )
     export_outputs = export_lib.export_outputs_for_mode(
         mode=spec.mode,
@@ -139,32 +144,94 @@ def _build(self: Any, graph: tf.Graph, receiver: Any, mode: str) -> ExportGraph:
         receiver.receiver_tensors,
         export_outputs,
         getattr(receiver, "receiver_tensors_alternatives", None),
-        serving_only=(mode == _PREDICT),
+        serving_only=(mode == frozen.ModeKeys.PREDICT),
     )
     scaffold = spec.scaffold
     local_init_op = scaffold.local_init_op
     if local_init_op is None:
         local_init_op = tf1.train.Scaffold.default_local_init_op()
-    if isinstance(scaffold.saver, frozen_estimator.trackable_util.Checkpoint):
-        view = frozen_estimator.graph_view.ObjectGraphView(scaffold.saver)
+    saver = scaffold.saver
+    if isinstance(saver, frozen.trackable_util.Checkpoint):
+        view = frozen.graph_view.ObjectGraphView(saver)
         saver = tf1.train.Saver(var_list=view.frozen_saveable_objects(), sharded=True)
-    else:
-        saver = scaffold.saver or tf1.train.Saver(sharded=True)
-    parts = Exportable(
-        saver=saver,
+    return _ExportGraph(
+        graph=graph,
+        session_config=estimator._session_config,
+        saver=saver or tf1.train.Saver(sharded=True),
         local_init_op=local_init_op,
         train_op=spec.train_op,
         signature_def_map=signature_def_map,
     )
-    return ExportGraph(graph, parts, self._session_config)
 
 
-def _write(export: ExportGraph, mode: str, given: Any) -> None:
-    """Write a graph, as `_add_meta_graph_for_mode` does."""
-    builder, checkpoint = given["builder"], given["checkpoint_path"]
-    with export.session() as session:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class _ExportGraph:
+    """A graph that is exported, of a mode and an input_receiver_fn, and its session.
+
+    Attributes:
+        graph: The graph.
+        session_config: Configuration of its session.
+        saver: Restores and saves the variables.
+        local_init_op: What a session that loads the SavedModel runs.
+        train_op: The train_op of an exported training, or None.
+        signature_def_map: `SignatureDef` by key.
+        is_kept: Whether the session stays open after an export.
+    """
+
+    graph: tf.Graph
+    session_config: tf.compat.v1.ConfigProto
+    saver: tf.compat.v1.train.Saver
+    local_init_op: tf.Operation
+    train_op: Any
+    signature_def_map: dict[str, Any]
+    is_kept: bool = True
+
+    def __post_init__(self) -> None:
+        """Remember the collections, to which an export adds."""
+        self._collections = {
+            key: self.graph.get_collection(key)
+            for key in self.graph.get_all_collection_keys()
+        }
+        self._session: tf.compat.v1.Session | None = None
+        self._restored: Hashable = None
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def restored(self, checkpoint: str, mode: str) -> Iterator[tf.compat.v1.Session]:
+        """Return a session with a checkpoint's values, for one export.
+
+        The graph is the default graph in this context. What the export adds to the
+        collections of the graph is taken out at its end.
+
+        Raises:
+            ValueError: If the checkpoint lacks a variable, as in TensorFlow.
+        """
+        with self._lock:
+            if self._session is None:
+                self._session = tf1.Session(
+                    graph=self.graph, config=self.session_config
+                )
+            try:
+                with self.graph.as_default():
+                    self._restore(self._session, checkpoint, mode)
+                    yield self._session
+            finally:
+                for key in self.graph.get_all_collection_keys():
+                    self.graph.clear_collection(key)
+                for key, values in self._collections.items():
+                    self.graph.get_collection_ref(key).extend(values)
+                if not self.is_kept:
+                    self.close()
+
+    def _restore(
+        self, session: tf.compat.v1.Session, checkpoint: str, mode: str
+    ) -> None:
+        identity = checkpoint_identity(checkpoint)
+        if identity is not None and identity == self._restored:
+            return
+        self._restored = None
         try:
-            export.restore(session, checkpoint)
+            self.saver.restore(session, checkpoint)
         except tf.errors.NotFoundError as error:
             raise ValueError(
                 "Could not load all requested variables from checkpoint. "
@@ -173,19 +240,53 @@ def _write(export: ExportGraph, mode: str, given: Any) -> None:
                 f"Encountered error with mode `{mode}` while restoring "
                 f"checkpoint from: `{checkpoint}`. Full Traceback:\n\n{error}"
             ) from error
-        builder._add_train_op(export.parts.train_op)
-        tags = given["export_tags"]
-        if tags is None:
-            tags = frozen_estimator.export_lib.EXPORT_TAG_MAP[mode]
-        arguments = {
-            "tags": tags,
-            "signature_def_map": dict(export.parts.signature_def_map),
-            "assets_collection": tf1.get_collection(tf1.GraphKeys.ASSET_FILEPATHS),
-            "main_op": export.parts.local_init_op,
-            "saver": export.parts.saver,
-            "strip_default_attrs": given["strip_default_attrs"],
-        }
-        if given["save_variables"]:
-            builder.add_meta_graph_and_variables(session, **arguments)
-        else:
-            builder.add_meta_graph(**arguments)
+        self._restored = identity
+
+    def close(self) -> None:
+        """Close the session, after the export that uses it."""
+        with self._lock:
+            self.is_kept = False
+            if self._session is not None:
+                self._session.close()
+            self._session = self._restored = None
+
+
+def _key(graph: tf.Graph, receiver: Any) -> Hashable:
+    """Return a key that is equal for equal inputs of an export.
+
+    Args:
+        graph: The graph that has nothing but these inputs.
+        receiver: What input_receiver_fn has returned.
+
+    Raises:
+        CannotReuse: If it has other than tensors.
+    """
+    names = ("features", "labels", "receiver_tensors", "receiver_tensors_alternatives")
+    collections = tuple(
+        (str(key), tuple(str(value) for value in graph.get_collection(key)))
+        for key in graph.get_all_collection_keys()
+    )
+    return (
+        type(receiver),
+        tuple(_described(getattr(receiver, name, None)) for name in names),
+        collections,
+        graph.seed,
+        graphs.seeds_drawn(graph),
+        graph.as_graph_def().SerializeToString(deterministic=True),
+    )
+
+
+def _described(value: Any) -> Hashable:
+    kind = type(value)
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return kind, tuple((name, _described(each)) for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return kind, tuple(map(_described, value))
+    if isinstance(value, _COMPOSITES):
+        parts = tf.nest.flatten(value, expand_composites=True)
+        return tf.type_spec_from_value(value), tuple(map(_described, parts))
+    if isinstance(value, tf.Tensor) and hasattr(value, "op"):
+        return value.name, value.dtype, static_shape(value)
+    raise CannotReuse(f"input_receiver_fn returns a {kind.__name__}")

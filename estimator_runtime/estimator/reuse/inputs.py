@@ -1,4 +1,4 @@
-"""What an input_fn returns: which tensors a batch has, and in which structure.
+"""The tensors that an input_fn returns, and their structure.
 
 The tensors belong to the graph of one call. Each batch of them is fed to a graph that
 is kept, at placeholders of the same types and static shapes.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
 _MAPPINGS = (dict, collections.OrderedDict)
@@ -48,7 +48,7 @@ class Inputs:
         self._places: dict[int, int] = {}
         self._values = (features, labels)
         self.tensors: list[tf.Tensor] = []
-        self.seeds_drawn = internals.seeds_drawn(graph)
+        self.seeds_drawn = graphs.seeds_drawn(graph)
         self.key: Hashable = (
             self._described(features),
             self._described(labels),

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from estimator_runtime.config import tf1_mode as mode
+from estimator_runtime.patching import patch
+from estimator_runtime.patching.table import TF1_PATCHES
 
 # Children search this folder for `sitecustomize`. In a helper process, Python puts it
 # before the standard library.
@@ -78,7 +79,7 @@ class _InstallWhenUnpickled:
 
     def __reduce__(self) -> tuple[Callable[..., None], tuple[str, dict[str, Any]]]:
         # None for a process without the mode, which a child may turn on for itself.
-        tf1 = mode.is_on() or None
+        tf1 = TF1_PATCHES[0] in patch.scheduled() or None
         return exec, (_INSTALL, {"path": self._path, "tf1": tf1})
 
 

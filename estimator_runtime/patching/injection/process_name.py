@@ -1,4 +1,4 @@
-"""The kernel's name of this process: that of its task, such as "worker 1".
+"""Names this process after its task, such as "worker 1".
 
 All tasks of a job have the same command line, so process lists need the name to
 distinguish them. absl would replace it by the name of the script.

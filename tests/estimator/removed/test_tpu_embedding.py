@@ -1,6 +1,5 @@
 """Embeddings for a TPU, in programs that run on a machine without one."""
 
-import inspect
 import pickle
 
 import pytest
@@ -67,27 +66,6 @@ def test_the_parameters_of_an_optimizer_are_attributes(name, required, defaults)
     made = getattr(tpu_embedding, name)(*[0.5] * required)
     expected = {"learning_rate": 0.5, "use_gradient_accumulation": True, **defaults}
     assert {each: getattr(made, each) for each in expected} == expected
-
-
-def test_the_parameters_of_an_optimizer_are_in_the_order_of_tensorflow_2_15():
-    arguments = list(inspect.signature(tpu_embedding.FtrlParameters).parameters)
-    assert arguments == [
-        "learning_rate",
-        "learning_rate_power",
-        "initial_accumulator_value",
-        "l1_regularization_strength",
-        "l2_regularization_strength",
-        "use_gradient_accumulation",
-        "clip_weight_min",
-        "clip_weight_max",
-        "weight_decay_factor",
-        "multiply_weight_decay_factor_by_learning_rate",
-        "multiply_linear_by_learning_rate",
-        "beta",
-        "allow_zero_accumulator",
-        "clip_gradient_min",
-        "clip_gradient_max",
-    ]
 
 
 def test_a_table_and_a_feature_are_tuples_with_defaults():

@@ -115,11 +115,3 @@ def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
             next(estimator.predict(rows()))
     assert len(refusals) == 2
     assert "cannot be restored into the kept graph" in refusals[0]
-
-
-def test_a_path_without_a_checkpoint_has_tensorflows_error(pair, linear, rows):
-    pair = pair(linear)
-    pair.train(rows())
-    for estimator in (pair.stock, pair.kept):
-        with pytest.raises(ValueError, match="not a valid checkpoint"):
-            estimator.evaluate(rows(), checkpoint_path="/none/model.ckpt-1")

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import time
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ er.install()
 
 import tensorflow as tf  # noqa: E402
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
-
-from estimator_runtime.estimator.reuse import exports  # noqa: E402
-from estimator_runtime.estimator.reuse.export import next_export_dir  # noqa: E402
 
 tf1 = tf.compat.v1
 export = tf.estimator.export
@@ -187,52 +185,18 @@ def test_inputs_that_are_no_tensors_are_exported_as_ever(
     )
 
 
-def test_exports_within_a_second_take_the_next_ones_and_nothing_sleeps(
+def test_exports_within_a_second_take_the_next_ones_and_do_not_sleep(
     pair, linear, rows, tmp_path, monkeypatch
 ):
     pair = pair(linear)
     pair.train(rows())
-    monkeypatch.setattr(
-        exports,
-        "next_export_dir",
-        lambda base: next_export_dir(base, lambda: 1000.9, pytest.fail),
-    )
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(time, "sleep", pytest.fail)
     base = tmp_path / "export"
+    base.mkdir()
+    # Of another clock, of a killed export, and no export at all.
+    for name in (f"{int(now) + 6}", f"temp-{int(now)}", "notes"):
+        (base / name).mkdir()
     found = [pair.kept.export_saved_model(str(base), serving()) for _ in range(3)]
-    names = ["1000", "1001", "1002"]
-    assert found == [str(base / each).encode() for each in names]
-    assert sorted(each.name for each in base.iterdir()) == names
-
-
-@pytest.mark.parametrize(
-    ("names", "second", "sleeps"),
-    [
-        ([], 1000, 0),
-        (["999", "notes", "temp-notes"], 1000, 0),
-        (["1000"], 1001, 0),
-        (["1000", "1002"], 1003, 0),  # never before an export that is older
-        (["1001"], 1002, 0),
-        (["temp-1000"], 1001, 0),  # an export under way, or one that was killed
-        (["1005"], 1006, 1),  # beyond five seconds, as TensorFlow does
-        (["1006"], 1000, 0),  # of another clock, which TensorFlow ignores
-    ],
-)
-def test_the_name_of_an_export_is_the_next_free_second(tmp_path, names, second, sleeps):
-    for name in names:
-        (tmp_path / name).mkdir()
-    slept = []
-    found = next_export_dir(str(tmp_path), lambda: 1000.9 + sum(slept), slept.append)
-    assert found == str(tmp_path / str(second)).encode()
-    assert slept == [1] * sleeps
-
-
-def test_no_name_is_found_where_the_clock_stands_still(tmp_path):
-    (tmp_path / "1005").mkdir()
-    slept = []
-    assert next_export_dir(str(tmp_path), lambda: 1000.0, slept.append) is None
-    assert slept == [1] * 9
-
-
-def test_a_folder_that_is_not_there_yet_gets_the_first_name(tmp_path):
-    base = str(tmp_path / "none")
-    assert next_export_dir(base, lambda: 7.5) == f"{base}/7".encode()
+    assert found == [str(base / str(int(now) + n)).encode() for n in (1, 2, 3)]

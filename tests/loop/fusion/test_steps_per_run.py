@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.estimator.seam import StockRunConfig
+from estimator_runtime.patching.frozen import StockRunConfig
 
 er.install()
 

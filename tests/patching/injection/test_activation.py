@@ -145,46 +145,6 @@ def test_packages_that_cannot_run_estimators_cost_a_line_and_not_the_program(
     )
 
 
-def test_a_folder_that_cannot_be_written_is_one_line_with_the_way_out(tmp_path):
-    from estimator_runtime.patching.injection.activation import Activation
-
-    missing = tmp_path / "missing"
-    with pytest.raises(estimator_runtime.EstimatorRuntimeError) as caught:
-        Activation(folder=missing).enable()
-    assert str(caught.value) == (
-        f"{missing} cannot be changed (No such file or directory); use a virtual "
-        "environment of your own, or 'estimator-runtime run'"
-    )
-
-
-def test_pytest_and_m_are_activated_too(environment, tmp_path):
-    environment.command("enable")
-    (tmp_path / "test_it.py").write_text(
-        "import tensorflow as tf\ndef test(): assert tf.estimator.Estimator"
-    )
-    done = environment.run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py")
-    )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_status_says_whether_it_is_on_also_where_there_can_be_no_estimators(
-    environment,
-):
-    environment.command("enable")
-    (environment.packages / "tensorflow.py").write_text("__version__ = '2.9'")
-    info = environment.packages / "tensorflow-2.9.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: tensorflow\nVersion: 2.9.0\n")
-    done = environment.run("-m", "estimator_runtime", "status")
-    assert done.stdout.splitlines() == [
-        f"automatic activation is on in {environment.packages}",
-        "no Estimators: TensorFlow 2.9.0 is too old; install 2.15 to 2.21, such as: "
-        "pip install tensorflow==2.15.1",
-    ]
-    assert done.returncode == 1
-
-
 def test_the_watcher_stays_among_the_finders_that_other_threads_go_along(environment):
     environment.command("enable")
     program = """

@@ -1,0 +1,40 @@
+"""Savers, Scaffolds and optimizers of TensorFlow."""
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.training import saver
+
+BaseSaverBuilder: Any = saver.BaseSaverBuilder
+BulkSaverBuilder: Any = saver.BulkSaverBuilder
+saver_of_graph = saver._get_saver_or_default
+
+
+def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
+    """Return the names of the parts that the program has given to a Scaffold.
+
+    Only parts that an evaluation or a prediction uses count, without the Saver. The
+    Scaffold must not be finalized.
+    """
+    parts = {
+        "init_fn": scaffold._user_init_fn,
+        "init_feed_dict": scaffold.init_feed_dict,
+        "local_init_feed_dict": scaffold.local_init_feed_dict,
+        "local_init_op": scaffold.local_init_op,
+        "ready_op": scaffold.ready_op,
+        "ready_for_local_init_op": scaffold.ready_for_local_init_op,
+    }
+    return [name for name, value in parts.items() if value is not None]
+
+
+def adam_scalars(optimizer: tf.compat.v1.train.AdamOptimizer) -> list[Any]:
+    """Return the numbers that Adam's update uses, as tensors and variables.
+
+    Call this while the optimizer applies gradients, or after that in the same graph.
+
+    Returns:
+        The powers of beta1 and beta2, the learning rate, beta1, beta2 and epsilon.
+    """
+    powers = optimizer._get_beta_accumulators()
+    rates = optimizer._lr_t, optimizer._beta1_t, optimizer._beta2_t
+    return [*powers, *rates, optimizer._epsilon_t]
