@@ -224,7 +224,6 @@ def reference(session):
     check_python(session)
     install_package(session, NEWEST_TENSORFLOW, ".")
     session.run("python", "docs/run_config.py")
-    session.run("python", "docs/contrib.py")
     session.run("python", "docs/command_line.py")
     session.run("python", "docs/life_of_a_task.py")
 

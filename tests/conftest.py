@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-pytest_plugins = ("second_chance", "weekly", "workers")
+pytest_plugins = ("second_chance", "tf1_contrib", "weekly", "workers")
 
 TESTS = pathlib.Path(__file__).parent
 _SLOW = (

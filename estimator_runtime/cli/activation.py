@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from estimator_runtime.cli.parser import Parser
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.patching import install
 from estimator_runtime.patching.injection.activation import VARIABLE, Activation
 from estimator_runtime.patching.report import report
-from estimator_runtime.tf1 import mode
 from estimator_runtime.tf_internals import versions
 
 _WHERE_ENABLED = (

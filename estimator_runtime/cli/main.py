@@ -15,7 +15,15 @@ import signal
 import sys
 
 from estimator_runtime import __version__, reporting
-from estimator_runtime.cli import activation, checkpoints, ps, render, run, run_flags
+from estimator_runtime.cli import (
+    activation,
+    checkpoints,
+    ps,
+    render,
+    run,
+    run_flags,
+    tf1,
+)
 from estimator_runtime.cli.doctor import report
 from estimator_runtime.cli.parser import (
     EXIT_STATUSES,
@@ -28,7 +36,7 @@ from estimator_runtime.cli.parser import (
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output.terminal import printable
 
-_COMMANDS = (run, checkpoints, ps, report, render, activation)
+_COMMANDS = (run, checkpoints, ps, report, render, activation, tf1)
 
 
 def main(argv: list[str] | None = None) -> int:

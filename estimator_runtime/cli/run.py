@@ -24,6 +24,7 @@ from estimator_runtime.cli.parser import (
     misplaced_option,
 )
 from estimator_runtime.config import proxies
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import check_form
@@ -35,7 +36,6 @@ from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.process_name import name_after_task, task_name
 from estimator_runtime.patching.table import PROGRAM_SESSION
 from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
-from estimator_runtime.tf1 import mode
 
 if TYPE_CHECKING:
     from estimator_runtime.launch import Job, JobHandle, Outcome

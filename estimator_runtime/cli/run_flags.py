@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from estimator_runtime.cli.parser import number
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config import waits
 from estimator_runtime.config.options import OPTIONS, Option
 from estimator_runtime.errors import ConfigError, UsageError
@@ -16,7 +17,6 @@ from estimator_runtime.launch.terminal import levels
 from estimator_runtime.output import log_filter, metrics_file
 from estimator_runtime.output.tensorboard import FIRST_FREE
 from estimator_runtime.patching.injection import garbage_collector
-from estimator_runtime.tf1 import mode
 
 _LAST_PORT = 65535
 

@@ -31,11 +31,11 @@ from typing import Any, NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.save import writer
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter
 from estimator_runtime.signals import exit, request, session_close
 from estimator_runtime.signals.exit import flush
-from estimator_runtime.tf1 import mode
 
 # How long the end of a program waits for a session that TensorFlow still closes.
 _CLOSE_SECS = 0.5

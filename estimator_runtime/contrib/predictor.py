@@ -4,8 +4,8 @@
 call. A predictor does that once and then takes about as long as its kernels: it is for
 servers, and for programs that predict one row at a time.
 
-`from_contrib_estimator` of TensorFlow 1 is missing, because its only argument was an
-Estimator of `tf.contrib.learn`, which no longer exists.
+`from_contrib_estimator` of TensorFlow 1 is missing: in TensorFlow 1 mode,
+`tf.contrib.predictor` is the original, which has it.
 """
 
 from __future__ import annotations

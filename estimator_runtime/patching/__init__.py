@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 
+from estimator_runtime.config import tf1_mode
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching import patch, table
 from estimator_runtime.patching.injection import children
@@ -33,9 +34,7 @@ def install(
         ConfigError: See there.
     """
     _install()
-    if tf1 is None:
-        tf1 = "ESTIMATOR_RUNTIME_TF1" in os.environ and table.is_tf1_wanted()
-    if tf1:
+    if tf1_mode.is_wanted() if tf1 is None else tf1:
         table.turn_on_tf1(resource_variables=tf1_resource_variables)
     elif tf1_resource_variables:
         raise ConfigError(

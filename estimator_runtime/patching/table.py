@@ -98,7 +98,7 @@ PATCHES = (
         name="tf-slim",
         reason="its functions use private names that TensorFlow has moved since",
         after="tf_slim",
-        apply=_late("tf1.moved:restore_private_names"),
+        apply=_late("tf_internals.former_names:restore_private_names"),
     ),
     Patch(
         name="layers of tf-slim",
@@ -110,7 +110,7 @@ PATCHES = (
         name="tensorflow-gan",
         reason="its functions call inspect.getargspec, which Python 3.11 removed",
         after="tensorflow_gan",
-        apply=_late("tf1.moved:restore_getargspec"),
+        apply=_late("tf_internals.former_names:restore_getargspec"),
     ),
     Patch(
         name="adanet",
@@ -206,9 +206,8 @@ TF1_PATCHES = (
         name="TensorFlow 1's private names",
         reason="programs use names of private modules that TensorFlow 2 has moved",
         after="tensorflow",
-        apply=_late("tf1.moved:restore_private_names"),
+        apply=_late("tf_internals.former_names:restore_private_names"),
     ),
     PROGRAM_SESSION,
 )
-is_tf1_wanted = _late("tf1.mode:is_wanted")
 turn_on_tf1 = _late("tf1.mode:turn_on")

@@ -13,7 +13,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from estimator_runtime.tf1 import contrib_names
+from estimator_runtime.tf1.contrib import original, successors
+from estimator_runtime.tf1.contrib.views import ModuleView, Views
 
 _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
@@ -41,6 +42,8 @@ def import_statement(name: str, names: tuple[str, ...]) -> types.ModuleType:
         ImportError: If there is no such module, or it lacks one of the names.
     """
     module = import_module(name)
+    if isinstance(module, ModuleView) and "*" in names:
+        return module.copy()
     for each in names:
         if each != "*":
             _find(module, name, each)
@@ -59,16 +62,18 @@ def import_module(name: str) -> types.ModuleType:
         parts = parts[2:]
     if not parts:
         return TENSORFLOW
+    if parts[0] == "python":
+        return VIEWS.module(name)
     if parts[0] in _REAL or parts[:2] == ["compat", "v2"]:
         return importlib.import_module(name)
-    if parts[0] == _CONTRIB and contrib_names.is_module(".".join(parts[1:])):
-        return _contrib_module(".".join(parts[1:]))
+    if parts[0] == _CONTRIB:
+        return _import_contrib(parts[1:])
     value: Any = TENSORFLOW
     for index, part in enumerate(parts):
         try:
             value = getattr(value, part)
         except AttributeError as error:
-            found = None if parts[0] == _CONTRIB else _import_real(parts)
+            found = _import_real(parts)
             if found is not None:
                 return found
             so_far = ".".join([_ROOT, *parts[: index + 1]])
@@ -78,6 +83,28 @@ def import_module(name: str) -> types.ModuleType:
         text = f"No module named {name!r}; it is a {type(value).__name__}"
         raise ModuleNotFoundError(text, name=name)
     return value
+
+
+def _import_contrib(parts: list[str]) -> types.ModuleType:
+    contrib = original.load(VIEWS)
+    path = ".".join(parts)
+    if not parts:
+        return CONTRIB
+    if contrib is not None:
+        # Of a single name, the module that `tf.contrib` has under it.
+        return contrib.module(path) if parts[1:] else contrib.attribute(path)
+    if successors.is_module(path):
+        return _successor_module(path)
+    name = f"{_ROOT}.{_CONTRIB}.{path}"
+    try:
+        found = successors.find_or_advise(*path.rpartition(".")[::2])
+    except AttributeError as error:
+        raise ModuleNotFoundError(
+            f"No module named {name!r}: {error}", name=name
+        ) from None
+    raise ModuleNotFoundError(
+        f"No module named {name!r}; it is a {type(found).__name__}", name=name
+    )
 
 
 def _import_real(parts: list[str]) -> types.ModuleType | None:
@@ -148,6 +175,8 @@ class TensorFlow1(_Module):
         v1 = sys.modules.get(_V1) or importlib.import_module(_V1)
         if name == "__all__":
             return [*v1.__all__, _CONTRIB] if hasattr(v1, "__all__") else dir(self)
+        if name == "python":
+            return VIEWS.module(f"{_ROOT}.{name}")
         if name in _REAL:
             return importlib.import_module(f"{_ROOT}.{name}")
         value = getattr(v1, name, _MISSING)
@@ -180,7 +209,7 @@ class Compat(_Module):
 
 
 class Contrib(_Module):
-    """`tf.contrib` or a module in it, made from the tables of `contrib.names`.
+    """`tf.contrib`, or one of its modules where the original is not installed.
 
     Args:
         path: Name of the module below `tf.contrib`; empty for that itself.
@@ -198,8 +227,21 @@ class Contrib(_Module):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name == "__all__":
             return self._names()
-        dotted = f"{path}.{name}" if path else name
-        value = _look_up(dotted)
+        contrib = None if path else original.load(VIEWS)
+        full = ".".join(filter(None, [path, name]))
+        value: Any
+        if contrib is not None:
+            try:
+                value = contrib.attribute(name)
+            except ModuleNotFoundError as error:
+                if error.name != f"{self.__name__}.{name}":
+                    raise
+                text = f"TensorFlow 1.15.5 has no tf.contrib.{name}"
+                raise AttributeError(text, name=name, obj=self) from None
+        elif successors.is_module(full) and not successors.is_member(path, name):
+            value = _successor_module(full)
+        else:
+            value = successors.find_or_advise(path, name)
         # Nothing else sets it, and the next use need not look it up.
         setattr(self, name, value)
         return value
@@ -208,74 +250,14 @@ class Contrib(_Module):
         return sorted({*_own(self), *self._names()})
 
     def _names(self) -> list[str]:
-        """Return the names that the tables have, and those of a whole module."""
-        path = self._contrib_path
-        found = set(contrib_names.children(path))
-        source = contrib_names.source(path) if path else None
-        if source is not None:
-            with contextlib.suppress(ImportError):  # its package is not installed
-                module = _in_module(path, source, [])
-                found.update(each for each in dir(module) if not each.startswith("_"))
-        return sorted(found)
-
-
-def _look_up(spelled: str) -> Any:
-    """Return the object with a dotted name below `tf.contrib`.
-
-    Raises:
-        AttributeError: If it does not exist; the text says what became of it.
-        ImportError: If its module is of a package that is not installed.
-    """
-    source = contrib_names.member(spelled)
-    if source is None and contrib_names.is_module(spelled):
-        return _contrib_module(spelled)
-    if source is not None:
-        module_name, _, attribute = source.partition(":")
-        return _in_module(spelled, module_name, attribute.split("."))
-    place = contrib_names.in_whole_module(spelled)
-    # The module may lack it, as tf-slim does not have all of tf.contrib.slim.
-    with contextlib.suppress(AttributeError):
-        if place is not None:
-            return _in_module(spelled, *place)
-    why = contrib_names.why_missing(spelled)
-    raise AttributeError(
-        f"tf.contrib.{spelled} is not available; {why}",
-        name=spelled.rpartition(".")[2],
-    )
+        contrib = None if self._contrib_path else original.load(VIEWS)
+        return contrib.names() if contrib else successors.names(self._contrib_path)
 
 
 @functools.cache
-def _contrib_module(spelled: str) -> Contrib:
+def _successor_module(path: str) -> Contrib:
     """Return a module of `tf.contrib`, the same at each call."""
-    return Contrib(spelled)
-
-
-def _in_module(spelled: str, module_name: str, path: list[str]) -> Any:
-    """Return an attribute of a module that stands for a name of `tf.contrib`.
-
-    Raises:
-        AttributeError: If there is none.
-        ImportError: If the module is of a package that is not installed.
-    """
-    try:
-        value: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        package = module_name.partition(".")[0]
-        if error.name != package:
-            raise
-        raise ModuleNotFoundError(
-            f"tf.contrib.{spelled} is of the package {package}, which is not "
-            f"installed; pip install {package.replace('_', '-')}",
-            name=package,
-        ) from None
-    for index, part in enumerate(path):
-        name = ".".join([module_name, *path[:index], part])
-        if not hasattr(value, part) and hasattr(value, "__path__"):
-            # A module that nothing has imported yet.
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(name)
-        value = getattr(value, part)
-    return value
+    return Contrib(path)
 
 
 CONTRIB = Contrib("")
@@ -291,3 +273,4 @@ def _make_tensorflow() -> TensorFlow1:
 
 
 TENSORFLOW = _make_tensorflow()
+VIEWS = Views(TENSORFLOW)

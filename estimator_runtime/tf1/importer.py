@@ -40,7 +40,7 @@ _ROOT = "tensorflow"
 _PREFIX = f"{_ROOT}."
 _INSTALLED = ("site-packages", "dist-packages")
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
-_OURS = str(pathlib.Path(__file__).parents[2]) + os.sep
+_OURS = str(pathlib.Path(__file__).parents[1]) + os.sep
 
 _packages: frozenset[str] = frozenset()
 
@@ -65,11 +65,13 @@ def answer_program(packages: frozenset[str]) -> None:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        is_ours = level == 0 and (name == _ROOT or name.startswith(_PREFIX))
-        if is_ours and is_program(globals, sys._getframe(1)):
-            from estimator_runtime.tf1 import facade
+        if level == 0 and (name == _ROOT or name.startswith(_PREFIX)):
+            names = tuple(fromlist or ())
+            if is_program(globals, sys._getframe(1)):
+                from estimator_runtime.tf1 import facade
 
-            return facade.import_statement(name, tuple(fromlist or ()))
+                return facade.import_statement(name, names)
+            _refuse_contrib(name, names)
         return original_import(name, globals, locals, fromlist or (), level)
 
     @functools.wraps(original_module)
@@ -80,10 +82,22 @@ def answer_program(packages: frozenset[str]) -> None:
                 from estimator_runtime.tf1 import facade
 
                 return facade.import_module(name)
+            _refuse_contrib(name)
         return original_module(name, package)
 
     builtins.__import__ = import_
     importlib.import_module = import_module
+
+
+def _refuse_contrib(name: str, names: tuple[str, ...] = ()) -> None:
+    """Raise ModuleNotFoundError for an import of `tf.contrib` by a library.
+
+    The real TensorFlow has none, although `sys.modules` has that of the program.
+    """
+    whole = {name, *(f"{name}.{each}" for each in names)}
+    for each in whole:
+        if f"{each}.".startswith(f"{_PREFIX}contrib."):
+            raise ModuleNotFoundError(f"No module named {each!r}", name=each)
 
 
 def program_with_tensorflow_2() -> str | None:

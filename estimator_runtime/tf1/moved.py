@@ -6,21 +6,19 @@ modules themselves, so libraries of this process see them too.
 
 import collections
 import collections.abc
-import contextlib
 import functools
-import importlib
-import importlib.util
-import inspect
 import sys
 import time
 import types
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from estimator_runtime.config import tf1_mode
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.tf1 import mode
+from estimator_runtime.tf1.alias import Alias
+from estimator_runtime.tf_internals import former_names
 
 # NumPy's own names for Python's types, which it removed in 1.24 and 2.0.
 _TYPES = {
@@ -53,55 +51,6 @@ _RENAMED_IN_NUMPY = {
     "trapz": "trapezoid",
     "unicode_": "str_",
 }
-# Names of TensorFlow's private modules that programs import, and where they are now.
-_PRIVATE = {
-    "framework.graph_util": {
-        "convert_variables_to_constants": (
-            "framework.convert_to_constants:convert_variables_to_constants"
-        ),
-    },
-    "framework.ops": {
-        "IndexedSlices": "framework.indexed_slices:IndexedSlices",
-        "IndexedSlicesValue": "framework.indexed_slices:IndexedSlicesValue",
-        "Tensor": "framework.tensor:Tensor",
-        "convert_n_to_tensor_or_indexed_slices": (
-            "framework.indexed_slices:convert_n_to_tensor_or_indexed_slices"
-        ),
-        "convert_to_tensor": "framework.tensor_conversion:convert_to_tensor_v2",
-        "convert_to_tensor_or_indexed_slices": (
-            "framework.indexed_slices:convert_to_tensor_or_indexed_slices"
-        ),
-        "internal_convert_to_tensor": "framework.tensor_conversion_registry:convert",
-        "internal_convert_to_tensor_or_indexed_slices": (
-            "framework.indexed_slices:internal_convert_to_tensor_or_indexed_slices"
-        ),
-        "register_tensor_conversion_function": (
-            "framework.tensor_conversion_registry:register_tensor_conversion_function"
-        ),
-    },
-    "ops.array_ops": {
-        "stack": "ops.array_ops_stack:stack",
-        "unstack": "ops.array_ops_stack:unstack",
-    },
-    "ops.control_flow_ops": {
-        "Assert": "ops.control_flow_assert:Assert",
-        "case": "ops.control_flow_case:case",
-        "cond": "ops.cond:cond",
-        "switch_case": "ops.control_flow_switch_case:switch_case",
-        "while_loop": "ops.while_loop:while_loop",
-    },
-    "ops.functional_ops": {"map_fn": "ops.map_fn:map_fn"},
-    "ops.variable_scope": {"variable": "ops.variable_v1:VariableV1"},
-    "ops.variables": {
-        "RefVariable": "ops.ref_variable:RefVariable",
-        "VariableV1": "ops.variable_v1:VariableV1",
-        "is_variable_initialized": "ops.variable_v1:is_variable_initialized",
-    },
-    "pywrap_tensorflow": {
-        "NewCheckpointReader": "training.py_checkpoint_reader:NewCheckpointReader",
-    },
-    "util.nest": {"is_sequence": "util.nest:is_nested"},
-}
 _TENSORFLOW = "tensorflow.python"
 # Former names of modules, and the modules that have their contents now. The first is
 # for TensorFlow's own tensorflow.python.layers.
@@ -116,12 +65,12 @@ _FORMER_NAMES = {
     f"{_TENSORFLOW}.training.training_ops": f"{_TENSORFLOW}.ops.gen_training_ops",
 }
 
-# The full names that programs find again in TensorFlow 1 mode.
+# The full names that programs find again in TensorFlow 1 tf1_mode.
 RESTORED = (
     *(
         f"{_TENSORFLOW}.{owner}.{name}"
-        for owner in _PRIVATE
-        for name in _PRIVATE[owner]
+        for owner in former_names.FORMER_NAMES
+        for name in former_names.FORMER_NAMES[owner]
     ),
     *_FORMER_NAMES,
 )
@@ -137,7 +86,7 @@ def use_version_1(_module: types.ModuleType) -> None:
 
     with deprecation.silence():  # of disable_resource_variables
         tf1.disable_v2_behavior()
-    if mode.has_resource_variables():
+    if tf1_mode.has_resource_variables():
         tf1.enable_resource_variables()
         _refuse_feeds_of_variables()
 
@@ -158,7 +107,7 @@ def _refuse_feeds_of_variables() -> None:
         raise ConfigError(
             f"feed_dict: the key is the variable {variable.name!r}, whose reads a feed "
             "does not replace, because --tf1-resource-variables "
-            f"({mode.RESOURCES_VARIABLE}) is on; leave that out, or feed a "
+            f"({tf1_mode.RESOURCES_VARIABLE}) is on; leave that out, or feed a "
             "tf.placeholder_with_default in place of the variable"
         )
 
@@ -166,22 +115,6 @@ def _refuse_feeds_of_variables() -> None:
     kinds = resource_variable_ops.BaseResourceVariable, values.DistributedVariable
     for kind in kinds:
         session.register_session_run_conversion_functions(kind, as_ever, refuse, refuse)
-
-
-def restore_private_names(_module: types.ModuleType) -> None:
-    """Set former names of TensorFlow's private modules, where their objects exist.
-
-    A test asserts that they exist on each tested TensorFlow. On a newer one, a program
-    that does not use a name that has moved again must not fail.
-    """
-    for owner_name, names in _PRIVATE.items():
-        for name, source in names.items():
-            module_name, _, attribute = source.partition(":")
-            with contextlib.suppress(ImportError, AttributeError):
-                owner = importlib.import_module(f"{_TENSORFLOW}.{owner_name}")
-                module = importlib.import_module(f"{_TENSORFLOW}.{module_name}")
-                if not hasattr(owner, name):
-                    setattr(owner, name, getattr(module, attribute))
 
 
 def restore_numpy_names(numpy: types.ModuleType) -> None:
@@ -220,28 +153,10 @@ def restore_python_names(_module: types.ModuleType) -> None:
     for name in collections.abc.__all__:
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
-    restore_getargspec(_module)
+    former_names.restore_getargspec(_module)
     if not hasattr(time, "clock"):
         vars(time)["clock"] = time.process_time
     sys.meta_path.append(_FormerModules())
-
-
-def restore_getargspec(_module: types.ModuleType) -> None:
-    """Set `inspect.getargspec`, which Python 3.11 removed."""
-    if not hasattr(inspect, "getargspec"):
-        vars(inspect)["getargspec"] = _getargspec
-
-
-_ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
-
-
-def _getargspec(function: Any) -> Any:
-    found = inspect.getfullargspec(function)
-    if found.kwonlyargs:
-        raise ValueError(
-            "Function has keyword-only parameters; use inspect.signature() instead"
-        )
-    return _ArgSpec(*found[:4])
 
 
 class _FormerModules(MetaPathFinder):
@@ -255,18 +170,7 @@ class _FormerModules(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return the spec of the module that has the name now, or None."""
         if fullname == "imp":
-            return ModuleSpec(fullname, _ByName("estimator_runtime.tf1.imp"))
+            return ModuleSpec(fullname, Alias("estimator_runtime.tf1.imp"))
         if fullname in _FORMER_NAMES:
-            return ModuleSpec(fullname, _ByName(_FORMER_NAMES[fullname]))
+            return ModuleSpec(fullname, Alias(_FORMER_NAMES[fullname]))
         return None
-
-
-class _ByName(Loader):
-    """Loads a module by importing one of another name in its place."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Replace `module` in `sys.modules` with the other one."""
-        sys.modules[module.__name__] = importlib.import_module(self._name)

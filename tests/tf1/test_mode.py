@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import estimator_runtime
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.tf1 import mode
 
 
 def run(*command, cwd, **variables):
@@ -37,7 +37,7 @@ IMPORTS = """
 import tensorflow as tf
 import tensorflow
 from tensorflow import contrib, flags, keras, layers
-from tensorflow.contrib import predictor, summary
+from tensorflow.contrib import summary
 import tensorflow.contrib.data as contrib_data
 from tensorflow.contrib.tpu.python.tpu import tpu_config, tpu_estimator
 import tensorflow.compat.v1 as v1
@@ -67,7 +67,7 @@ for found, expected in [
     (contrib_data.map_and_batch, tf.data.experimental.map_and_batch),
     (tpu_config.TPUConfig, tf.contrib.tpu.TPUConfig),
     (tpu_estimator.TPUEstimator, tf.estimator.tpu.TPUEstimator),
-    (predictor.from_saved_model, tf.contrib.predictor.from_saved_model),
+    (summary.scalar, tf.contrib.summary.scalar),
     (model_fn.EstimatorSpec, tf.estimator.EstimatorSpec),
     (DNNClassifier, v1.estimator.DNNClassifier),
     (tf.estimator.RunConfig, er.RunConfig),
@@ -329,7 +329,7 @@ def test_packages_of_the_program_are_added_once():
 
 
 TRAINING = """
-import json, sys
+import argparse, json, sys
 import numpy as np
 import tensorflow as tf
 
@@ -356,7 +356,7 @@ def input_fn():
 
 def main(_):
     config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=20)
-    params = tf.contrib.training.HParams(rate=0.1)
+    params = argparse.Namespace(rate=0.1)
     estimator = tf.estimator.Estimator(model_fn, sys.argv[1], config, params)
     estimator.train(input_fn, max_steps=40)
     names = [n for n in estimator.get_variable_names() if "Adam" not in n]

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-pytest.importorskip("tf_slim", reason="tf.contrib.layers is tf-slim's")
-
 RECORDED = pathlib.Path(__file__).parent / "recorded"
 
 
-def test_a_checkpoint_of_tensorflow_1_predicts_and_trains_on_as_there(tmp_path):
+def test_a_checkpoint_of_tensorflow_1_predicts_and_trains_on_as_there(
+    original_contrib, tmp_path
+):
     model = tmp_path / "model"
     model.mkdir()
     for file in RECORDED.glob("model.ckpt-20.*"):
@@ -27,7 +27,7 @@ def test_a_checkpoint_of_tensorflow_1_predicts_and_trains_on_as_there(tmp_path):
             *(RECORDED / "train.py", "model", "0", "result.json"),
         ],
         cwd=tmp_path,
-        env=inherited,
+        env={**inherited, **original_contrib},
         capture_output=True,
         text=True,
         timeout=120,

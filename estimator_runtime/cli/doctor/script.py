@@ -6,7 +6,8 @@ from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Sub
 from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.source import Program, Source, is_package_beside
 from estimator_runtime.cli.script import is_importable
-from estimator_runtime.tf1 import mode
+from estimator_runtime.config import tf1_mode as mode
+from estimator_runtime.tf1.contrib import gone, successors, wheel
 
 # Names of modules, in any package.
 _OF_ESTIMATORS = {"estimator", "tpu_estimator", "tpu_config"}
@@ -114,14 +115,37 @@ def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
 
 
 def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
-    """Check which names of `tf.contrib` not even TensorFlow 1 mode has here."""
-    reported = {""}
+    """Check whether the parts of `tf.contrib` that a program uses are here.
+
+    Raises:
+        EstimatorRuntimeError: If the variable for `tf.contrib` names another folder.
+    """
+    uses: dict[str, str] = {}
     for source in program.sources:
         for name, line in source.names.items():
-            why = answer.of_version_1.get(name, "")
-            if why not in reported:
-                reported.add(why)
-                yield Finding(PROBLEM, f"{source.file}:{line}: even with --tf1, {why}")
+            if name in answer.of_version_1 and name.startswith(_CONTRIB):
+                member = name.removeprefix(_CONTRIB)
+                uses.setdefault(member, f"{source.file}:{line}")
+    reported = set()
+    for member, place in uses.items():
+        folder = member.partition(".")[0]
+        if folder in gone.FOLDERS and folder not in reported:
+            reported.add(folder)
+            text = f"{place}: tf.contrib.{folder} is gone: {gone.INSTEAD[folder]}"
+            yield Finding(PROBLEM, text)
+    needs = {name: at for name, at in uses.items() if not successors.has(name)}
+    if not needs:
+        return
+    installed = wheel.find()
+    if installed is None:
+        member, place = next(iter(needs.items()))
+        text = (
+            f"{place}: tf.contrib.{member} is of the original tf.contrib, which is not "
+            f"installed; install it with: {wheel.COMMAND}"
+        )
+        yield Finding(PROBLEM, text)
+    else:
+        yield Finding(OK, f"tf.contrib is TensorFlow {wheel.VERSION}'s, in {installed}")
 
 
 def _check_meanings(source: Source) -> Iterator[Finding]:

@@ -84,7 +84,8 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
         "look for its new name, or take it out",
         "script: train.py:8: there is no tensorflow.python.tpu.tpu_config.Oracle in",
         "script: train.py:12: there is no tf.layers.nosuch in this TensorFlow; look for",
-        "script: train.py:11: even with --tf1, tf.contrib.learn.Oracle is not available; ",
+        "script: train.py:11: tf.contrib.learn.Oracle is of the original tf.contrib, "
+        "which is not installed; install it with: estimator-runtime tf1 install",
     ]
     assert [text.startswith(start) for text, start in zip(problems, expected, strict=True)] == [True] * len(expected), output  # fmt: skip
     assert "train.py can be parsed, and uses tensorflow.python.estimator" in output

@@ -9,6 +9,7 @@ from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.script import check_script
 from estimator_runtime.cli.doctor.source import read_program
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.tf1.contrib import wheel
 
 
 @pytest.fixture
@@ -253,18 +254,40 @@ def test_where_tensorflow_1_mode_is_on_its_names_are_no_problem(write):
     assert (state, text.partition("), ")[2]) == ("note", "and --tf1 is on")
 
 
-def test_a_member_of_contrib_that_even_tensorflow_1_mode_lacks_is_a_problem(write):
-    script = write("import tensorflow as tf\ntf.contrib.data.nosuch\ntf.contrib.layers")
-    lacking = {"tensorflow.contrib.data.nosuch": "there is no tf.contrib.data.nosuch"}
-    found = check(script, answer((), ["tensorflow.contrib.layers"], lacking))
-    assert found == [
-        (
-            "problem",
-            "train.py:2: names of TensorFlow 1 (tf.contrib.data.nosuch, "
-            "tf.contrib.layers): run it with --tf1",
-        ),
-        ("problem", "train.py:2: even with --tf1, there is no tf.contrib.data.nosuch"),
-    ]
+OF_CONTRIB = ["tensorflow.contrib." + n for n in ("slim", "kafka.x", "tpu.RunConfig")]
+
+
+def of_contrib(write):
+    script = write(
+        "import tensorflow as tf\ntf.contrib.tpu.RunConfig\ntf.contrib.kafka.x\n"
+        "tf.contrib.slim"
+    )
+    _, *found = check(script, answer(of_version_1=OF_CONTRIB))
+    assert found.pop(0) == (
+        "problem",
+        "train.py:3: tf.contrib.kafka is gone: use the package tensorflow-io",
+    )
+    return found
+
+
+def test_a_program_that_needs_the_original_contrib_is_told_to_install_it(
+    write, monkeypatch
+):
+    monkeypatch.setattr(wheel, "find", lambda: None)
+    text = (
+        "train.py:3: tf.contrib.kafka.x is of the original tf.contrib, which is not "
+        "installed; install it with: estimator-runtime tf1 install"
+    )
+    assert of_contrib(write) == [("problem", text)]
+
+
+def test_the_original_contrib_is_named_where_it_is_installed(
+    write, monkeypatch, tmp_path
+):
+    (tmp_path / "LICENSE").touch()
+    monkeypatch.setenv(wheel.FOLDER_VARIABLE, str(tmp_path))
+    text = f"tf.contrib is TensorFlow 1.15.5's, in {tmp_path}"
+    assert of_contrib(write) == [("ok", text)]
 
 
 @pytest.mark.parametrize("used", ["tf.summary.scalar", "tf.summary.text"])

@@ -1,4 +1,4 @@
-"""Strategies of `tf.contrib.distribute`, with the arguments that they had there."""
+"""Strategies of `tf.contrib.distribute`: today's, with the arguments of 1.15."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import tensorflow as tf
 from estimator_runtime.errors import ConfigError
 
 __all__ = [
-    "ContribMirroredStrategy",
-    "ContribParameterServerStrategy",
-    "MultiWorkerAllReduceStrategy",
+    "CollectiveAllReduceStrategy",
+    "MirroredStrategy",
+    "OneDeviceStrategy",
+    "ParameterServerStrategy",
 ]
 
 _v1: Any = tf.compat.v1.distribute
+OneDeviceStrategy = _v1.OneDeviceStrategy
 
 
-class ContribMirroredStrategy(_v1.MirroredStrategy):
+class MirroredStrategy(_v1.MirroredStrategy):
     """`tf.distribute.MirroredStrategy`, with a number of GPUs instead of devices.
 
     Args:
@@ -62,7 +64,7 @@ class ContribMirroredStrategy(_v1.MirroredStrategy):
         super().__init__(devices, cross_device_ops or cross_tower_ops)
 
 
-class MultiWorkerAllReduceStrategy(_v1.experimental.MultiWorkerMirroredStrategy):
+class CollectiveAllReduceStrategy(_v1.experimental.MultiWorkerMirroredStrategy):
     """`tf.distribute.experimental.MultiWorkerMirroredStrategy`.
 
     Args:
@@ -73,7 +75,7 @@ class MultiWorkerAllReduceStrategy(_v1.experimental.MultiWorkerMirroredStrategy)
         super().__init__()
 
 
-class ContribParameterServerStrategy(_v1.experimental.ParameterServerStrategy):
+class ParameterServerStrategy(_v1.experimental.ParameterServerStrategy):
     """`tf.distribute.experimental.ParameterServerStrategy` of TensorFlow 1.
 
     Args:

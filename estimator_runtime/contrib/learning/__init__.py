@@ -1,1 +1,0 @@
-"""`tf.contrib.learn` on top of `tf.estimator`, and the HParams it is used with."""

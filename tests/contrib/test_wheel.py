@@ -1,0 +1,102 @@
+"""What `tf1 install` accepts, and what it says when it cannot install."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from estimator_runtime.errors import EstimatorRuntimeError, UsageError
+from estimator_runtime.tf1.contrib import wheel
+
+
+def test_a_folder_that_does_not_hold_it_is_an_error(tmp_path):
+    environ = {wheel.FOLDER_VARIABLE: str(tmp_path)}
+    with pytest.raises(EstimatorRuntimeError) as raised:
+        wheel.find(environ)
+    assert str(raised.value) == (
+        f"ESTIMATOR_RUNTIME_TF1_CONTRIB is '{tmp_path}', which does not hold "
+        "tf.contrib; run: estimator-runtime tf1 install, or unset it"
+    )
+
+
+def test_another_wheel_is_refused_by_its_checksum(tmp_path):
+    file = tmp_path / "tensorflow-1.15.5-cp37-cp37m-manylinux2010_x86_64.whl"
+    file.write_bytes(b"another")
+    with pytest.raises(UsageError) as raised:
+        wheel.install([str(file)], None, {})
+    assert str(raised.value) == (
+        f"--wheel {file}: its SHA-256 is ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff"
+        "73360989487f08e5, which is that of neither tensorflow==1.15.5 nor "
+        "tensorflow-estimator==1.15.2 (cp37, manylinux2010_x86_64)"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(
+        EstimatorRuntimeError, match=r"No such file or directory: \'a\.whl\'"
+    ):
+        wheel.install(["a.whl"], None, {})
+
+
+def test_without_a_package_index_the_error_says_what_to_do(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "tf1", "install"],
+        cwd=tmp_path,
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith(
+        "estimator-runtime: error: estimator-runtime tf1 install: pip download failed: "
+    )
+    assert line.endswith(
+        ". Without a package index or pip, make "
+        "estimator_runtime_tf1_contrib-1.15.5-py3-none-any.whl on another machine with "
+        "--output, and install that"
+    )
+
+
+@pytest.fixture(scope="module")
+def wheels(original_contrib, tmp_path_factory):
+    """Return the file that `--output` writes, and the variable of its files."""
+    folder = tmp_path_factory.mktemp("wheels")
+    wheel.install([], str(folder), {})
+    return folder / wheel.WHEEL, original_contrib[wheel.FOLDER_VARIABLE]
+
+
+def test_the_small_wheel_is_installed_by_pip_and_has_the_same_files(wheels, tmp_path):
+    made, folder = wheels
+    assert made.stat().st_size < 2_500_000
+    command = "-m pip install --no-index --no-deps --no-compile --target".split()
+    subprocess.run([sys.executable, *command, tmp_path, made], check=True, timeout=120)
+    package = tmp_path / wheel.PACKAGE
+    assert _files(package) == _files(pathlib.Path(folder))
+    with zipfile.ZipFile(made) as archive:
+        names = archive.namelist()
+    assert [name for name in names if name.endswith(".so")] == []
+
+
+def _files(folder):
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def test_a_folder_with_other_files_is_not_overwritten(wheels, tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(EstimatorRuntimeError, match="a folder that holds other files"):
+        wheel.install([], None, {wheel.FOLDER_VARIABLE: str(tmp_path)})
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_name_that_pip_refuses_is_refused(wheels, tmp_path):
+    with pytest.raises(UsageError, match=r"--output .*/a\.whl: pip refuses a wheel of"):
+        wheel.install([], str(tmp_path / "a.whl"), {})

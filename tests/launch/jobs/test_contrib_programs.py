@@ -1,0 +1,235 @@
+"""Programs in the style of 2018, with the original `tf.contrib`, train in this runtime."""
+
+import os
+import re
+import signal
+
+import pytest
+import tensorflow as tf
+
+pytestmark = pytest.mark.long("whole programs, some of them clusters")
+
+# Learns to reverse a sequence, then decodes with beams.
+TRANSLATE = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.contrib import seq2seq
+from tensorflow.python.layers.core import Dense
+
+
+def model_fn(features, labels, mode, params):
+    cell = tf.contrib.rnn.GRUCell
+    table = tf.get_variable("embedding", [params.symbols, params.units])
+    inputs = tf.nn.embedding_lookup(table, features["ids"])
+    (forward, backward), _ = tf.nn.bidirectional_dynamic_rnn(
+        cell(params.units), cell(params.units), inputs, dtype=tf.float32
+    )
+    memory, size = tf.concat([forward, backward], -1), tf.shape(inputs)[0]
+    beams = 1 if mode == tf.estimator.ModeKeys.TRAIN else params.beams
+    attention = seq2seq.LuongAttention(params.units, seq2seq.tile_batch(memory, beams))
+    decoder_cell = seq2seq.AttentionWrapper(cell(params.units), attention, params.units)
+    start = decoder_cell.zero_state(size * beams, tf.float32)
+    project = Dense(params.symbols, use_bias=False, name="project")
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        decoder = seq2seq.BeamSearchDecoder(
+            decoder_cell, table, tf.zeros([size], tf.int32), 1, start, beams, project
+        )
+        outputs, _, _ = seq2seq.dynamic_decode(decoder, maximum_iterations=6)
+        ids = outputs.predicted_ids[:, :, 0]
+        return tf.estimator.EstimatorSpec(mode, predictions={"ids": ids})
+    given = tf.concat([tf.zeros([size, 1], tf.int32), labels[:, :-1]], 1)
+    helper = seq2seq.TrainingHelper(
+        tf.nn.embedding_lookup(table, given), tf.fill([size], 5)
+    )
+    decoder = seq2seq.BasicDecoder(decoder_cell, helper, start, project)
+    outputs, _, _ = seq2seq.dynamic_decode(decoder)
+    loss = seq2seq.sequence_loss(outputs.rnn_output, labels, tf.ones([size, 5]))
+    train_op = tf.contrib.layers.optimize_loss(
+        loss, tf.train.get_global_step(), 0.02, "Adam", clip_gradients=5.0
+    )
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn(params):
+    ids = np.random.RandomState(1).randint(2, params.symbols, [64, 4]).astype("i4")
+    labels = np.concatenate([ids[:, ::-1], np.ones([64, 1], "i4")], 1)
+    data = tf.data.Dataset.from_tensor_slices(({"ids": ids}, labels))
+    return data.apply(tf.contrib.data.shuffle_and_repeat(64, seed=1)).batch(32)
+
+
+def main(_):
+    params = tf.contrib.training.HParams(symbols=6, units=16, beams=3)
+    config = tf.contrib.learn.RunConfig(model_dir="model", tf_random_seed=1)
+    estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
+    estimator.train(input_fn, max_steps=150)
+    data = tf.data.Dataset.from_tensors({"ids": np.array([[2, 3, 4, 5]], "i4")})
+    [found] = estimator.predict(lambda: data)
+    print("reversed", found["ids"].tolist())
+
+
+tf.app.run()
+"""
+# A canned Estimator of contrib.learn with crossed columns, in an Experiment.
+EXPERIMENT = """
+import os
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.contrib import layers, learn
+from tensorflow.contrib.learn.python.learn import learn_runner
+from tensorflow.contrib.learn.python.learn.utils import input_fn_utils
+
+flags = tf.app.flags
+flags.DEFINE_integer("steps", 60, "")
+FLAGS = flags.FLAGS
+
+
+def input_fn():
+    x = np.linspace(-1, 1, 32).astype("f")[:, None]
+    words = [["a", "b", "c", "d"][n % 4] for n in range(32)]
+    features = {
+        "x": tf.constant(x),
+        "w": tf.SparseTensor([[n, 0] for n in range(32)], words, [32, 1]),
+    }
+    return features, tf.constant((x > 0).astype("i4"))
+
+
+class Steps(tf.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+        print("pid", os.getpid(), flush=True)
+
+    def before_run(self, context):
+        return tf.train.SessionRunArgs(tf.train.get_global_step())
+
+    def after_run(self, context, values):
+        print("step", values.results, flush=True)
+
+
+def experiment_fn(run_config, hparams):
+    x = layers.real_valued_column("x")
+    word = layers.sparse_column_with_hash_bucket("w", 20)
+    ranges = layers.bucketized_column(x, [-0.5, 0.0, 0.5])
+    estimator = learn.DNNLinearCombinedClassifier(
+        config=run_config,
+        linear_feature_columns=[layers.crossed_column([word, ranges], 50)],
+        dnn_feature_columns=[x, layers.embedding_column(word, 4)],
+        dnn_hidden_units=hparams.units,
+        fix_global_step_increment_bug=True,
+    )
+    spec = layers.create_feature_spec_for_parsing([x, word])
+    return learn.Experiment(
+        estimator,
+        input_fn,
+        input_fn,
+        train_steps=FLAGS.steps,
+        eval_steps=1,
+        eval_delay_secs=0,
+        train_monitors=[Steps()],
+        export_strategies=learn.make_export_strategy(
+            input_fn_utils.build_parsing_serving_input_fn(spec)
+        ),
+    )
+
+
+def main(_):
+    config = learn.RunConfig(model_dir="model", save_checkpoints_steps=20)
+    hparams = tf.contrib.training.HParams(units=[8, 4])
+    result = learn_runner.run(experiment_fn, run_config=config, hparams=hparams)
+    if isinstance(result, tuple):
+        print("metrics", result[0]["accuracy"], result[0]["global_step"])
+
+
+tf.app.run()
+"""
+# Boxes on a network of slim, by its own training loop.
+DETECTION = """
+import numpy as np
+import tensorflow as tf
+import tensorflow.contrib.slim as slim
+from tensorflow.contrib.slim.nets import resnet_v2
+
+images = np.zeros([4, 33, 33, 3], "f")
+boxes = np.array([[4, 4], [20, 6], [8, 20], [18, 18]], "f")
+for image, (x, y) in zip(images, boxes):
+    image[int(y) : int(y) + 8, int(x) : int(x) + 8] = 1
+
+with slim.arg_scope(resnet_v2.resnet_arg_scope(batch_norm_decay=0.9)):
+    blocks = [resnet_v2.resnet_v2_block("block1", base_depth=4, num_units=1, stride=2)]
+    net, _ = resnet_v2.resnet_v2(tf.constant(images), blocks, is_training=True, global_pool=False)
+net = slim.flatten(net)
+centers = slim.fully_connected(net, 2, activation_fn=None, scope="centers")
+tf.losses.huber_loss(boxes / 33, centers)
+total = tf.losses.get_total_loss()
+step = slim.get_or_create_global_step()
+train_op = slim.learning.create_train_op(total, tf.train.AdamOptimizer(0.01), step)
+first = slim.learning.train(train_op, "model", number_of_steps=1, log_every_n_steps=0)
+last = slim.learning.train(train_op, "model", number_of_steps=40, log_every_n_steps=0)
+print("loss", first, last)
+restored = slim.get_variables_to_restore(include=["centers"])
+slim.assign_from_checkpoint_fn(tf.train.latest_checkpoint("model"), restored)
+print("variables", sorted(v.op.name for v in restored))
+"""
+
+
+@pytest.fixture
+def start(launch, original_contrib, tmp_path):
+    """Return a function that starts a program in TensorFlow 1 mode."""
+
+    def start(source, *options):
+        (tmp_path / "train.py").write_text(source)
+        return launch("--tf1", *options, **original_contrib)
+
+    return start
+
+
+def test_sequences_are_translated_with_attention_and_beams(start):
+    job = start(TRANSLATE, "train.py")
+    assert job.end() == 0, job.text
+    assert "reversed [5, 4, 3, 2, 1" in job.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--tf1-resource-variables", "--steps-per-run", "5")],
+    ids=["", "several steps in a call"],
+)
+def test_an_experiment_trains_evaluates_and_exports(start, tmp_path, options):
+    job = start(EXPERIMENT, *options, "train.py")
+    assert job.end() == 0, job.text
+    [(accuracy, step)] = re.findall(r"^metrics (\S+) (\d+)$", job.text, re.M)
+    assert (float(accuracy) > 0.9, step) == (True, "60")
+    assert len(list((tmp_path / "model/export/Servo").iterdir())) == 1
+    index = tf.train.latest_checkpoint(tmp_path / "model")
+    assert tf.train.load_checkpoint(index).get_tensor("global_step") == 60
+
+
+def test_an_experiment_that_is_stopped_has_saved_its_step_and_goes_on(start, tmp_path):
+    job = start(EXPERIMENT, "train.py", "--steps=100000")
+    reached = int(job.wait_for(r"^step (3\d)$")[1])
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 143, job.text
+    index = tf.train.latest_checkpoint(tmp_path / "model")
+    saved = tf.train.load_checkpoint(index).get_tensor("global_step")
+    assert saved >= reached
+    again = start(EXPERIMENT, "train.py", f"--steps={saved + 10}")
+    assert again.end() == 0, again.text
+    steps = [int(each) for each in re.findall(r"^step (\d+)$", again.text, re.M)]
+    assert (steps[0], steps[-1]) == (saved + 1, saved + 10)
+
+
+def test_an_experiment_trains_as_a_cluster_and_again_after_a_crash(start, tmp_path):
+    job = start(EXPERIMENT, "--workers", "1", "--ps", "1", "train.py", "--steps=600")
+    pid = int(job.wait_for(r"\| pid (\d+)$")[1])
+    job.wait_for(r"\| step \d\d$")
+    os.kill(pid, signal.SIGKILL)
+    assert job.end() == 0, job.text
+    index = tf.train.latest_checkpoint(tmp_path / "model")
+    assert tf.train.load_checkpoint(index).get_tensor("global_step") >= 600
+
+
+def test_boxes_are_detected_by_the_training_loop_of_slim(start):
+    job = start(DETECTION, "train.py")
+    assert job.end() == 0, job.text
+    [losses] = re.findall(r"^loss (\S+) (\S+)$", job.text, re.M)
+    assert float(losses[1]) < float(losses[0]) / 2
+    assert "variables ['centers/biases', 'centers/weights']" in job.text
