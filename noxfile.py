@@ -226,6 +226,7 @@ def reference(session):
     session.run("python", "docs/run_config.py")
     session.run("python", "docs/contrib.py")
     session.run("python", "docs/command_line.py")
+    session.run("python", "docs/life_of_a_task.py")
 
 
 @nox.session

@@ -7,6 +7,8 @@ object on a line of its own. One is sent every second, with the progress made, s
 the launcher notices a task that is stopped or cut off from the network. Some reports
 have a meaning of their own:
 
+* "doing": what the task does until its first step, such as "building the model"; the
+  launcher shows it.
 * "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
   loaded, which takes long from a slow disk.
@@ -39,6 +41,7 @@ from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
+from estimator_runtime.config.paths import is_local
 
 VARIABLE = "ESTIMATOR_RUNTIME_REPORTS"
 # Identifies the job: the same in the environment of every process of all its tasks.
@@ -199,7 +202,7 @@ def absolute(folder: str) -> str:
 
     A URL, such as "gs://bucket/model", is returned unchanged.
     """
-    return folder if "://" in folder else os.path.abspath(folder)
+    return folder if not is_local(folder) else os.path.abspath(folder)
 
 
 def is_on() -> bool:

@@ -3,13 +3,13 @@
 import ast
 import functools
 import graphlib
+import importlib.metadata
 import pathlib
 import re
 
 import pytest
 
 import estimator_runtime
-from estimator_runtime.launch import backend
 from estimator_runtime.patching.table import PATCHES
 
 _ROOT = pathlib.Path(estimator_runtime.__file__).parent
@@ -21,7 +21,7 @@ _LAYERS = (
     ("reporting",),
     ("tf_internals",),
     ("patching",),
-    ("loop.graph.op_kinds", "loop.hook_protocol"),
+    ("loop.graph.op_kinds", "loop.hooks.protocol"),
     ("output",),
     ("signals",),
     ("checkpoint.tensor_bundle",),
@@ -218,7 +218,7 @@ def test_references_by_string_lead_to_what_there_is():
         (module.removeprefix(f"{_PACKAGE}."), name)
         for name, module in estimator_runtime._TRAINING_HALF.items()
     ]
-    for reference in backend._BACKENDS.values():
-        module, _, name = reference.removeprefix(f"{_PACKAGE}.").partition(":")
+    for each in importlib.metadata.entry_points(group="estimator_runtime.backends"):
+        module, _, name = each.value.removeprefix(f"{_PACKAGE}.").partition(":")
         found.append((module, name))
     assert [each for each in found if each[1] not in _defined(each[0])] == []

@@ -85,6 +85,9 @@ OTHERS = {
         "launch/jobs/test_training_jobs.py: test_a_job_ends_by_itself_with_the_last_step_"
         "saved"
     ),
+    "docs/life_of_a_task.md | stateDiagram": (
+        "test_life_of_a_task_page.py: test_the_page_is_what_the_supervisor_does"
+    ),
     "docs/how_do_i.md | # srun --nodes 4": "needs a SLURM cluster",
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": (
@@ -94,7 +97,7 @@ OTHERS = {
         "test_snippets.py: test_the_answers_of_how_do_i_are_one_program_that_runs"
     ),
     "docs/log.md | ps 0 ": (
-        "launch/terminal/test_views.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
+        "launch/terminal/test_screen.py: test_a_terminal_shows_a_row_for_each_task_and_a_bar"
     ),
     'docs/log.md | {"time"': (
         "output/test_metrics_file.py: test_progress_and_checkpoints_are_lines_of_json"
@@ -123,6 +126,13 @@ OTHERS = {
     ),
     "docs/preemption.md | $ estimator-runtime checkpoints": (
         "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
+    ),
+    "docs/clusters.md | launcher | GPUs of the tasks": (
+        "launch/local/test_gpus.py: test_trainers_that_share_a_gpu_take_its_memory_as_they_"
+        "need_it"
+    ),
+    "docs/clusters.md | [options.entry_points]": (
+        "launch/test_backend.py: test_a_back_end_of_another_package_runs_a_job"
     ),
     "docs/ray.md | pip install": "several machines; launch/ray has nodes of its own",
     "docs/ray.md | estimator-runtime render": (

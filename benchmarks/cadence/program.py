@@ -15,7 +15,7 @@ import tempfile
 import time
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.cli import script
 
@@ -144,7 +144,7 @@ def _copy(folder):
     copy = tempfile.mkdtemp(prefix=".cadence-", dir=parent)
     state = read_state(folder) if folder and os.path.isdir(folder) else None
     if state is not None:
-        newest = files.at(state.latest)
+        newest = Checkpoint.at(state.latest)
         for path in newest.files:
             shutil.copy2(path, copy)
         prefix = os.path.join(copy, os.path.basename(newest.prefix))

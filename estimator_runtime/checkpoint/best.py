@@ -5,7 +5,6 @@ files exist, and they remain when those are deleted. You can use the folder like
 other folder of checkpoints; its newest checkpoint is the best one.
 """
 
-import contextlib
 import dataclasses
 import json
 import logging
@@ -17,16 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.checkpoint import event_file
-from estimator_runtime.checkpoint.store import commit, durable, files, locks
-from estimator_runtime.checkpoint.store.cleanup import clean_up
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
+from estimator_runtime.checkpoint.store import durable, locks
+from estimator_runtime.checkpoint.store.cleanup import remove_leftovers
 from estimator_runtime.checkpoint.store.state_file import (
     State,
-    StateError,
-    read_state,
+    readable_state,
     write_state,
 )
 from estimator_runtime.checkpoint.tensor_bundle import reading
 from estimator_runtime.checkpoint.tensor_bundle.regular_files import make_folder
+from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.output.training_log import TRAINING_LOG
 
@@ -64,7 +64,7 @@ class Criterion:
         """
         sign = -1 if self.mode == "max" else 1
         known = {n: m[self.metric] for n, m in metrics.items() if self.metric in m}
-        return sorted(known, key=lambda n: (sign * known[n], files.step_of(n) or 0))
+        return sorted(known, key=lambda n: (sign * known[n], step_of(n) or 0))
 
 
 class BestCheckpoints:
@@ -78,7 +78,8 @@ class BestCheckpoints:
         now: Returns the time in seconds since 1970.
 
     Raises:
-        ConfigError: If the model directory is not a local folder.
+        ConfigError: If the model directory is not a local folder, or `best` in it is a
+            symbolic link.
     """
 
     def __init__(
@@ -88,13 +89,19 @@ class BestCheckpoints:
         eval_dir: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        if "://" in model_dir:
+        if not is_local(model_dir):
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
                 f"{model_dir!r} is not a local folder, and checkpoints are kept in a "
                 "local folder only"
             )
         self._folder = os.path.join(os.path.abspath(model_dir), FOLDER)
+        if os.path.islink(self._folder):
+            raise ConfigError(
+                f"RunConfig: keep_best is {criterion.keep}, but {self._folder!r} is a "
+                "symbolic link, and nothing is written through it; remove it, or leave "
+                "keep_best out"
+            )
         self._criterion = criterion
         self._eval_dir = eval_dir
         self._now = now
@@ -124,7 +131,7 @@ class BestCheckpoints:
             )
         try:
             make_folder(self._folder)
-            clean_up(self._folder, self._now)
+            remove_leftovers(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
             raise CheckpointError(
@@ -136,7 +143,7 @@ class BestCheckpoints:
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
         # The notes are not trusted: what they name elsewhere is not ours to delete.
-        there = {os.path.basename(c.prefix): c for c in files.find(self._folder)}
+        there = {c.name: c for c in checkpoints_in(self._folder)}
         written = self._metrics()
         noted = {n: v for n, v in written.items() if n in there}
         noted |= self._adopted(noted, there, name)
@@ -181,13 +188,13 @@ class BestCheckpoints:
         prefix = os.path.join(self._folder, name)
         with locks.deleting(prefix) as is_free:
             if is_free:
-                files.delete(files.at(prefix))
+                Checkpoint.at(prefix).delete()
         return is_free
 
     def _adopted(
         self,
         noted: Mapping[str, Mapping[str, float]],
-        there: Mapping[str, files.Checkpoint],
+        there: Mapping[str, Checkpoint],
         new: str,
     ) -> dict[str, dict[str, float]]:
         """Return the metrics of checkpoints in the folder whose metrics were not noted.
@@ -240,39 +247,58 @@ class BestCheckpoints:
 
     def _link(self, prefix: str) -> None:
         target = os.path.join(self._folder, os.path.basename(prefix))
-        source = files.at(prefix)
+        source = Checkpoint.at(prefix)
         # A save creates the index last, and a deletion removes it first.
         os.stat(f"{prefix}.index")
-        if _are_same(source, files.at(target)):
+        if _are_same(source, Checkpoint.at(target)):
             # Linked after an earlier evaluation. Linking it again would hide it from
             # readers for a moment.
             return
-        hidden = commit.start(target)
+        self._forget(target)
         try:
-            for path in source.files:
+            for path in source.index_first[::-1]:
                 durable.sync_file(path)  # TensorFlow's Saver does not sync
-                link = os.path.join(hidden, os.path.basename(path))
-                try:
-                    os.link(path, link)
-                except OSError:  # a file system without hard links
-                    shutil.copy2(path, link)
-            commit.forget(self._folder, target)
-            commit.move_in(hidden, target)
-        finally:
-            commit.abandon(hidden)
+                _link(path, os.path.join(self._folder, os.path.basename(path)))
+            durable.sync_folder(self._folder)
+        except OSError:
+            Checkpoint.at(target).delete()
+            raise
+
+    def _forget(self, prefix: str) -> None:
+        """Delete a checkpoint that another one of its name replaces.
+
+        Readers may see the folder before the new one is there.
+        """
+        state = readable_state(self._folder)
+        if state is not None:
+            left = [path for path in state.paths if path != prefix]
+            if len(left) < len(state.paths):
+                self._write_state(list(map(os.path.basename, reversed(left))))
+        Checkpoint.at(prefix).delete()
 
     def _write_state(self, best: Sequence[str]) -> None:
-        # A restart or a warm start uses the last checkpoint.
+        """Name checkpoints in the state file, the best one as the newest."""
+        if not best:
+            return
         paths = tuple(os.path.join(self._folder, name) for name in reversed(best))
-        times = tuple(files.at(path).saved_at for path in paths)
+        times = tuple(Checkpoint.at(path).saved_at for path in paths)
         state = State(latest=paths[-1], paths=paths, timestamps=times)
-        with contextlib.suppress(StateError):
-            if read_state(self._folder) == state:
-                return
-        write_state(self._folder, state)
+        if readable_state(self._folder) != state:
+            write_state(self._folder, state)
 
 
-def _are_same(one: files.Checkpoint, other: files.Checkpoint) -> bool:
+def _link(path: str, link: str) -> None:
+    try:
+        os.link(path, link)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without hard links
+        hidden = durable.temporary_name(link)
+        shutil.copy2(path, hidden)
+        os.rename(hidden, link)
+
+
+def _are_same(one: Checkpoint, other: Checkpoint) -> bool:
     """Return whether two checkpoints are links to the same files."""
     return len(one.files) == len(other.files) and all(
         map(os.path.samefile, one.files, other.files)

@@ -1,25 +1,22 @@
-"""TensorBoard's event files, read and written without TensorFlow.
+"""TensorBoard's event files, read without TensorFlow.
 
 Each record has a length, the checksum of the length, an Event and the checksum of the
-Event. TensorFlow's own reader and writer would need its import, which takes seconds.
-TensorBoard's do without, but compute the checksums in Python: for a graph, which is in
-most event files, that takes seconds too.
+Event. TensorFlow's own reader would need its import, which takes seconds. TensorBoard's
+does without, but computes the checksums in Python: for a graph, which is in most event
+files, that takes seconds too.
 """
 
 import glob
 import os
-import socket
 import struct
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from estimator_runtime.checkpoint.tensor_bundle.regular_files import make_folder, opener
+from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
 from estimator_runtime.checkpoint.tensor_bundle.table import masked
 
 _HEADER, _FOOTER_BYTES = struct.Struct("<QI"), 4
-_VERSION = "brain.Event:2"
 _MOST_BYTES = 2 << 30  # of a protocol buffer
 
 
@@ -81,48 +78,6 @@ def _records(path: str) -> Iterator[bytes]:
                 return
             file.seek(_FOOTER_BYTES, os.SEEK_CUR)
             yield record
-
-
-class EventFile:
-    """A new event file in a folder, which is created if necessary.
-
-    Each call of `write` appends one record, which is in the file when the call returns.
-
-    Args:
-        folder: The folder. TensorBoard shows it as one run.
-        now: Seconds since 1970.
-
-    Raises:
-        OSError: If the file cannot be created.
-    """
-
-    def __init__(self, folder: str, now: float) -> None:
-        make_folder(folder)
-        # The name follows TensorFlow's scheme, so that TensorBoard reads the files of
-        # later runs after this one.
-        name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}"
-        self.path = os.path.join(folder, f"{name}.{os.getpid()}.launcher")
-        self._append(wall_time=now, file_version=_VERSION)
-
-    def write(self, scalars: Mapping[str, float], step: int, now: float) -> None:
-        """Write scalars (tag to value) at a global step.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
-        values = [{"tag": tag, "simple_value": value} for tag, value in scalars.items()]
-        self._append(wall_time=now, step=step, summary={"value": values})
-
-    def _append(self, **fields: Any) -> None:
-        # Not above: the command line imports this module, and is to answer at once.
-        from tensorboard.compat.proto.event_pb2 import Event
-
-        event = Event(**fields).SerializeToString()
-        size = struct.pack("<Q", len(event))
-        # The file is opened for each record: no descriptor stays open, and no record
-        # is lost when this process ends.
-        with open(self.path, "ab", opener=opener) as file:
-            file.write(size + _checksum(size) + event + _checksum(event))
 
 
 def _checksum(data: bytes) -> bytes:

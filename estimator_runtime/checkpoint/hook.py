@@ -124,8 +124,9 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     * Where a snapshot is not possible (see `snapshot`), training waits for the Saver.
 
     Args:
-        hook: The CheckpointSaverHook to replace. The new hook takes over its settings,
-            its timer and its list of listeners. You may add listeners to that list.
+        hook: The CheckpointSaverHook to replace. It keeps its settings, its timer and
+            its list of listeners, decides when a checkpoint is due, and saves by this
+            hook from now on, also if the program calls it.
         creator: The session creator, which has the path of the restored checkpoint.
         writer: The writer of the session.
         waits: Whether training waits for each checkpoint.
@@ -135,7 +136,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     Attributes:
         measures: The measures of the newest checkpoint on the disk, or None.
-        scheduled_as: The class whose steps it sees; see `loop.hook_schedule`. A write
+        scheduled_as: The class whose steps it sees; see `loop.hooks.schedule`. A write
             that ends in between needs nothing of the training thread: if it has failed,
             the next save raises that.
     """
@@ -151,10 +152,11 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         overhead: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # Calling the constructor of the base class would log a second hook.
-        self.__dict__.update(vars(hook))
-        self._original = hook
+        # Not the constructor of the base class, which would log a second hook.
+        self._stock = hook
+        hook._save = self._save
         self._creator = creator
+        self._writer = writer
         self._waits = waits
         self._overhead = overhead
         if overhead is not None:  # until a cost is known
@@ -163,19 +165,27 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._saved_at: float | None = None
         self._left_out: int | None = None  # the newest step, if its save was skipped
         self.measures: CheckpointCost | None = None
-        self._writer = writer
         self._restored: str | None = None
         # Where the checkpoints of this session go.
         self._target: Target | SaverTarget | None = None
         self._meta: bytes | None = None
         self._lock: ModelDirLock | None = None  # held while there is a session
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the replaced hook."""
+        return getattr(self.__dict__["_stock"], name)
+
     def begin(self) -> None:
-        """Begin, and update the replaced hook."""
-        super().begin()
-        # A program may keep the replaced hook, and save with it at any time.
-        for name in ("_summary_writer", "_global_step_tensor"):
-            setattr(self._original, name, getattr(self, name))
+        """Begin as the replaced hook does."""
+        self._stock.begin()
+
+    def before_run(self, run_context: Any) -> Any:
+        """Ask for the global step."""
+        return self._stock.before_run(run_context)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Save if a checkpoint is due."""
+        self._stock.after_run(run_context, run_values)
 
     def after_create_session(
         self,
@@ -188,7 +198,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._restored = self._creator.restored_prefix
         self._target = None
         with graph_written(self._checkpoint_dir):
-            super().after_create_session(session, coord)
+            self._stock.after_create_session(session, coord)
         if self._save_graph_def and self._target is None:  # nothing was saved here
             # The .meta files need the graph as it is now: fused steps add a loop to it.
             self._target = self._make_target(session)
@@ -220,8 +230,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             if not request.is_hurried():
                 self._writer.wait()
         finally:
-            if isinstance(self._target, Target):
-                self._target.free()
             if self._lock is not None:
                 self._lock.release()
 
@@ -273,7 +281,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def _is_restored(self, step: int) -> bool:
         """Return whether the session has just restored the checkpoint of this step."""
-        saver = self._get_saver()
+        saver = self._stock._get_saver()
         if self._restored is None or self._creator.saver is not saver:
             return False
         prefix = series.prefix_of(saver, self._save_path, step)
@@ -332,7 +340,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             self._writer.close()
 
     def _make_target(self, session: tf.compat.v1.Session) -> Target | SaverTarget:
-        saver = self._get_saver()
+        saver = self._stock._get_saver()
         try:
             target = Target(session, saver, self._save_path)
         except CannotSnapshot as reason:

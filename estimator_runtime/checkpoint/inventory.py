@@ -8,13 +8,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, is_in, series_of
 from estimator_runtime.checkpoint.restore.recovery import (
     FolderScan,
     scan,
     scan_and_hold,
 )
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.store import cleanup, locks
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 
 GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
@@ -86,8 +88,8 @@ class Inventory:
             each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
         ]
         if self.restart is not None:
-            name = files.series_of(self.restart.path)
-            found = [each for each in found if files.series_of(each.path) == name]
+            name = series_of(self.restart.path)
+            found = [each for each in found if series_of(each.path) == name]
         return max(found, key=_step, default=None)
 
     @property
@@ -119,7 +121,7 @@ def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inv
         CheckpointError: If the folder does not exist, is empty, has no checkpoint, or
             is on remote storage, which only TensorFlow can read.
     """
-    if "://" in folder:
+    if not is_local(folder):
         raise CheckpointError(
             f"{folder!r} is not on a file system of this machine; give a folder that "
             "it is mounted at, or copied to"
@@ -151,12 +153,10 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
             f"{folder!r} is empty: no training has saved a checkpoint there; is it the "
             "model_dir?"
         )
-    dead = {path: _completed(path) for path in filter(cleanup.is_dead, seen.temporary)}
-    completed = {each.prefix: each for each in dead.values() if each is not None}
-    known: dict[str, str | None] = dict.fromkeys(completed)
+    known: dict[str, str | None] = {}
     examined = [
         _examine(folder, each, each.prefix in seen.named, known, problem)
-        for each in _found(folder, seen, completed)
+        for each in _found(folder, seen)
     ]
     found = [
         entry
@@ -169,7 +169,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         )
     found.sort(key=lambda each: (_step(each), each.path))
     entries, total = _without_shared(found)
-    best = _restart(seen, dead, entries, known)
+    best = _restart(seen, entries, known)
     good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
     return Inventory(
         folder=folder,
@@ -182,7 +182,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
 
 def _examine(
     folder: str,
-    checkpoint: files.Checkpoint,
+    checkpoint: Checkpoint,
     is_named: bool,
     known: dict[str, str | None],
     problem: Callable[[str], str | None] | None,
@@ -218,16 +218,12 @@ def _examine(
 
 
 def _restart(
-    seen: FolderScan,
-    dead: Mapping[str, files.Checkpoint | None],
-    entries: Iterable[Entry],
-    known: dict[str, str | None],
-) -> files.Checkpoint | None:
+    seen: FolderScan, entries: Iterable[Entry], known: Mapping[str, str | None]
+) -> Checkpoint | None:
     """Return the checkpoint that a restart would continue from, or None.
 
     Args:
         seen: What is in the folder.
-        dead: What dead runs have completed, by the path of their temporary files.
         entries: All entries.
         known: As in `_examine`.
     """
@@ -237,23 +233,11 @@ def _restart(
         lambda each: each.prefix not in unreadable, seen.candidates
     )
     best, _ = dataclasses.replace(seen, candidates=tuple(before)).plan(known)
-    adopted = [
-        found
-        for path, found in dead.items()
-        if found is not None
-        and known[found.prefix] is None
-        and cleanup.would_adopt(path, found, seen.state)
-    ]
-    return max(adopted, key=_step, default=best)
+    return best
 
 
-def _found(
-    folder: str, seen: FolderScan, completed: Mapping[str, files.Checkpoint]
-) -> Iterable[files.Checkpoint]:
-    """Return the checkpoints that the inventory shows, except temporary files.
-
-    `completed` has those that dead runs have completed, by path without suffix.
-    """
+def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:
+    """Return the checkpoints that the inventory shows, except temporary files."""
     found = {
         each.prefix: each
         for each in seen.found
@@ -262,35 +246,30 @@ def _found(
     }
     # The state file may name checkpoints in other folders, or without a number.
     for path in seen.named:
-        if path not in found and (files.at(path).files or files.is_in(folder, path)):
-            found[path] = files.at(path)
+        if path not in found and (Checkpoint.at(path).files or is_in(folder, path)):
+            found[path] = Checkpoint.at(path)
     for path in seen.temporary:
         prefix = cleanup.prefix_of(path)
         there = found.get(prefix)
         is_whole = prefix in seen.named and there is not None and there.has_index
-        if not is_whole and not cleanup.is_dead(path):
+        saving = cleanup.dead_save(path)
+        if not cleanup.is_dead(path) and not is_whole:
             # A save is renaming its files to their final names.
             found.pop(prefix, None)
-    return {**found, **completed}.values()
+        elif saving is not None and cleanup.will_undo(saving, seen.state):
+            found.pop(prefix, None)
+    return found.values()
 
 
-def _completed(path: str) -> files.Checkpoint | None:
-    """Return what `cleanup.completed` returns; None if its files cannot be read."""
-    try:
-        return cleanup.completed(path)
-    except UnreadableError:
-        return None
-
-
-def _was_deleted(folder: str, checkpoint: files.Checkpoint) -> bool:
+def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:
     """Return whether a training deleted a checkpoint while it was examined."""
-    if not checkpoint.has_index or files.at(checkpoint.prefix).has_index:
+    if not checkpoint.has_index or Checkpoint.at(checkpoint.prefix).has_index:
         return False
     return checkpoint.prefix not in scan(folder).named
 
 
 def _entry(
-    checkpoint: files.Checkpoint,
+    checkpoint: Checkpoint,
     state: str,
     reason: str | None,
     is_read: bool = False,
@@ -339,12 +318,10 @@ def _temporary(path: str) -> Entry | None:
     if os.path.isdir(path):
         inside += glob.glob(os.path.join(glob.escape(path), "*"))
     reason = "being written"
-    if cleanup.is_late(path):
-        reason = "lists checkpoints to delete once nobody reads them"
-    elif cleanup.is_dead(path):
+    if cleanup.is_dead(path):
         reason = "left by a run that died"
     prefix = cleanup.prefix_of(path)
-    held = files.Checkpoint(
+    held = Checkpoint(
         prefix=prefix, files=tuple(each for each in inside if os.path.isfile(each))
     )
     return dataclasses.replace(
@@ -352,5 +329,5 @@ def _temporary(path: str) -> Entry | None:
     )
 
 
-def _step(entry: Entry | files.Checkpoint) -> int:
+def _step(entry: Entry | Checkpoint) -> int:
     return -1 if entry.step is None else entry.step

@@ -55,11 +55,11 @@ def render(options: argparse.Namespace) -> str:
         ConfigError: If a value is invalid.
         UsageError: If no task would train.
     """
-    from estimator_runtime.launch.backends.kubernetes import KubernetesBackend
+    from estimator_runtime.launch.backends.kubernetes import KubernetesRenderer
 
     job = run.job_of(options)
     name = options.name or _name_of(options.program[0])
-    backend = KubernetesBackend(
+    renderer = KubernetesRenderer(
         image=options.image,
         name=name,
         storage=options.storage,
@@ -67,7 +67,7 @@ def render(options: argparse.Namespace) -> str:
         claim=options.claim,
         fs_group=options.fs_group,
     )
-    return backend.render(job)
+    return renderer.render(job)
 
 
 def _name_of(program: str) -> str:

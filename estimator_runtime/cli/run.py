@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -33,7 +32,6 @@ def launch(options: argparse.Namespace) -> int:
     """
     from estimator_runtime.launch import get_backend
     from estimator_runtime.launch.terminal.console import Console
-    from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
     job = job_of(options)
     console = Console(as_json=options.log_format == "json")
@@ -41,9 +39,7 @@ def launch(options: argparse.Namespace) -> int:
     try:
         handle = backend.submit(job)
     except KeyboardInterrupt:  # while the job waited for free resources
-        write_in_time(
-            sys.stderr, "estimator-runtime: stopped by SIGINT before the start\n"
-        )
+        console.conclude("stopped by SIGINT before the start", is_failure=True)
         return 128 + signal.SIGINT
     with contextlib.ExitStack() as signals:
         try:
@@ -57,25 +53,10 @@ def launch(options: argparse.Namespace) -> int:
                 outcome = _wait(handle, begin)
                 begin(is_end=True)
         except LaunchError as error:
-            _conclude(console, f"error: {error}", is_failure=True)
+            console.conclude(f"error: {error}", is_failure=True)
             return 1
-        _conclude(console, str(outcome), is_failure=bool(outcome.exit_status))
+        console.conclude(str(outcome), is_failure=bool(outcome.exit_status))
         return outcome.exit_status
-
-
-def _conclude(console: Console, verdict: str, is_failure: bool) -> None:
-    """Write the last lines of a job, which follow all others.
-
-    A reader that has paused does not block them for long.
-    """
-    # Imported here, as the console is, so that one process need not.
-    from estimator_runtime.launch.terminal.stream_writer import write_in_time
-
-    if console.as_json:
-        console.say(verdict, level="error" if is_failure else "info")
-        console.flush()
-    else:
-        write_in_time(sys.stderr, f"estimator-runtime: {verdict}\n")
 
 
 def _dashboard(
@@ -109,7 +90,13 @@ def _dashboard(
 
 def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.backend == "local":
-        return {"warm": not options.cold, "private_network": options.private_network}
+        return {
+            "warm": not options.cold,
+            "private_network": options.private_network,
+            "gpus_per_worker": options.gpus_per_worker,
+        }
+    if options.backend != "ray":
+        return {}
     return {
         "address": options.ray_address or "auto",
         "placement": options.placement or "spread",

@@ -15,19 +15,17 @@ from estimator_runtime.output.tensorboard import FIRST_FREE
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.tf1 import mode
 
-_BACKENDS = ("local", "ray")
 # Options that only one back end has.
 _OF_BACKEND = {
     "cold": "local",
     "private_network": "local",
     "ray_address": "ray",
-    "cpus_per_worker": "ray",
-    "gpus_per_worker": "ray",
-    "cpus_per_ps": "ray",
     "placement": "ray",
     "placement_timeout": "ray",
     "working_dir": "ray",
 }
+# Options that the local back end lacks, which does not place tasks.
+_NOT_LOCAL = ("cpus_per_worker", "cpus_per_ps")
 _NEED_CLUSTER = (
     "no_chief",
     "cold",
@@ -38,6 +36,7 @@ _NEED_CLUSTER = (
     "evaluation_timeout",
     "log_dir",
     "log_level",
+    "gpus_per_worker",
 )
 # The name of each parsed option to the variable from which a training reads it.
 VARIABLES = {
@@ -125,10 +124,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--backend",
-        choices=_BACKENDS,
+        metavar="NAME",
         default="local",
-        help="where the tasks run: on this machine (local, the default) or in a Ray "
-        "cluster",
+        help="where the tasks run: on this machine (local, the default), in a Ray "
+        "cluster (ray), or by a back end that another package provides",
     )
     _add_ray_options(parser.add_argument_group("a cluster of several machines, by Ray"))
 
@@ -192,7 +191,8 @@ def add_resource_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--gpus-per-worker",
-        help="GPUs of the chief and of each worker (default: 0)",
+        help="GPUs of the chief and of each worker (default: on this machine one each, "
+        "in turn; elsewhere 0)",
         **_AMOUNT,
     )
     group.add_argument(
@@ -207,7 +207,8 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
         UsageError: If an option needs a cluster that is not asked for, or another back
             end.
     """
-    for name, backend in _OF_BACKEND.items():
+    others = dict.fromkeys(_NOT_LOCAL, "ray") if options.backend == "local" else {}
+    for name, backend in {**_OF_BACKEND, **others}.items():
         if not _is_given(options, name) or options.backend == backend:
             continue
         flag = f"--{name.replace('_', '-')}"

@@ -339,7 +339,10 @@ def execute(
         at_end()
         log_filter.report_hidden()
     # Not in the except block: the hook must not run while an exception is handled.
-    return report(failure)
+    try:
+        return report(failure)
+    finally:
+        del failure  # it and the frames of its traceback would keep each other alive
 
 
 def waits_at_exit(end: BaseException | None) -> bool:
@@ -364,7 +367,8 @@ def end(status: int) -> NoReturn:
         status: The exit status; -2 ends the process by SIGINT.
     """
     if not _is_hurried():
-        session_close.run_exit_handlers()
+        session_close.forget_left()
+        exit.run_exit_handlers()
     exit.finalize()
     if status == -signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.checkpoint import Identity, identity
+from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import (
     CheckpointError,
     ConfigError,
@@ -37,7 +39,7 @@ tf1 = tf.compat.v1
 _Tensors = Mapping[str, Any]  # tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 # A checkpoint's path and what identifies its file. The path alone does not: a training
 # that starts over writes to the same paths.
-_Version = tuple[str, files.Identity | int | None]
+_Version = tuple[str, Identity | int | None]
 
 
 class _Replica:
@@ -390,13 +392,13 @@ def _newest_checkpoint(model_dir: str) -> tuple[str, _Version]:
     return path, (path, _identity(path))
 
 
-def _identity(path: str) -> files.Identity | int | None:
+def _identity(path: str) -> Identity | int | None:
     """Return what changes when a checkpoint is replaced, or None if it is deleted."""
     # TensorFlow 1's older format has one file only, without this suffix.
     for file in (f"{path}.index", path):
-        if "://" in file and tf.io.gfile.exists(file):
+        if not is_local(file) and tf.io.gfile.exists(file):
             return tf.io.gfile.stat(file).mtime_nsec
-        found = files.identity(file)
+        found = identity(file)
         if found is not None:
             return found
     return None

@@ -14,7 +14,6 @@ first reads all of its values, while the other tasks wait.
 import itertools
 import logging
 import os
-import time
 from typing import Any
 
 import tensorflow as tf
@@ -22,13 +21,14 @@ import tensorflow as tf
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.tf_internals import internals
 
 _logger = logging.getLogger(__name__)
 # To read all of a checkpoint from a slow disk may take long.
 _CHECK_TIMEOUT_SECS = 1800.0
-_NAMED_EVERY_SECS = 30.0
+_NAMED_AFTER_SECS = 30.0
 _restores = itertools.count()  # of the sessions of this process, the same in each task
 _COLLECTIVE = (
     "CollectiveAllReduceStrategy",
@@ -62,11 +62,11 @@ def is_on() -> bool:
     return bool(internals.eager_context().coordination_service)
 
 
-class Board:
+class SharedNote:
     """One note that the first task to post it writes, and that all tasks can read.
 
     Args:
-        name: Its name, the same in all tasks, and different from that of other boards.
+        name: Its name, the same in all tasks, and different from that of other notes.
         context: The distribute coordinator's context of this task.
 
     Attributes:
@@ -132,21 +132,21 @@ def check_restored(
         PeerTimeoutError: In another task, if the chief does not report within half an
             hour that it has checked the checkpoint.
     """
-    board = Board(f"restore {next(_restores)}", context)
+    note = SharedNote(f"restore {next(_restores)}", context)
     folder = os.fsdecode(checkpoint_dir) if checkpoint_dir else ""
-    if not folder or "://" in folder:
+    if not folder or not is_local(folder):
         return
-    can_talk = bool(peers(context)) and board.is_open
+    can_talk = bool(peers(context)) and note.is_open
     if not context.is_chief:
         if can_talk:
-            _wait_for_chief(board, folder)
+            _wait_for_chief(note, folder)
         return
     try:
         with locks.write_lock():
             _check_values(folder)
     finally:
         if can_talk:  # after an error too, so that no task waits for this one for ever
-            board.post("checked")
+            note.post("checked")
 
 
 def _check_values(folder: str) -> None:
@@ -158,18 +158,17 @@ def _check_values(folder: str) -> None:
         newest = recovery.set_aside_latest(folder, problem)
 
 
-def _wait_for_chief(board: Board, folder: str) -> None:
-    deadline = time.monotonic() + _CHECK_TIMEOUT_SECS
-    while True:
+def _wait_for_chief(note: SharedNote, folder: str) -> None:
+    for timeout_secs in (_NAMED_AFTER_SECS, _CHECK_TIMEOUT_SECS):
         try:
-            board.read(timeout_secs=_NAMED_EVERY_SECS)
+            note.read(timeout_secs)
             return
         except tf.errors.DeadlineExceededError as error:
-            if time.monotonic() >= deadline:
-                raise PeerTimeoutError(
-                    f"the chief has not checked the checkpoint in {folder!r} within "
-                    f"{_CHECK_TIMEOUT_SECS:g} s; does its disk answer?"
-                ) from error
+            problem = error
             _logger.warning(
                 "waiting for the chief to check the checkpoint in %r", folder
             )
+    raise PeerTimeoutError(
+        f"the chief has not checked the checkpoint in {folder!r} within "
+        f"{_CHECK_TIMEOUT_SECS:g} s; does its disk answer?"
+    ) from problem

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.reporting import ATTEMPT_VARIABLE, JOB_VARIABLE
 
 _FILE = "training_finished.json"
@@ -65,7 +65,7 @@ def saved_step(path: str) -> int:
     if reader.has_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP):
         return int(reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
     # From a saver that names its values differently, such as tf.train.Checkpoint.
-    return files.step_of(path) or 0
+    return step_of(path) or 0
 
 
 def _job() -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from estimator_runtime import reporting
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
@@ -19,7 +20,6 @@ _logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 _POLL_SECS = 0.2
-_CONNECT_SECS = 1.0
 # How long a server may take to answer `ask`.
 ANSWER_SECS = 2.0
 _MAX_QUESTIONS_AT_ONCE = 32
@@ -77,29 +77,23 @@ def tasks(
     }
 
 
-def is_listening(address: str) -> bool:
-    """Return whether a process accepts connections at "host:port"."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS):
-            return True
-    except OSError:
-        return False
-
-
 class Answer(enum.Enum):
     """The outcome of asking a server whether it is alive.
 
     Attributes:
         GIVEN: It answers.
+        SILENT: It accepts the connection, and says nothing: it is stopped, or busy.
+            TensorFlow waits for ever.
         REFUSED: No process listens: the server has ended, or not started. TensorFlow
             notices that too.
-        NONE: No answer: it is stopped, or cut off. TensorFlow waits for ever.
+        UNREACHABLE: There is no connection: the machine is gone, or cut off, or its
+            name is unknown. TensorFlow waits for ever.
     """
 
     GIVEN = enum.auto()
+    SILENT = enum.auto()
     REFUSED = enum.auto()
-    NONE = enum.auto()
+    UNREACHABLE = enum.auto()
 
 
 def ask(address: str) -> Answer:
@@ -111,18 +105,24 @@ def ask(address: str) -> Answer:
     host, _, port = address.rpartition(":")
     until = time.monotonic() + ANSWER_SECS
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECS) as s:
-            s.settimeout(max(0.1, until - time.monotonic()))
-            return Answer.GIVEN if s.recv(1) else Answer.NONE
+        connection = socket.create_connection(
+            (host.strip("[]"), int(port)), ANSWER_SECS
+        )
     except ConnectionRefusedError:
         return Answer.REFUSED
     except OSError:
-        return Answer.NONE
+        return Answer.UNREACHABLE
+    with connection:
+        connection.settimeout(max(0.1, until - time.monotonic()))
+        try:
+            return Answer.GIVEN if connection.recv(1) else Answer.SILENT
+        except OSError:
+            return Answer.SILENT
 
 
-def is_answering(address: str) -> bool:
-    """Return whether TensorFlow's server at "host:port" answers."""
-    return ask(address) is Answer.GIVEN
+def is_listening(address: str) -> bool:
+    """Return whether a process accepts connections at "host:port"."""
+    return ask(address) in (Answer.GIVEN, Answer.SILENT)
 
 
 def ask_all(
@@ -138,7 +138,7 @@ def ask_all(
 def wait_for(
     peers: Mapping[str, str],
     timeout_secs: float,
-    answering: Callable[[str], bool] = is_answering,
+    ask: Callable[[str], Answer] = ask,
     clock: Callable[[], float] = time.monotonic,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
@@ -147,7 +147,7 @@ def wait_for(
     Args:
         peers: Name to address.
         timeout_secs: Seconds to wait at most.
-        answering: Returns whether an address answers.
+        ask: Returns the `Answer` of an address.
         clock: Returns the time in seconds.
         meanwhile: Called between two checks; an exception that it raises ends the wait.
 
@@ -158,11 +158,12 @@ def wait_for(
     start, named_at = clock(), _NAMED_AFTER_SECS
     missing = dict(peers)
     while True:
-        answers = ask_all(list(missing.values()), answering)
-        pairs = zip(missing.items(), answers, strict=True)
-        missing = {name: address for (name, address), is_there in pairs if not is_there}
+        answers = ask_all(list(missing.values()), ask)
+        pairs = list(zip(missing.items(), answers, strict=True))
+        missing = dict(item for item, answer in pairs if answer is not Answer.GIVEN)
         if not missing:
             return
+        reporting.progress(doing=f"waiting for {', '.join(missing)}")
         waited = clock() - start
         names = ", ".join(f"{name} at {address}" for name, address in missing.items())
         if waited >= timeout_secs:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime import reporting
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.config.cluster_spec import Cluster
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import executor, finish_note, open_trainings, peers
-from estimator_runtime.distributed.ps_shutdown import PsShutdown
+from estimator_runtime.distributed import finish_note, open_trainings, peers, roles
+from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching import frozen
 from estimator_runtime.patching.frozen import stock_train_and_evaluate
@@ -33,12 +32,10 @@ def train_and_evaluate(
 
     Without a cluster, this process trains and evaluates in turn. In a cluster, a chief
     (or master) and workers train, a ps serves variables, and an evaluator evaluates
-    each new checkpoint. This works like `tf.estimator.train_and_evaluate`, with three
+    each new checkpoint. This works like `tf.estimator.train_and_evaluate`, with two
     differences:
 
     * A cluster that could only hang is refused before the start.
-    * A host whose name does not resolve yet is logged. TensorFlow waits for it in
-      silence.
     * When the training has ended, an evaluator ends after the last checkpoint, and a ps
       after the last trainer.
 
@@ -73,8 +70,6 @@ def _train_and_evaluate(
     # TensorFlow refuses anything else, with its own message.
     cluster = spec.as_dict() if isinstance(spec, tf.train.ClusterSpec) else {}
     check_reachable(cluster)
-    # In the background: a lookup may take long, and the host may still come up.
-    threading.Thread(target=warn_of_unknown_hosts, args=(cluster,), daemon=True).start()
     task = peers.this_task()
     # TensorFlow also refuses an object that is not an Estimator.
     is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
@@ -87,14 +82,11 @@ def _train_and_evaluate(
         folder = tf.compat.as_str_any(estimator.model_dir)
         reporting.send(model_dir=reporting.absolute(folder))
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
-        end = finish_note.FinishNote(estimator.model_dir)
         timeout_secs = estimator.config.session_creation_timeout_secs
-        arguments = (end, dict(task.cluster), timeout_secs, PsShutdown())
-        threading.Thread(
-            target=executor.leave_when_finished, args=arguments, daemon=True
-        ).start()
+        ps = ParameterServer(estimator.model_dir, task.cluster, timeout_secs)
+        threading.Thread(target=ps.serve_and_exit, daemon=True).start()
     result = stock_train_and_evaluate(estimator, train_spec, eval_spec)
-    if _is_chief(task):
+    if roles.is_chief(task):
         _finish(estimator)
     return result
 
@@ -120,13 +112,6 @@ def _check_shared(task: peers.TaskConfig, config: tf.estimator.RunConfig) -> Non
         )
 
 
-def _is_chief(task: peers.TaskConfig) -> bool:
-    """Return whether a task is the one that saves checkpoints."""
-    if TaskType.CHIEF in task.cluster or TaskType.MASTER in task.cluster:
-        return task.task_type in (TaskType.CHIEF, TaskType.MASTER)
-    return (task.task_type, task.task_index) == (TaskType.WORKER, 0)
-
-
 def _finish(estimator: tf.estimator.Estimator) -> None:
     """Notify the other tasks, and the launcher, that the training has ended."""
     path = estimator.latest_checkpoint()
@@ -136,7 +121,7 @@ def _finish(estimator: tf.estimator.Estimator) -> None:
     # Read from the checkpoint, not from its name: it has to be a readable checkpoint.
     finish_note.note(estimator.model_dir, finish_note.saved_step(path))
     # From the name, because the launcher knows a checkpoint only by its name.
-    reporting.send(trained=files.step_of(path))
+    reporting.send(trained=step_of(path))
 
 
 def check_reachable(cluster: Mapping[str, Sequence[str]]) -> None:
@@ -149,50 +134,14 @@ def check_reachable(cluster: Mapping[str, Sequence[str]]) -> None:
         ConfigError: If a cluster of several tasks has port 0, a host name that cannot
             exist, or an address that is not a "host:port" of its own.
     """
-    # With a strategy, the RunConfig has not checked the addresses.
-    if len(list(_dialled(cluster))) > 1:
-        Cluster(cluster).check_addresses()
-    for where, _, port in _dialled(cluster):
-        if int(port) == 0:
-            raise ConfigError(
-                f"{where}, but nobody can connect to port 0; give the port that this "
-                "task listens on"
-            )
-
-
-def warn_of_unknown_hosts(
-    cluster: Mapping[str, Sequence[str]],
-    resolve: Callable[[str, int], object] = socket.getaddrinfo,
-) -> None:
-    """Log the hosts of a cluster whose names do not resolve here, now.
-
-    They are not refused: on some platforms a name resolves only once its task runs,
-    and tasks start in any order.
-
-    Args:
-        cluster: Job name to "host:port" addresses.
-        resolve: Resolves (host, port); raises OSError if the name is unknown.
-    """
-    for where, host, port in _dialled(cluster):
-        try:
-            resolve(host, int(port))
-        except OSError as error:
-            _logger.warning(
-                "%s, but the host %r cannot be resolved yet (%s); TensorFlow waits for "
-                "it. If it never comes up, give a name or IP address that every task "
-                "can reach",
-                where,
-                host,
-                error.strerror or error,
-            )
-
-
-def _dialled(cluster: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield (where, host, port) of each task to connect to; none for a single task."""
     if sum(map(len, cluster.values())) < 2:
         return
+    # With a strategy, the RunConfig has not checked the addresses.
+    Cluster(cluster).check_addresses()
     for job, addresses in cluster.items():
         for index, address in enumerate(addresses):
-            host, _, port = address.rpartition(":")
-            where = f"TF_CONFIG: cluster[{job!r}][{index}] is {address!r}"
-            yield where, host.strip("[]"), port
+            if int(address.rpartition(":")[2]) == 0:
+                raise ConfigError(
+                    f"TF_CONFIG: cluster[{job!r}][{index}] is {address!r}, but nobody "
+                    "can connect to port 0; give the port that this task listens on"
+                )

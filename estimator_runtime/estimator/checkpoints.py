@@ -19,8 +19,10 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
+from estimator_runtime.config import paths
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.tf_internals.sessions import graph_mode
 
@@ -49,7 +51,7 @@ def hold(
         # Only exports use the `latest_checkpoint` of a subclass.
         with graph_mode():
             found = tf.train.latest_checkpoint(folder)
-        if found is None and "://" not in folder:
+        if found is None and is_local(folder):
             recovery.refuse_to_start_over(folder, "the model would be untrained")
         return found
 
@@ -79,9 +81,9 @@ def check_model_dir(estimator: Any) -> None:
     folder, config = os.fsdecode(estimator.model_dir), estimator.config
     saves = config.save_checkpoints_secs or config.save_checkpoints_steps
     if saves:  # a folder to which nothing is saved need not be found again
-        files.check_model_dir("model_dir", folder)
+        paths.check_model_dir("model_dir", folder)
     writes = saves or config.save_summary_steps
-    if "://" in folder or not config.is_chief or not writes:
+    if not is_local(folder) or not config.is_chief or not writes:
         return
     existing = os.path.abspath(folder)
     while not os.path.lexists(existing):
@@ -107,7 +109,7 @@ def verify_newest(estimator: Any, max_steps: int | None) -> None:
         max_steps: The step at which the training is complete, or None.
     """
     folder = os.fsdecode(estimator.model_dir)
-    if not estimator.config.is_chief or "://" in folder:
+    if not estimator.config.is_chief or not is_local(folder):
         return
     with locks.write_lock():
         newest = recovery.recover(folder)

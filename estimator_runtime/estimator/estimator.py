@@ -54,6 +54,7 @@ class Overrides:
             checkpoints.verify_newest(self, max_steps)
             # Not only in the session, because the program's input_fn may block.
             reporting.expect_steps()
+            reporting.progress(doing="building the model")
         try:
             with use(options), request.watched():
                 return stock.train(

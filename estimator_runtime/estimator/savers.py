@@ -36,10 +36,12 @@ from tensorflow.python.training import (
     training,
 )
 
+from estimator_runtime.checkpoint.checkpoint import Identity, index_identity
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.store import files, locks, state_file
+from estimator_runtime.checkpoint.store import locks, state_file
 from estimator_runtime.config import waits
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.estimator.removed import api
 
 # Their callers are latest_checkpoint; checkpoint_exists, and so a Saver that restores;
@@ -51,7 +53,7 @@ _READERS = (
 _logger = logging.getLogger(__name__)
 # Checkpoints that Savers of this process, in any thread, did not delete because they
 # were being read: (prefix, identity of the index, function that deletes it).
-_postponed: collections.deque[tuple[str, files.Identity | None, Callable[[], None]]] = (
+_postponed: collections.deque[tuple[str, Identity | None, Callable[[], None]]] = (
     collections.deque()
 )
 
@@ -131,7 +133,7 @@ def _postponing_held(original: Callable[..., None]) -> Callable[..., None]:
                 original(prefix, *args, **kwargs)
             else:
                 again = functools.partial(remove, prefix, *args, **kwargs)
-                _postponed.append((prefix, files.index_identity(prefix), again))
+                _postponed.append((prefix, index_identity(prefix), again))
 
     @functools.wraps(original)
     def remove_checkpoint(checkpoint_prefix: str, *args: Any, **kwargs: Any) -> None:
@@ -141,7 +143,7 @@ def _postponing_held(original: Callable[..., None]) -> Callable[..., None]:
             except IndexError:  # another thread has taken it
                 break
             # A checkpoint that was saved again under this name is not ours to delete.
-            if identity is None or identity != files.index_identity(prefix):
+            if identity is None or identity != index_identity(prefix):
                 continue
             try:
                 remove_again()
@@ -194,7 +196,7 @@ def patch_session_manager(_module: ModuleType) -> None:
             stock_prepare, self, master, init_op, saver, checkpoint_dir, *args, **kwargs
         )
         folder = checkpoint_dir and os.fsdecode(checkpoint_dir)
-        if not saver or not folder or "://" in folder:
+        if not saver or not folder or not is_local(folder):
             return call()
         self._restore_checkpoint = _refusing_to_start_over(
             self._restore_checkpoint, folder

@@ -1,28 +1,34 @@
-"""Back ends, which run jobs, and the handle of a job that runs."""
+"""Back ends, which run jobs, and the handle of a job that runs.
+
+A back end is a class that a package registers as an entry point of the group
+`estimator_runtime.backends`. Those of this package are registered in the same way.
+"""
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.outcome import Outcome
+from estimator_runtime.launch.supervisor.supervisor import Supervisor
+from estimator_runtime.launch.task import Tasks
+from estimator_runtime.launch.terminal.screen import Screen
 
-if TYPE_CHECKING:
-    from estimator_runtime.launch.supervisor.supervisor import Supervisor
-
-_BACKENDS = {
-    "local": "estimator_runtime.launch.backends.local.backend:LocalBackend",
-    "ray": "estimator_runtime.launch.backends.ray.backend:RayBackend",
-}
+_GROUP = "estimator_runtime.backends"
 
 
 class Backend(Protocol):
-    """A back end: runs jobs on this machine, on a cluster, or elsewhere."""
+    """A back end: runs jobs on this machine, on a cluster, or elsewhere.
+
+    `estimator-runtime run` calls its class with the keyword argument `console`, which
+    shows lines to the user.
+    """
 
     def submit(self, job: Job) -> JobHandle:
         """Start a job, and return its handle.
@@ -32,41 +38,8 @@ class Backend(Protocol):
         """
 
 
-def get_backend(name: str, **options: Any) -> Backend:
-    """Return a new back end.
-
-    Args:
-        name: "local" or "ray".
-        **options: The keyword arguments of its class.
-
-    Raises:
-        ConfigError: If there is no back end of that name.
-    """
-    if name not in _BACKENDS:
-        raise ConfigError(f"there is no back end {name!r}; use {', '.join(_BACKENDS)}")
-    module, _, attribute = _BACKENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)(**options)
-
-
-class JobHandle:
-    """The handle of a job whose supervisor runs in a thread of this process.
-
-    The job ends with this process at the latest. The thread that starts the processes
-    of the tasks must live as long as the job, because the kernel kills these processes
-    when that thread ends.
-
-    Args:
-        supervisor: The supervisor, which starts to run at once.
-    """
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-        self._outcome: Outcome | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._run, name="estimator_runtime supervisor", daemon=True
-        )
-        self._thread.start()
+class JobHandle(Protocol):
+    """The handle of a job that runs."""
 
     def wait(self, timeout_secs: float | None = None) -> Outcome:
         """Wait for the end of the job, and return its outcome.
@@ -78,11 +51,6 @@ class JobHandle:
             TimeoutError: If the job is still running after that time.
             LaunchError: If no task could be started.
         """
-        if not self.has_ended(timeout_secs):
-            raise TimeoutError(f"the job is still running after {timeout_secs} s")
-        if self._failure is not None:
-            raise self._failure
-        return cast(Outcome, self._outcome)
 
     def has_ended(self, timeout_secs: float | None = 0.0) -> bool:
         """Return whether the job has ended, waiting for that for some time.
@@ -90,8 +58,6 @@ class JobHandle:
         Args:
             timeout_secs: How long to wait; None waits without a limit.
         """
-        self._thread.join(timeout_secs)
-        return not self._thread.is_alive()
 
     def cancel(
         self, exit_status: int = 1, reason: str = "the job was cancelled"
@@ -104,14 +70,88 @@ class JobHandle:
             exit_status: The exit status of the outcome.
             reason: The reason that the outcome names.
         """
-        self._supervisor.cancel(exit_status, reason)
 
     def state(self) -> str:
         """Return "starting", "running", "stopping", "succeeded" or "failed"."""
-        return self._supervisor.state
 
     def model_dir(self) -> str | None:
         """Return the model directory, or None if no task has reported it yet."""
+
+
+def get_backend(name: str, **options: Any) -> Backend:
+    """Return a new back end.
+
+    Args:
+        name: "local", "ray", or the name of one that another package provides.
+        **options: The keyword arguments of its class.
+
+    Raises:
+        ConfigError: If there is no back end of that name, or it cannot be imported.
+    """
+    found = importlib.metadata.entry_points(group=_GROUP)
+    if name not in found.names:
+        names = ", ".join(sorted(found.names))
+        raise ConfigError(
+            f"there is no back end {name!r}; use {names}"
+            if names
+            else "no back end is registered; install estimator-runtime again"
+        )
+    try:
+        backend = found[name].load()
+    except ImportError as error:
+        raise ConfigError(f"back end {name!r} cannot be imported: {error}") from error
+    return backend(**options)
+
+
+class SupervisedJob:
+    """A `JobHandle` of a job whose supervisor runs in a thread of this process.
+
+    The job ends with this process at the latest. The thread that starts the processes
+    of the tasks must live as long as the job, because the kernel kills these processes
+    when that thread ends.
+
+    Args:
+        job: The job.
+        tasks: Starts and watches its tasks.
+        screen: Shows their lines.
+        backend: The name of the back end, for `estimator-runtime ps`.
+    """
+
+    def __init__(self, job: Job, tasks: Tasks, screen: Screen, backend: str) -> None:
+        job_file = JobFile(job, backend)
+        self._supervisor = Supervisor(job, tasks, screen, job_file=job_file)
+        self._outcome: Outcome | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="estimator_runtime supervisor", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, timeout_secs: float | None = None) -> Outcome:
+        """Wait for the end of the job; see `JobHandle.wait`."""
+        if not self.has_ended(timeout_secs):
+            raise TimeoutError(f"the job is still running after {timeout_secs} s")
+        if self._failure is not None:
+            raise self._failure
+        return cast(Outcome, self._outcome)
+
+    def has_ended(self, timeout_secs: float | None = 0.0) -> bool:
+        """Return whether the job has ended; see `JobHandle.has_ended`."""
+        self._thread.join(timeout_secs)
+        return not self._thread.is_alive()
+
+    def cancel(
+        self, exit_status: int = 1, reason: str = "the job was cancelled"
+    ) -> None:
+        """Stop the job; see `JobHandle.cancel`."""
+        self._supervisor.cancel(exit_status, reason)
+
+    def state(self) -> str:
+        """Return the state of the job; see `JobHandle.state`."""
+        return self._supervisor.state
+
+    def model_dir(self) -> str | None:
+        """Return the model directory; see `JobHandle.model_dir`."""
         return self._supervisor.model_dir
 
     def _run(self) -> None:

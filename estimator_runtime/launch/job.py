@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from estimator_runtime.config.role import TaskType
@@ -13,13 +13,11 @@ from estimator_runtime.launch.task import Task
 
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
-# The rounding error to allow for in a sum or a quotient of floats.
-_ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The resources of a task or node; the local back end does not limit tasks to them.
+    """The resources of a task or node, for back ends that place tasks by them.
 
     Attributes:
         cpus: Number of cores; a fraction is allowed.
@@ -107,8 +105,8 @@ class Job:
                 )
         if not self.trainers:
             raise ConfigError(
-                f"Job: replicas is {dict(self.replicas)}, where nobody trains; "
-                "add a chief, or a worker"
+                f"Job: replicas is {dict(self.replicas)}, which has no chief and no "
+                "worker; add one"
             )
         if type(self.max_restarts) is not int or self.max_restarts < 0:
             raise ConfigError(
@@ -206,64 +204,3 @@ def _is_amount(value: Any) -> bool:
     """Return whether a value is a finite number that is not negative."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 <= value < math.inf
-
-
-def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str | None:
-    """Return why a cluster can never place these tasks, or None if it might.
-
-    For tasks of one size the answer is exact. Tasks of several sizes may not fit
-    together even if the answer is None.
-
-    Args:
-        asked: The resources of each task.
-        nodes: All resources of each node, used or not, by its address.
-    """
-    has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
-    for each in asked:
-        if not any(_fits(each, node) for node in nodes.values()):
-            return f"one task takes {each}, and no node has that: {has or 'none'}"
-    needed, total = _sum(asked), _sum(nodes.values())
-    if not _fits(needed, total):
-        return (
-            f"{len(asked)} tasks take {needed}, and the whole cluster has {total}: "
-            f"{has}"
-        )
-    for size in dict.fromkeys(asked):
-        # All of them have at least this size, so a node has room for no more of them
-        # than of this size.
-        many = [each for each in asked if _fits(size, each)]
-        slots = sum(_slots(size, node) for node in nodes.values())
-        if len(many) > slots:
-            least = "" if set(many) == {size} else "at least "
-            return (
-                f"{len(many)} tasks take {least}{size} each, and the whole cluster has "
-                f"room for {slots} of that size: {has}"
-            )
-    return None
-
-
-def _slots(size: Resources, node: Resources) -> float:
-    """Return how many tasks of a size fit on a node; infinity if they take nothing."""
-    most: list[int] = []
-    if size.cpus:
-        most.append(_floor(node.cpus / size.cpus))
-    if 0 < size.gpus <= 1:  # all of it on one and the same GPU
-        most.append(_floor(node.gpus) * _floor(1 / size.gpus))
-    elif size.gpus:
-        most.append(_floor(node.gpus / size.gpus))
-    return min(most, default=math.inf)
-
-
-def _floor(value: float) -> int:
-    return math.floor(value + _ROUNDING)
-
-
-def _fits(asked: Resources, there: Resources) -> bool:
-    return asked.cpus <= there.cpus + _ROUNDING and asked.gpus <= there.gpus + _ROUNDING
-
-
-def _sum(many: Iterable[Resources]) -> Resources:
-    many = list(many)
-    return Resources(
-        cpus=sum(each.cpus for each in many), gpus=sum(each.gpus for each in many)
-    )

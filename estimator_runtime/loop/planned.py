@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.loop.caller_thread import CallingThread
 from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
-from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
 from estimator_runtime.loop.step_kind import StepKind
@@ -50,7 +50,7 @@ class HookedSession(internals.StockHookedSession):
 
     def close(self) -> None:
         """Close the session, after the hooks have counted all steps."""
-        self.rest()
+        self.sync_hooks()
         # TensorFlow closes a lost session while it handles the error of the loss.
         is_lost = isinstance(sys.exc_info()[1], internals.PREEMPTION_ERRORS)
         session = self._sess  # type: ignore[has-type]
@@ -59,7 +59,7 @@ class HookedSession(internals.StockHookedSession):
         with contextlib.nullcontext() if is_lost else slow_close_logged():
             super().close()
 
-    def rest(self) -> None:
+    def sync_hooks(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
 
 
@@ -173,7 +173,7 @@ class PlannedSession(HookedSession):
                 run_metadata=run_metadata,
             )
 
-    def rest(self) -> None:
+    def sync_hooks(self) -> None:
         """Bring the hooks to the state that they would have after seeing every step."""
         self._idle.end()
 

@@ -17,7 +17,7 @@ from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.config import waits
 from estimator_runtime.config.tf_config import count_trainers_with_ps
 from estimator_runtime.loop.fusion.session import FusedSession
-from estimator_runtime.loop.hook_protocol import (
+from estimator_runtime.loop.hooks.protocol import (
     AdoptingCreator,
     BackgroundHook,
     DisowningCreator,
@@ -73,7 +73,7 @@ class LoopSessionCreator(internals.CoordinatedSessionCreator):
     def create_session(self) -> Any:
         """Return a new session that runs this loop below TensorFlow's."""
         if self.hooked is not None:
-            self.hooked.rest()
+            self.hooked.sync_hooks()
         self.hooked = None  # frees the memory of a lost session
         # The new session may be restored from what they write.
         _finish_background_work(self._hooks)
@@ -117,7 +117,7 @@ class LoopSessionCreator(internals.CoordinatedSessionCreator):
 class LoopSession(tf.compat.v1.train.MonitoredSession):
     """A MonitoredSession that runs steps by plans, or several of them at once.
 
-    `step_kind` lists the ways in which a step may run, and `hook_protocol` what hooks
+    `step_kind` lists the ways in which a step may run, `hooks.protocol` what hooks
     and the session creator may offer.
 
     A signal stops the session between two steps; see `preemption`. After the signal,
@@ -225,7 +225,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
             return
         creator = self._coordinated_creator
         if creator.hooked is not None:
-            creator.hooked.rest()
+            creator.hooked.sync_hooks()
         is_on = self._watch.is_on
         hooks = self._hooks
         self._hooks = [_unhurried(hook) for hook in hooks]

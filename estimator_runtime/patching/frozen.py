@@ -4,6 +4,7 @@ A replaced object is the same in all modules that have it, so a program may patc
 subclass it through one module and use it through another.
 """
 
+import contextlib
 import importlib
 import logging
 import sys
@@ -29,7 +30,6 @@ _ORIGINALS = {
     "default_session_config": ("run_config", "get_default_session_config"),
     "StockTrainingExecutor": ("training", "_TrainingExecutor"),
     "assert_eval_spec": ("training", "_assert_eval_spec"),
-    "is_google_env": ("training", "_is_google_env"),
     "stock_train_and_evaluate": ("training", "train_and_evaluate"),
 }
 # Returns the names of a module without reading its attributes. Many lazy modules load
@@ -103,13 +103,16 @@ def _used_loaders() -> Iterator[types.ModuleType]:
                 yield value
 
 
-def start_delays() -> tuple[float, float]:
-    """Return the start delay per worker, and the longest one, in seconds.
-
-    They are read at each call, because a program may patch them at any time.
-    """
-    training = importlib.import_module(f"{_ESTIMATORS}.training")
-    return training._DELAY_SECS_PER_WORKER, training._MAX_DELAY_SECS
+@contextlib.contextmanager
+def start_delay_changed(change: Callable[[float], float]) -> Iterator[None]:
+    """Change TensorFlow's start delay per worker, in seconds, within this context."""
+    training: Any = importlib.import_module(f"{_ESTIMATORS}.training")
+    before = training._DELAY_SECS_PER_WORKER
+    training._DELAY_SECS_PER_WORKER = change(before)
+    try:
+        yield
+    finally:
+        training._DELAY_SECS_PER_WORKER = before
 
 
 def __getattr__(name: str) -> Any:

@@ -17,9 +17,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime import reporting
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
 from estimator_runtime.checkpoint.store import locks
+from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import peers, ps_notes
 from estimator_runtime.errors import ConfigError, PeerTimeoutError
@@ -139,7 +141,7 @@ class ChiefCreator(VerifiedSessionCreator):
         if live_step is None:
             return None
         saved = self._saved()
-        if not saved or live_step < _saved_step(saved):
+        if not saved or live_step < (step_of(saved.model_checkpoint_path) or 0):
             return None
         if self._has_nan(live_step, saved):
             return None
@@ -173,7 +175,7 @@ class ChiefCreator(VerifiedSessionCreator):
         """Return the content of the state file, rewritten if it cannot be read."""
         folder = os.fsdecode(self._checkpoint_dir)
         saved = _train.get_checkpoint_state(folder)
-        if not saved and "://" not in folder:
+        if not saved and is_local(folder):
             with locks.write_lock():
                 recovery.recover(folder)
             saved = _train.get_checkpoint_state(folder)
@@ -254,6 +256,7 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
         cluster = self._cluster
         servers = peers.tasks(cluster, (TaskType.PS,))
         peers.wait_for(servers, _limit(self._max_wait_secs))
+        reporting.progress(doing="waiting for the chief")
         try:
             with servers_watched():
                 return super().create_session()
@@ -274,11 +277,6 @@ class WorkerCreator(tf.compat.v1.train.WorkerSessionCreator):
 def _limit(max_wait_secs: float | None) -> float:
     """Return the limit of a wait as a number; TensorFlow's None is no limit."""
     return math.inf if max_wait_secs is None else max_wait_secs
-
-
-def _saved_step(saved: Any) -> int:
-    step = saved.model_checkpoint_path.rpartition("-")[2]
-    return int(step) if step.isdigit() else 0
 
 
 class AdoptionNote:

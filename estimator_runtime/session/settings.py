@@ -8,8 +8,9 @@ from typing import Any, TypeGuard
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.config import paths
 from estimator_runtime.config.options import TrainingOptions
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
 from estimator_runtime.tf_internals.internals import USE_DEFAULT
@@ -153,12 +154,12 @@ class SessionSettings:
         )
         writes_summaries = self._any_is_on(_SUMMARY_INTERVALS)
         if folder and (saves or (writes_summaries and not summary_dir)):
-            files.check_utf8(_CHECKPOINT_DIR, folder)
+            paths.check_utf8(_CHECKPOINT_DIR, folder)
             if saves:
-                files.check_model_dir(_CHECKPOINT_DIR, folder)
+                paths.check_model_dir(_CHECKPOINT_DIR, folder)
             _check_writable(_CHECKPOINT_DIR, folder)
         if summary_dir and writes_summaries:
-            files.check_utf8("summary_dir", summary_dir)
+            paths.check_utf8("summary_dir", summary_dir)
             _check_writable("summary_dir", summary_dir)
 
     def _any_is_on(self, names: Sequence[str]) -> bool:
@@ -186,7 +187,7 @@ def _saves_to(folder: str, hook: tf.compat.v1.train.SessionRunHook) -> bool:
 
 
 def _check_writable(argument: str, folder: str) -> None:
-    if "://" in folder:  # remote storage: TensorFlow's file system reports errors
+    if not is_local(folder):  # remote storage: TensorFlow's file system reports errors
         return
     try:
         os.makedirs(folder, exist_ok=True)

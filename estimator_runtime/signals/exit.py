@@ -1,14 +1,14 @@
-"""The end of a process that skips Python's own exit, and its last output.
+"""The end of a process without Python's own exit, and its last output.
 
 In the middle of a training nothing may block: the reader of standard output or error
 may be gone, or may have stopped reading while the pipe is full. The program may have
 closed a stream, or replaced it with an object of its own.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
-import io
 import os
 import sys
 import threading
@@ -20,7 +20,6 @@ from estimator_runtime import reporting
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
-_MARK = "__estimator_runtime__"
 
 
 def flush() -> None:
@@ -30,37 +29,38 @@ def flush() -> None:
             stream.flush()
 
 
-def finalize() -> None:
-    """Finalize the program's objects, then flush all files, as Python does at its exit.
+def run_exit_handlers() -> None:
+    """Wait for the program's threads, and run its exit handlers, as Python does."""
+    # Private, but nothing else ends the idle threads of `concurrent.futures`.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
 
-    That may take its time: a file may be on a slow disk. What installed packages hold,
-    such as TensorFlow's sessions, is not finalized.
+
+def finalize() -> None:
+    """Finalize what the program's modules hold, so that its open files are whole.
+
+    Names are deleted in the reverse of the order in which they were defined: an object
+    ends before what it may need. What installed packages hold, such as TensorFlow's
+    sessions, is not finalized. That may take its time: a file may be on a slow disk.
     """
-    mark = object()
-    for name, module in list(sys.modules.items()):
-        names = vars(module) if isinstance(module, types.ModuleType) else {}
-        file = names.get("__file__") or "<built in>"
-        if names.get("__name__") == "__main__" or _is_of_program(name, file):
-            names[_MARK] = mark
-            del sys.modules[name]
-    del module, names
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
+    main = sys.modules.get("__main__")
+    others = [each for each in sys.modules.values() if _is_of_program(each)]
+    for module in (main, *reversed(others)):
+        names = vars(module) if isinstance(module, types.ModuleType) else {}
+        for name in reversed(list(names)):
+            if not name.startswith("__"):
+                names.pop(name, None)
     gc.collect()
-    for each in gc.get_objects():
-        # Another module or thread refers to the module. Finalizers may need what stays.
-        if type(each) is dict and each.get(_MARK) is mark:
-            for name, value in list(each.items()):
-                is_data = not (callable(value) or isinstance(value, types.ModuleType))
-                if is_data and not name.startswith("__"):
-                    each[name] = value = None
-    gc.collect()
-    _flush_files()
     flush()
+    ctypes.CDLL(None).fflush(None)
 
 
-def _is_of_program(name: str, file: str) -> bool:
-    is_framework = name.partition(".")[0] in reporting.FRAMEWORKS
+def _is_of_program(module: object) -> bool:
+    names = vars(module) if isinstance(module, types.ModuleType) else {}
+    is_framework = str(names.get("__name__")).partition(".")[0] in reporting.FRAMEWORKS
+    file = str(names.get("__file__") or "<built in>")
     return reporting.is_file_of_program(file) and not is_framework
 
 
@@ -86,20 +86,9 @@ def call_and_flush(function: Callable[[], object]) -> None:
 
 
 def end(status: int) -> NoReturn:
-    """Flush files as far as their readers accept it, and end the process."""
-    call_and_flush(_flush_files)
+    """Flush standard output and error as far as their readers accept it, and end."""
+    call_and_flush(lambda: None)
     os._exit(status)
-
-
-def _flush_files() -> None:
-    """Flush all files that are open for writing, as Python and C do at their exit."""
-    for each in gc.get_objects():
-        # isinstance would read __class__, for which a proxy may run code.
-        if issubclass(type(each), io.IOBase):
-            with contextlib.suppress(Exception):
-                if not each.closed:
-                    each.flush()
-    ctypes.CDLL(None).fflush(None)
 
 
 def _call_and_flush(function: Callable[[], object]) -> None:

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.config import waits
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.signals import exit
 from estimator_runtime.signals.grace import Grace
 from estimator_runtime.signals.inbox import SignalInbox, StopRequests, end_at_once
@@ -168,8 +169,8 @@ def _stop_summary(name: str, saved: str | None) -> tuple[str, str]:
             f"stopped by {name} after a step; no checkpoint of it was saved here",
             f"{again} from the newest checkpoint, if there is one",
         )
-    step = saved.rpartition("-")[2]
-    place = f"at step {step}" if step.isdigit() else "after a step"
+    step = step_of(saved)
+    place = "after a step" if step is None else f"at step {step}"
     return f"stopped by {name} {place}; it is saved in {saved}", f"{again} from there"
 
 

@@ -11,7 +11,7 @@ background, so that the program can go on: evaluate, export, end, or show the ne
 prompt of a notebook. Python's exit waits for such a close. If the close returned while
 Python finalizes the interpreter, Python would end its thread inside TensorFlow, and the
 process would abort. `estimator-runtime run` skips Python's exit then; see
-`run_exit_handlers`.
+`exit.finalize`.
 
 The thread misses its cancellation because TensorFlow's `CancellationManager` calls the
 callbacks, one of which wakes the thread, before it sets the flag that `IsCancelled`
@@ -243,14 +243,9 @@ def are_left(wait_secs: float = 0.0) -> bool:
     return any(thread.is_alive() for thread in _left)
 
 
-def run_exit_handlers() -> None:
-    """Run everything that Python runs at exit before it finalizes the interpreter.
-
-    The caller must then end the process at once, without Python's own exit.
-    """
-    _left.clear()  # so that `_wait_for_left` does not wait for them
-    threading._shutdown()  # type: ignore[attr-defined] # waits for the other threads
-    atexit._run_exitfuncs()
+def forget_left() -> None:
+    """Make Python's exit handlers not wait for closes in the background."""
+    _left.clear()
 
 
 def _leave(thread: threading.Thread) -> None:

@@ -10,8 +10,10 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError, ConfigError, ConfigTypeError
 
 er.install()
@@ -23,11 +25,11 @@ train = tf1.train
 def kept(folder):
     """Return (step, value of `weight`) of the checkpoints in `best`, best first."""
     paths = read_state(folder / "best").paths
-    on_disk = {each.prefix for each in files.find(folder / "best")}
+    on_disk = {each.prefix for each in checkpoints_in(folder / "best")}
     assert on_disk == set(paths)
     assert read_state(folder / "best").latest == paths[-1]
     return [
-        (files.step_of(path), float(tf.train.load_variable(path, "weight")[0]))
+        (step_of(path), float(tf.train.load_variable(path, "weight")[0]))
         for path in reversed(paths)
     ]
 
@@ -73,7 +75,7 @@ def test_what_is_no_number_is_never_the_best(ckpt, value):
 def test_it_goes_on_after_a_restart_and_stays_when_training_deletes_its_own(ckpt):
     offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
     for step in (10, 20):
-        files.delete(files.at(str(ckpt / f"model.ckpt-{step}")))
+        Checkpoint.at(str(ckpt / f"model.ckpt-{step}")).delete()
     assert kept(ckpt) == [(10, 10.0), (20, 20.0)]
     offer(ckpt, {30: {"loss": 0.15}})
     assert kept(ckpt) == [(10, 10.0), (30, 30.0)]
@@ -81,7 +83,7 @@ def test_it_goes_on_after_a_restart_and_stays_when_training_deletes_its_own(ckpt
 
 def test_a_step_that_was_trained_anew_takes_the_place_of_the_old_one(ckpt):
     offer(ckpt, {10: {"loss": 0.1}, 20: {"loss": 0.2}})
-    for path in files.at(str(ckpt / "model.ckpt-30")).files:
+    for path in Checkpoint.at(str(ckpt / "model.ckpt-30")).files:
         new = path.replace("model.ckpt-30", "model.ckpt-10")
         os.unlink(new)
         os.link(path, new)
@@ -98,7 +100,7 @@ def test_another_metric_may_say_which_are_the_best(ckpt):
 
 def test_files_are_links_and_cost_no_space(ckpt):
     offer(ckpt, {10: {"loss": 0.1}})
-    for path in files.at(str(ckpt / "best" / "model.ckpt-10")).files:
+    for path in Checkpoint.at(str(ckpt / "best" / "model.ckpt-10")).files:
         assert os.path.samefile(path, ckpt / os.path.basename(path))
 
 
@@ -148,7 +150,7 @@ def test_what_no_evaluation_tells_of_is_named_once_and_stays(ckpt, caplog):
         best.offer(str(ckpt / f"model.ckpt-{step}"), {"loss": loss})
     told = [m for m in caplog.messages if m.startswith("model.ckpt-10 in ")]
     assert len(told) == 1 and "no evaluation with the metric 'loss'" in told[0]
-    on_disk = [each.step for each in files.find(ckpt / "best")]
+    on_disk = [each.step for each in checkpoints_in(ckpt / "best")]
     assert on_disk == [10, 30]
     assert read_state(ckpt / "best").paths == (f"{ckpt}/best/model.ckpt-30",)
 
@@ -164,7 +166,7 @@ def test_what_is_read_is_deleted_when_its_reader_has_left(ckpt):
     read = str(ckpt / "best" / "model.ckpt-10")
     with locks.reading(read):
         offer(ckpt, {20: {"loss": 0.2}}, keep=1)
-        assert [each.step for each in files.find(ckpt / "best")] == [10, 20]
+        assert [each.step for each in checkpoints_in(ckpt / "best")] == [10, 20]
         assert read_state(ckpt / "best").paths == (str(ckpt / "best/model.ckpt-20"),)
     offer(ckpt, {30: {"loss": 0.9}}, keep=1)
     assert kept(ckpt) == [(20, 20.0)]
@@ -172,7 +174,7 @@ def test_what_is_read_is_deleted_when_its_reader_has_left(ckpt):
 
 def test_what_was_deleted_while_it_was_evaluated_is_left_out(ckpt, caplog):
     offer(ckpt, {10: {"loss": 0.3}})
-    files.delete(files.at(str(ckpt / "model.ckpt-20")))
+    Checkpoint.at(str(ckpt / "model.ckpt-20")).delete()
     assert offer(ckpt, {20: {"loss": 0.1}}) == [False]
     assert "was deleted while it was evaluated" in caplog.text
     assert kept(ckpt) == [(10, 10.0)]
@@ -190,7 +192,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(ckpt):
 
 def test_only_metrics_that_are_numbers_count():
     assert tf.estimator.Estimator  # loads the package that is extended
-    from estimator_runtime.distributed.executor import numbers
+    from estimator_runtime.distributed.evaluator import numbers
 
     metrics = {
         "loss": np.float32(0.5),
@@ -266,7 +268,7 @@ def test_train_and_evaluate_keeps_the_best_also_over_a_restart(tmp_path):
     assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
     train_and_evaluate(tmp_path, 10, **settings)
     assert kept(tmp_path) == [(4, 4.0), (6, 6.0)]
-    assert [each.step for each in files.find(tmp_path)] == [10]
+    assert [each.step for each in checkpoints_in(tmp_path)] == [10]
 
 
 def test_a_metric_that_the_environment_names_needs_a_number_to_keep(monkeypatch):

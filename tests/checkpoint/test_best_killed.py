@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.checkpoint.tensor_bundle.table import table
 
@@ -22,7 +22,7 @@ CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir")
 
 def count(event, arguments):
     global number
-    is_write = event == "open" and arguments[1] in ("w", "wb")
+    is_write = event == "open" and arguments[1] in ("w", "wb", "x", "xb")
     if event in CHANGES or is_write:
         number -= 1
         if number < 0:
@@ -67,7 +67,7 @@ def killed_at_each_change(tmp_path, first, then, anew):
             make(folder, step)
         offer(folder, first, keep=2)
         for step in anew:
-            files.delete(files.at(str(folder / f"model.ckpt-{step}")))
+            Checkpoint.at(str(folder / f"model.ckpt-{step}")).delete()
             make(folder, step)
         before = read_state(folder / "best") if first else None
         given = json.dumps([str(folder), number, then, 2])
@@ -90,12 +90,12 @@ def test_the_best_can_be_used_and_the_next_evaluation_tidies_up(tmp_path, case):
         best = folder / "best"
         if before is not None:
             state = read_state(best)
-            named = {files.at(path) for path in state.paths}
+            named = {Checkpoint.at(path) for path in state.paths}
             assert len(named) >= len(before.paths) - len(anew)
             assert [each.problem() for each in named] == [None] * len(named)
         offer(folder, [(4, 9.0)], keep=1)
         state = read_state(best)
-        [kept] = files.find(best)
+        [kept] = checkpoints_in(best)
         assert (state.latest, state.paths) == (kept.prefix, (kept.prefix,))
         assert kept.problem() is None
         # The killed one may not have been kept yet: then the best is one before it.

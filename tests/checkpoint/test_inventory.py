@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from estimator_runtime.checkpoint import inventory
-from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import cleanup, durable, files, locks
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
+from estimator_runtime.checkpoint.store import cleanup, locks
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.cli import checkpoints
@@ -211,21 +211,6 @@ def test_a_named_checkpoint_of_which_several_files_are_being_written_is_temporar
     ]
 
 
-def test_a_checkpoint_that_was_complete_when_its_run_died_is_what_a_restart_uses(
-    show, ckpt
-):
-    pid = 2**22 + 1  # Linux gives no process a higher one than 2**22
-    paths = tuple(str(ckpt / f"model.ckpt-{step}") for step in (10, 20))
-    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    identity = ".".join(durable.own_identity())
-    owner = f"{pid}-{socket.gethostname()}+{identity}"
-    (ckpt / f".model.ckpt-30.saving-{owner}").mkdir()
-    status, shown = show()
-    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
-    reasons = {each["reason"] for each in shown["checkpoints"]}
-    assert reasons == {None, "left by a run that died"}
-
-
 def training(folder, new, keep):
     """Save one more, as a training does, and let go of what is not among the newest."""
     for path in folder.glob("model.ckpt-30.*"):
@@ -241,7 +226,7 @@ def training(folder, new, keep):
         kept = (*late, *paths[-keep:])
         write_state(str(folder), State(latest=paths[-1], paths=kept))
         for path in set(paths) - set(kept):
-            files.delete(files.at(path))
+            Checkpoint.at(path).delete()
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5])
@@ -258,7 +243,7 @@ def test_a_training_may_save_and_delete_while_all_is_verified(ckpt, keep):
     assert {each.state for each in found.entries} == {"good"}
     assert read_state(str(ckpt)).latest != f"{ckpt}/model.ckpt-30"
     # It was held for as long as it was looked at.
-    assert files.at(f"{ckpt}/model.ckpt-30").problem() is None
+    assert Checkpoint.at(f"{ckpt}/model.ckpt-30").problem() is None
 
 
 def test_a_checkpoint_that_a_training_gives_its_names_is_not_the_newest_yet(show, ckpt):
@@ -289,33 +274,6 @@ def test_what_is_temporary_may_be_gone_when_it_is_looked_at(
     found = inventory.take(str(ckpt))
     assert [each.step for each in found.entries] == [10, 20, 30]
     assert found.restart.step == 30
-
-
-def test_what_another_run_has_completed_long_ago_is_not_what_a_restart_uses(show, ckpt):
-    hidden = ckpt / ".model.ckpt-10.saving-1-elsewhere"
-    hidden.mkdir()
-    os.utime(hidden, (1, 1))
-    newest = str(ckpt / "model.ckpt-30")
-    write_state(str(ckpt), State(latest=newest, paths=(newest,)))
-    status, shown = show()
-    assert (status, shown["restart"]) == (0, newest)
-    assert recovery.recover(str(ckpt)).prefix == newest
-
-
-@pytest.mark.parametrize("named", [(30,), (10, 20)], ids=str)
-def test_a_save_that_a_restart_completes_is_what_it_uses(show, ckpt, named):
-    hidden = ckpt / ".model.ckpt-30.saving-1-elsewhere"
-    hidden.mkdir()
-    for path in ckpt.glob("model.ckpt-30.*"):
-        path.rename(hidden / path.name)
-    os.utime(hidden, (1, 1))
-    paths = tuple(str(ckpt / f"model.ckpt-{number}") for number in named)
-    write_state(str(ckpt), State(latest=paths[-1], paths=paths))
-    for path in (ckpt / "checkpoint", *hidden.iterdir()):
-        os.utime(path, (1, 1))
-    status, shown = show("--verify")
-    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
-    assert recovery.recover(str(ckpt)).prefix == f"{ckpt}/model.ckpt-30"
 
 
 def test_checkpoints_of_another_folder_are_not_shown_where_there_is_a_copy(

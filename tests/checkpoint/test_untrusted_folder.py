@@ -10,12 +10,13 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime.checkpoint import event_file
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import commit, durable, files, locks
+from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.store.state_file import STATE_FILE, read_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed.finish_note import FinishNote
-from estimator_runtime.errors import CheckpointError
+from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.output.terminal import printable
 
 er.install()
@@ -34,7 +35,7 @@ def other(ckpt, tmp_path):
     """Another folder, with a checkpoint of step 40 that would be complete in `ckpt`."""
     folder = tmp_path / "other"
     folder.mkdir()
-    for path in files.at(str(ckpt / "model.ckpt-30")).files:
+    for path in Checkpoint.at(str(ckpt / "model.ckpt-30")).files:
         shutil.copy2(path, folder / os.path.basename(path).replace("-30", "-40"))
     return folder
 
@@ -79,7 +80,7 @@ def test_notes_of_the_best_name_and_delete_nothing_elsewhere(
     kept = BestCheckpoints(str(ckpt), criterion)
     assert kept.offer(str(ckpt / "model.ckpt-10"), {"loss": 1.0})
     assert [path.read_text() for path in own] == ["years of work"] * 2
-    assert [each.step for each in files.find(str(ckpt))] == [10, 20, 30]
+    assert [each.step for each in checkpoints_in(str(ckpt))] == [10, 20, 30]
     assert read_state(str(best)).paths == (f"{best}/model.ckpt-10",)
     assert (best / "metrics.json").read_text() == (
         '{\n  "model.ckpt-10": {\n    "loss": 1.0\n  }\n}'
@@ -90,7 +91,7 @@ def test_a_file_without_a_suffix_is_never_deleted_as_a_checkpoint(tmp_path):
     path = tmp_path / "thesis-1"
     path.write_text("years of work")
     (tmp_path / "thesis-1.meta").touch()
-    files.delete(files.at(str(path)))
+    Checkpoint.at(str(path)).delete()
     assert sorted(content_of(tmp_path)) == ["thesis-1", "thesis-1.meta"]
 
 
@@ -113,28 +114,24 @@ class TestLinks:
         assert recovery.recover(str(ckpt)).step == 30
         assert not hidden.exists()
 
-    def test_a_link_in_place_of_our_hidden_folder_is_an_error(
-        self, ckpt, other, tmp_path
-    ):
-        aside = tmp_path / "hidden" / "replaced"
-        shutil.copytree(other, aside)
-        prefix = str(ckpt / "model.ckpt-40")
-        os.symlink(tmp_path / "hidden", durable.temporary_name(prefix))
-        with pytest.raises(FileExistsError):
-            commit.start(prefix)
-        assert content_of(aside) == content_of(other)
-
-    def test_the_best_are_not_kept_through_a_link(self, ckpt, other):
+    def test_best_as_a_link_is_refused_before_training_starts(self, ckpt, other):
         (ckpt / "best").symlink_to(other)
-        best = BestCheckpoints(str(ckpt), Criterion(keep=1, metric="loss", mode="min"))
-        with pytest.raises(
-            CheckpointError, match=r"kept in .*: it is a symbolic link;"
-        ):
-            best.offer(str(ckpt / "model.ckpt-10"), {"loss": 1.0})
+        config = er.RunConfig(ckpt, keep_best=1, best_metric="loss")
+        estimator = tf.estimator.Estimator(lambda features: None, None, config)
+
+        def no_input():
+            pytest.fail("the training has started")
+
+        with pytest.raises(ConfigError, match="best' is a symbolic link"):
+            tf.estimator.train_and_evaluate(
+                estimator,
+                tf.estimator.TrainSpec(no_input, max_steps=40),
+                tf.estimator.EvalSpec(no_input),
+            )
 
     def test_a_damaged_checkpoint_is_not_moved_through_a_link(self, ckpt, other):
         (ckpt / "damaged").symlink_to(other)
-        moved = files.set_aside(files.at(str(ckpt / "model.ckpt-30")))
+        moved = Checkpoint.at(str(ckpt / "model.ckpt-30")).set_aside()
         assert moved == f"{ckpt}/damaged-2"
 
     def test_a_file_is_not_replaced_through_a_link(self, ckpt, other):
@@ -142,19 +139,6 @@ class TestLinks:
         os.symlink(other / "model.ckpt-40.index", durable.temporary_name(path))
         with pytest.raises(OSError, match="it is a symbolic link"):
             durable.replace_file(path, b"new")
-
-    @pytest.mark.parametrize("target", ["model.ckpt-40.index", "dangling"])
-    def test_scalars_are_not_appended_through_a_link(self, ckpt, other, target):
-        file = event_file.EventFile(str(ckpt / "launcher"), now=1e9)
-        os.unlink(file.path)
-        os.symlink(other / target, file.path)
-        with pytest.raises(OSError, match="it is a symbolic link"):
-            file.write({"a": 1.0}, step=1, now=1e9)
-
-    def test_scalars_are_not_written_to_a_folder_that_is_a_link(self, ckpt, other):
-        (ckpt / "launcher").symlink_to(other)
-        with pytest.raises(OSError, match="it is a symbolic link"):
-            event_file.EventFile(str(ckpt / "launcher"), now=1e9)
 
 
 def pipe(path):

@@ -1,24 +1,13 @@
 """train_and_evaluate: its checked start, and a run on one machine."""
 
-import socket
-
 import pytest
 import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.distributed.train_and_evaluate import (
-    check_reachable,
-    warn_of_unknown_hosts,
-)
+from estimator_runtime.distributed.train_and_evaluate import check_reachable
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching.frozen import stock_train_and_evaluate
-
-EXAMPLE = {
-    "chief": ["host0:2222"],
-    "ps": ["10.0.0.1:2223"],
-    "worker": ["[::1]:2224", "host3.example:2225"],
-}
 
 
 def model_fn(features, labels, mode):
@@ -46,42 +35,6 @@ def job(model_dir, input_fn, max_steps=1):
     )
 
 
-def no_such_host(host, port):
-    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-
-def test_every_address_of_a_cluster_is_looked_up():
-    asked = []
-    warn_of_unknown_hosts(EXAMPLE, resolve=lambda *address: asked.append(address))
-    assert asked == [
-        ("host0", 2222),
-        ("10.0.0.1", 2223),
-        ("::1", 2224),
-        ("host3.example", 2225),
-    ]
-
-
-def test_an_unknown_host_is_named_in_the_log_with_the_remedy(caplog):
-    cluster = {"chief": ["10.0.0.1:2222"], "ps": ["host0:2222"]}
-
-    def resolve(host, port):
-        if host == "host0":
-            no_such_host(host, port)
-
-    warn_of_unknown_hosts(cluster, resolve)
-    assert caplog.messages == [
-        "TF_CONFIG: cluster['ps'][0] is 'host0:2222', but the host 'host0' cannot be "
-        "resolved yet (Name or service not known); TensorFlow waits for it. If it never "
-        "comes up, give a name or IP address that every task can reach"
-    ]
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_an_address_of_this_machine_is_known_to_the_real_resolver(host, caplog):
-    warn_of_unknown_hosts({"chief": ["127.0.0.1:1"], "ps": [f"{host}:2"]})
-    assert caplog.messages == []
-
-
 def test_port_0_is_refused():
     with pytest.raises(ConfigError) as refused:
         check_reachable({"chief": ["host0:2222"], "worker": ["host1:2222", "host2:0"]})
@@ -92,10 +45,8 @@ def test_port_0_is_refused():
 
 
 @pytest.mark.parametrize("cluster", [{}, {"chief": ["nowhere.invalid:0"]}])
-def test_a_task_on_its_own_dials_nobody(cluster, caplog):
+def test_a_task_on_its_own_dials_nobody(cluster):
     check_reachable(cluster)
-    warn_of_unknown_hosts(cluster, resolve=no_such_host)
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("host", ["two..dots", "x" * 70])

@@ -41,7 +41,7 @@ def test_several_trainers_without_a_ps_fail_together(replicas, is_gang):
         ({"replicas": {"worker": -1}}, "Job: replicas['worker'] is -1; give a whole number, 0 or more"),
         ({"replicas": {"worker": "2"}}, "Job: replicas['worker'] is '2'; give a whole number, 0 or more"),
         ({"replicas": {"chief": 2}}, "Job: replicas['chief'] is 2; there can be only one"),
-        ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, where nobody trains; add a chief, or a worker"),
+        ({"replicas": {"evaluator": 1}}, "Job: replicas is {'evaluator': 1}, which has no chief and no worker; add one"),
         ({"max_restarts": -1}, "Job: max_restarts is -1; give a whole number, 0 for no restarts"),
         ({"heartbeat_timeout_secs": 0}, "Job: heartbeat_timeout_secs is 0; give a number of seconds above 0"),
         ({"refill_restarts_secs": "1 h"}, "Job: refill_restarts_secs is '1 h'; give a number of seconds above 0"),
@@ -55,12 +55,6 @@ def test_a_job_that_cannot_be_is_one_line(change, message):
     with pytest.raises(ConfigError) as refusal:
         Job(**{"command": ("train.py",), "replicas": {"chief": 1}, **change})
     assert str(refusal.value) == message
-
-
-def test_a_back_end_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ConfigError) as refusal:
-        get_backend("slurm")
-    assert str(refusal.value) == "there is no back end 'slurm'; use local, ray"
 
 
 _JOB = Job(command=("train.py",), replicas={"chief": 1, "worker": 5000})

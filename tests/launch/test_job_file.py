@@ -62,6 +62,7 @@ def test_a_job_is_listed_until_its_file_is_removed(file):
             "saved_step": 5,
             "restarts": 1,
             "model_dir": "/m",
+            "hidden_warnings": 0,
             "tasks": [
                 {
                     "name": "chief",

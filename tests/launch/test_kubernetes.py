@@ -11,7 +11,7 @@ import yaml
 from estimator_runtime.cli.main import main
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.backends.kubernetes import KubernetesBackend
+from estimator_runtime.launch.backends.kubernetes import KubernetesRenderer
 
 _FOLDER = Path(__file__).parent / "manifests"
 _WHERE = ["render", "--backend", "kubernetes", "--image", "registry.example/train:1"]
@@ -52,7 +52,7 @@ def test_every_pod_gets_a_tf_config_with_its_own_index():
     job = Job(
         command=_PROGRAM, replicas={"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
     )
-    text = KubernetesBackend(image="image", name="job").render(job)
+    text = KubernetesRenderer(image="image", name="job").render(job)
     texts = [
         json.loads(each) for each in re.findall(r'value: (".*task.*")$', text, re.M)
     ]

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.loop import hook_schedule
+from estimator_runtime.loop.hooks import schedule as hook_schedule
 
 er.install()
 

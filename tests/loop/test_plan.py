@@ -8,7 +8,6 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import monitored_session
 
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, Plan, Planner, structure
@@ -195,44 +194,3 @@ def test_a_closed_session_has_no_plans():
     assert planner.plan({"caller": a}) is not None
     session.close()
     assert planner.plan({"caller": a}) is None
-
-
-class MySession(tf1.Session):
-    pass
-
-
-def replaced():
-    session = tf1.Session()
-    session.run = session.run
-    return session
-
-
-def of_a_server():
-    return tf1.Session(tf1.train.Server.create_local_server().target)
-
-
-NOT_PLAIN = {
-    "another class": MySession,
-    "an interactive one": tf1.InteractiveSession,
-    "its run replaced": replaced,
-    "wrapped": lambda: monitored_session._WrappedSession(tf1.Session()),
-    "of a server": of_a_server,
-}
-
-
-@pytest.mark.parametrize("make", NOT_PLAIN.values(), ids=NOT_PLAIN)
-def test_only_a_plain_session_of_this_process_has_plans(make):
-    a, _ = tensors()
-    session = make()
-    try:
-        planner = Planner(session, on_pool)
-        assert planner.obstacle == "is not run by a session of this process"
-        assert planner.plan({"caller": a}) is None
-    finally:
-        session.close()
-
-
-def test_a_plain_session_has_no_obstacle():
-    tensors()
-    with tf1.Session() as session:
-        assert Planner(session, on_pool).obstacle is None

@@ -130,20 +130,6 @@ def test_a_hook_may_ask_for_something_else_at_every_step(monitored):
     assert hook.results == [None, [1], {"b": 2}] * 2
 
 
-def test_a_hook_given_twice_is_called_twice_and_gets_its_last_request(monitored):
-    class Counting(Recorder):
-        def before_run(self, run_context):
-            self.contexts.append(run_context)
-            return train.SessionRunArgs(numbers[(len(self.contexts) - 1) % 2])
-
-    numbers = [tf.constant(10), tf.constant(20)]
-    hook = Counting()
-    with monitored(hooks=[hook, hook]) as session:
-        session.run(numbers[0])
-        session.run(numbers[1])
-    assert [call[2] for call in hook.calls if call[1] == "after_run"] == [20] * 4
-
-
 @pytest.mark.parametrize("method", ["before_run", "after_run"])
 def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, method):
     calls = []

@@ -181,37 +181,3 @@ def test_a_session_that_an_op_finds_aborted_is_renewed(monitored):
         assert session.run(step) == 0
         assert [session.run(add) for _ in range(3)] == [1, 2, 3]
     assert len(hook.sessions) == 2
-
-
-def report(session, error):
-    """Report an error to the coordinator, as the thread of a queue runner does."""
-    coordinator = session._coordinated_creator.coord
-    with coordinator.stop_on_exception():
-        raise error
-
-
-def test_a_preemption_that_a_thread_meets_renews_the_session(monitored):
-    add = counter()
-    hook = Raising(None, 0, None)
-    with monitored(hooks=[hook]) as session:
-        session.run(add)
-        report(session, PREEMPTIONS[0])
-        assert not session.should_stop()
-        assert session.run(add) == 1
-    assert len(hook.sessions) == 2
-
-
-def test_an_error_of_a_step_that_a_preempted_thread_caused_renews_the_session(
-    monitored,
-):
-    class Cancelling(Raising):
-        def before_run(self, run_context):
-            if len(self.sessions) == 1:
-                report(session, PREEMPTIONS[1])
-                raise tf.errors.CancelledError(None, None, "a queue was closed")
-
-    add = counter()
-    hook = Cancelling(None, 0, None)
-    with monitored(hooks=[hook]) as session:
-        assert [session.run(add) for _ in range(2)] == [1, 2]
-    assert len(hook.sessions) == 2

@@ -5,7 +5,6 @@ Every test runs on TensorFlow's session too: what it asserts is TensorFlow's con
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import debug_pb2
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -58,87 +57,6 @@ def test_a_fed_step_does_not_stay_fed(monitored):
         assert [session.run([total, a]) for _ in range(4)] == [[0, 0], [5, 5]] * 2
         assert session.run([total, a], feed_dict={}) == [0, 0]
         assert session.run([total, a], {"b:0": 2}) == [7, 5]
-
-
-def test_two_hooks_that_feed_one_tensor_are_refused(monitored):
-    a, _, _, total = addends()
-    hooks = [Asking(feed(a, 5)), Asking(feed(a, 10))]
-    with monitored(hooks=hooks) as session, pytest.raises(RuntimeError) as caught:
-        session.run(total)
-    assert str(caught.value) == (f"Same tensor is fed by two hooks. Conflict(s): {[a]}")
-    assert [hook.values for hook in hooks] == [[], []]
-
-
-def test_a_feed_of_the_wrong_shape_is_refused_and_the_next_step_runs(monitored):
-    a, _, _, total = addends()
-    with monitored() as session:
-        with pytest.raises(ValueError, match=r"Cannot feed value of shape \(2,\)"):
-            session.run(total, {a: [1, 2]})
-        assert session.run(total, {a: 1}) == 1
-        assert session.run(total) == 0
-
-
-def watch(node):
-    return debug_pb2.DebugTensorWatch(
-        node_name=node, output_slot=0, debug_ops=["DebugIdentity"]
-    )
-
-
-def asking_for(**options):
-    watched = options.pop("watched", [])
-    options = RunOptions(**options)
-    options.debug_options.debug_tensor_watch_opts.extend(map(watch, watched))
-    return options
-
-
-def test_run_options_of_hooks_are_merged(monitored):
-    tf.constant(24, name="other")
-    fetched = tf.constant(42, name="fetched")
-    first, second = (
-        Asking(train.SessionRunArgs(None, options=options))
-        for options in (
-            asking_for(trace_level=2, timeout_in_ms=30000, watched=["fetched"]),
-            asking_for(
-                trace_level=3,
-                timeout_in_ms=20000,
-                output_partition_graphs=True,
-                watched=["other"],
-            ),
-        )
-    )
-    with monitored(hooks=[first, second]) as session:
-        assert session.run(fetched) == 42
-    merged = asking_for(
-        trace_level=3,
-        timeout_in_ms=30000,
-        output_partition_graphs=True,
-        watched=["fetched", "other"],
-    )
-    (seen,), (also_seen,) = first.values, second.values
-    assert seen.options == also_seen.options == merged
-    assert len(seen.run_metadata.partition_graphs) == 1
-    assert seen.run_metadata is also_seen.run_metadata
-
-
-def test_run_options_of_the_caller_are_merged_with_those_of_hooks(monitored):
-    tf.constant(24, name="other")
-    fetched = tf.constant(42, name="fetched")
-    hook = Asking(
-        train.SessionRunArgs(
-            None, options=asking_for(timeout_in_ms=60000, watched=["other"])
-        )
-    )
-    options = asking_for(trace_level=3, timeout_in_ms=30000, watched=["fetched"])
-    metadata = RunMetadata()
-    with monitored(hooks=[hook]) as session:
-        assert session.run(fetched, options=options, run_metadata=metadata) == 42
-    (values,) = hook.values
-    assert values.options is options
-    assert values.run_metadata is metadata
-    assert options == asking_for(
-        trace_level=3, timeout_in_ms=60000, watched=["fetched", "other"]
-    )
-    assert "fetched" in str(metadata.step_stats)
 
 
 def test_a_traced_step_is_traced_alone(monitored):

@@ -60,20 +60,6 @@ def test_a_step_function_may_run_with_hooks_and_without(monitored):
     assert (hook.calls, hook.results) == (2, [{"number": 5}] * 2)
 
 
-def test_a_step_function_is_repeated_in_a_renewed_session(monitored):
-    def step_fn(step_context):
-        sessions.append(step_context.session)
-        if len(sessions) == 3:
-            raise tf.errors.AbortedError(None, None, "aborted")
-        return step_context.run_with_hooks(add)
-
-    sessions = []
-    add = counter()
-    with monitored() as session:
-        assert [session.run_step_fn(step_fn) for _ in range(4)] == [1, 2, 1, 2]
-    assert len(sessions) == 5
-
-
 def test_a_session_is_closed_once_and_runs_no_more(monitored):
     add = counter()
     hook = Counting()
@@ -88,21 +74,6 @@ def test_a_session_is_closed_once_and_runs_no_more(monitored):
         session.run(add)
     with pytest.raises(RuntimeError, match="Session is already closed"):
         session.close()
-
-
-def test_a_session_that_a_hook_closes_runs_no_more(monitored):
-    class Closing(Counting):
-        def before_run(self, run_context):
-            if super().before_run(run_context) is None and self.calls == 3:
-                run_context.session.close()
-
-    add = counter()
-    session = monitored(hooks=[Closing()])
-    assert [session.run(add), session.run(add)] == [1, 2]
-    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
-        session.run(add)
-    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
-        session.run(add)
 
 
 def test_a_closed_session_is_freed_without_the_garbage_collector(monitored):

@@ -65,7 +65,14 @@ def described(value):
             for name in (
                 *("_creator", "_writer", "_original", "_restored", "_target", "_meta"),
                 "_lock",
-                *("_waits", "_clock", "_saved_at", "_left_out", "measures"),
+                *(
+                    "_waits",
+                    "_overhead",
+                    "_clock",
+                    "_saved_at",
+                    "_left_out",
+                    "measures",
+                ),
             ):
                 del settings[name]
         # TensorFlow's, which checks what it restores.
@@ -343,8 +350,8 @@ def test_a_folder_whose_path_tensorflow_cannot_take_is_refused(
 
 def test_a_folder_in_a_locale_without_its_characters_is_told_how_to_have_them():
     check = (
-        "import sys; from estimator_runtime.checkpoint.store import files; "
-        "files.check_utf8('model_dir', sys.argv[1])"
+        "import sys; from estimator_runtime.config import paths; "
+        "paths.check_utf8('model_dir', sys.argv[1])"
     )
     refused = subprocess.run(
         [sys.executable, "-c", check, "mod\u00e8le"],

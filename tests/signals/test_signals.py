@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from estimator_runtime.distributed.ps_shutdown import PsShutdown
+from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.signals import request
 from estimator_runtime.signals.inbox import SignalInbox
 
@@ -179,17 +179,17 @@ def test_a_ps_with_many_open_files_or_a_wakeup_descriptor_sees_the_signal(
             _reader, writer = os.pipe()
             os.set_blocking(writer, False)
             signal.set_wakeup_fd(writer)
-        shutdown, seen = PsShutdown(), []
+        # No trainer is left.
+        ps, seen = ParameterServer("gone", {"worker": ["127.0.0.1:1"]}, None), []
 
         def wait():
-            shutdown.wait(1.5)
-            seen.append(shutdown.exit_status)
+            seen.append(ps.serve())
 
         # TensorFlow's own ps waits in a call, and another thread for the signal.
         waiter = threading.Thread(target=wait, daemon=True)
         waiter.start()
         os.kill(os.getpid(), TERM)
-        waiter.join(1)
+        waiter.join(5)
         os._exit(*seen or [1])
 
     assert status(program) == 143

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.loop import hook_schedule
+from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import savers, sessions
 

@@ -181,7 +181,7 @@ def plant_note(item: Item) -> str:
     images_of = sorted(item.base.parent.glob("image-*/.*.saving-*/"))
     owner = chance.choice((*STEPS, CRASHED, 999))
     name = re.sub(r"-\d+", f"-{owner}", images_of[0].name, count=1)
-    hidden, note = item.folder / name, chance.choice(("gone.json", "late.json"))
+    hidden, note = item.folder / name, "gone.json"
     hidden.mkdir(exist_ok=True)
     older = [step for step in STEPS if step < owner]
     prefix = f"{item.folder}/model.ckpt-"

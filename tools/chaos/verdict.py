@@ -78,22 +78,17 @@ def allowed_starts(item: Item, good: dict[int, int]) -> tuple[set[int], bool]:
     """Return the steps to start from, and whether later ones that are readable do too.
 
     A checkpoint that differs from the pristine one may still be readable, as with
-    bytes after its end.
+    bytes after its end. One whose save was cut off counts only where the state file
+    does not decide.
     """
     named, is_exact, listed = named_steps(item.folder)
-    was_named, *_ = named_steps(item.base)
-    # Complete, but not in the state file when the save was cut off. Whoever has named
-    # another one since then wants that.
-    is_uncommitted = item.base.name.startswith("image-") and named == was_named
-    is_allowed = CRASHED in good.values() and (is_uncommitted or named not in good)
-    uncommitted = {CRASHED} if is_allowed else set()
     if named in good and is_exact:
-        return {good[named], *uncommitted}, False
+        return {good[named]}, False
     newest = {max(names) for names in (good, good.keys() - {CRASHED}) if names}
     newest |= set(sorted(good.keys() & set(listed))[-1:])
     if named is not None:  # the one before it is right as well
         newest |= set(sorted(name for name in good if name < named)[-1:])
-    return {*(good[name] for name in newest), named or 0, *uncommitted} - {0}, True
+    return {*(good[name] for name in newest), named or 0} - {0}, True
 
 
 def judge(
@@ -133,7 +128,7 @@ def lost_checkpoint(item: Item, good: dict[int, int]) -> str | None:
     """Return which good checkpoint is gone, changed or moved, or None."""
     left = good_checkpoints(item.folder, item.base)
     gone = [name for name, step in good.items() if left.get(name) != step]
-    # Never named by a state file, the last one may go.
+    # One that no state file has named may go.
     gone = sorted({*gone} - item.may_go - {CRASHED})
     hashes = {digest(path) for path in item.folder.rglob("*") if path.is_file()}
     for name in gone:

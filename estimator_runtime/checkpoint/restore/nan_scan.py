@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.restore.recovery import newest_as_text, scan
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.tensor_bundle import checksums, index
+from estimator_runtime.config.paths import is_local
 
 _logger = logging.getLogger(__name__)
 # Float, double and half of tensorflow.DataType. A complex number is a pair of these.
@@ -33,7 +34,7 @@ def add_note(error: Exception, folder: str) -> None:
         error: The exception that a NaN loss has raised.
         folder: The model directory. Nothing may write to it meanwhile.
     """
-    if "://" in folder:
+    if not is_local(folder):
         note = newest_as_text(None, unknown=f"as only TensorFlow reads {folder}")
     else:
         folder = os.path.realpath(folder)
@@ -70,7 +71,7 @@ def newest_good(folder: str) -> tuple[str | None, str | None, str | None]:
     return found.prefix, None, f"{what}; {then}"
 
 
-def newest_without(folder: str) -> tuple[files.Checkpoint | None, dict[str, str]]:
+def newest_without(folder: str) -> tuple[Checkpoint | None, dict[str, str]]:
     """Return the newest checkpoint to resume from that has no NaN.
 
     Returns:

@@ -12,7 +12,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from estimator_runtime.checkpoint.store import cleanup, files, locks
+from estimator_runtime.checkpoint.checkpoint import (
+    Checkpoint,
+    checkpoints_in,
+    is_in,
+    series_of,
+)
+from estimator_runtime.checkpoint.store import cleanup, locks
 from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
@@ -21,6 +27,7 @@ from estimator_runtime.checkpoint.store.state_file import (
     write_state,
 )
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.config import paths
 from estimator_runtime.errors import CheckpointError
 from estimator_runtime.output.terminal import printable
 
@@ -33,7 +40,7 @@ USUAL_SERIES = "model.ckpt"
 _LET_GO_SECS, _RETRY_SECS = 5.0, 0.05
 
 
-def recover(folder: str) -> files.Checkpoint | None:
+def recover(folder: str) -> Checkpoint | None:
     """Prepare a folder so that training can resume in it.
 
     The checkpoint that the state file names is used if it is good; otherwise, the
@@ -50,11 +57,13 @@ def recover(folder: str) -> files.Checkpoint | None:
     if not os.path.isdir(folder):
         return None
     with _explained(folder):
-        cleanup.clean_up(folder)
-        return _recover(folder, scan(folder))
+        cleanup.put_back(folder)
+        best = _recover(folder, scan(folder))
+        cleanup.remove_leftovers(folder)
+        return best
 
 
-def set_aside_latest(folder: str, reason: str) -> files.Checkpoint | None:
+def set_aside_latest(folder: str, reason: str) -> Checkpoint | None:
     """Set the state file's checkpoint aside and go back to an earlier one.
 
     Args:
@@ -93,8 +102,8 @@ def refuse_to_start_over(folder: str, what: str = "training would start over") -
     with _explained(folder):
         seen = scan(folder)
         best, _ = seen.plan()
-    series = files.series_of(seen.state.latest) if seen.state else USUAL_SERIES
-    if best is None or files.series_of(best.prefix) != series:
+    series = series_of(seen.state.latest) if seen.state else USUAL_SERIES
+    if best is None or best.series != series:
         return
     why = f" ({seen.lost})" if seen.lost else ""
     raise CheckpointError(
@@ -109,7 +118,7 @@ def refuse_to_start_over(folder: str, what: str = "training would start over") -
 
 def plan(
     folder: str,
-) -> tuple[files.Checkpoint | None, dict[str, str], str | None]:
+) -> tuple[Checkpoint | None, dict[str, str], str | None]:
     """Return which checkpoint training would resume from, without changing anything.
 
     Returns:
@@ -175,7 +184,7 @@ def _set_state_file_aside(path: str) -> None:
 
 def _recover(
     folder: str, seen: "FolderScan", known: Mapping[str, str | None] | None = None
-) -> files.Checkpoint | None:
+) -> Checkpoint | None:
     best, bad = seen.plan(known)
     if best is None and not bad:
         if seen.lost and seen.state is None:
@@ -193,8 +202,8 @@ def _recover(
     state = _state_of(folder, seen, best, bad)
     for path in bad:
         # A checkpoint in another folder does not belong to this training.
-        if files.is_in(folder, path):
-            files.set_aside(files.at(path))
+        if is_in(folder, path):
+            Checkpoint.at(path).set_aside()
     write_state(folder, state)
     _logger.warning(
         "Training goes on from %s, because %s.%s",
@@ -206,7 +215,7 @@ def _recover(
 
 
 def _state_of(
-    folder: str, seen: "FolderScan", best: files.Checkpoint, bad: Iterable[str]
+    folder: str, seen: "FolderScan", best: Checkpoint, bad: Iterable[str]
 ) -> State:
     """Return a state file content that names `best` and leads to no unwanted deletion.
 
@@ -216,12 +225,12 @@ def _state_of(
     """
     state = seen.state
     named, preserved = (state.paths, state.last_preserved) if state else ((), None)
-    # `files.at` lists the folder, which may have thousands of checkpoints.
+    # `Checkpoint.at` lists the folder, which may have thousands of checkpoints.
     found = {each.prefix: each for each in seen.found}
     older = [
-        found.get(path) or files.at(path)
+        found.get(path) or Checkpoint.at(path)
         for path in named
-        if path not in (best.prefix, *bad) and files.is_in(folder, path)
+        if path not in (best.prefix, *bad) and is_in(folder, path)
     ]
     kept = [*filter(_may_be_good, older), best]
     return State(
@@ -233,7 +242,7 @@ def _state_of(
     )
 
 
-def _may_be_good(checkpoint: files.Checkpoint) -> bool:
+def _may_be_good(checkpoint: Checkpoint) -> bool:
     try:
         return checkpoint.problem() is None
     except UnreadableError:
@@ -254,11 +263,11 @@ class FolderScan:
         candidates: The checkpoints that training could resume from, best first.
     """
 
-    found: tuple[files.Checkpoint, ...]
+    found: tuple[Checkpoint, ...]
     temporary: tuple[str, ...]
     state: State | None
     lost: str | None
-    candidates: tuple[files.Checkpoint, ...]
+    candidates: tuple[Checkpoint, ...]
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -269,7 +278,7 @@ class FolderScan:
 
     def plan(
         self, known: Mapping[str, str | None] | None = None
-    ) -> tuple[files.Checkpoint | None, dict[str, str]]:
+    ) -> tuple[Checkpoint | None, dict[str, str]]:
         """Choose the checkpoint that training would resume from.
 
         Args:
@@ -302,7 +311,7 @@ def scan(folder: str) -> FolderScan:
     """
     # The order matters. If a save renames its files meanwhile, they are still listed
     # as temporary, or the state file names them.
-    found = tuple(files.find(folder))
+    found = tuple(checkpoints_in(folder))
     temporary = tuple(cleanup.temporaries(folder))
     lost = None
     try:
@@ -311,12 +320,12 @@ def scan(folder: str) -> FolderScan:
         state, lost = None, f"the state file {error}"
     if state is not None:
         paths = (state.latest, *state.paths)
-        elsewhere = [path for path in paths if not files.is_in(folder, path)]
+        elsewhere = [path for path in paths if not is_in(folder, path)]
         # The folder may have been copied or moved.
-        latest, *others = (files.here(folder, path) for path in paths)
+        latest, *others = (_here(folder, path) for path in paths)
         state = dataclasses.replace(state, latest=latest, paths=tuple(others))
         # A checkpoint elsewhere may be one that the user wants to start from.
-        if elsewhere and files.is_in(folder, latest):
+        if elsewhere and is_in(folder, latest):
             other = os.path.dirname(elsewhere[0])
             lost = f"the state file is that of another folder, {other}"
     candidates = tuple(_candidates(folder, state, found))
@@ -360,9 +369,19 @@ def scan_and_hold(folder: str) -> FolderScan:
         time.sleep(_RETRY_SECS)
 
 
+def _here(folder: str, prefix: str) -> str:
+    """Return a checkpoint's path in a folder, or `prefix` if it is not there.
+
+    After a folder was copied or moved, its state file may still name the old place. A
+    checkpoint in the folder takes precedence over one elsewhere.
+    """
+    inside = os.path.join(folder, os.path.basename(prefix))
+    return inside if is_in(folder, prefix) or Checkpoint.at(inside).files else prefix
+
+
 def _candidates(
-    folder: str, state: State | None, found: Sequence[files.Checkpoint]
-) -> list[files.Checkpoint]:
+    folder: str, state: State | None, found: Sequence[Checkpoint]
+) -> list[Checkpoint]:
     """Return the checkpoints that training could resume from, best first.
 
     They belong to the model that the state file names. Without a state file, they
@@ -378,24 +397,22 @@ def _candidates(
         or (each.has_index and (len(each.files) > 1 or each.prefix in named))
     ]
     if state is None:
-        names = [files.series_of(each.prefix) for each in whole]
+        names = [each.series for each in whole]
         is_usual = USUAL_SERIES in names
         main = USUAL_SERIES if is_usual else max(names, key=names.count, default=None)
-        return [e for e in reversed(whole) if files.series_of(e.prefix) == main]
-    series = files.series_of(state.latest)
-    others = {
-        each.prefix: each for each in whole if files.series_of(each.prefix) == series
-    }
+        return [e for e in reversed(whole) if e.series == main]
+    series = series_of(state.latest)
+    others = {each.prefix: each for each in whole if each.series == series}
     for path in state.paths:  # includes names without a number
-        if path not in others and files.is_in(folder, path):
-            others[path] = files.at(path)
+        if path not in others and is_in(folder, path):
+            others[path] = Checkpoint.at(path)
     others.pop(state.latest, None)
     newest_first = sorted(
         (each for each in others.values() if each.files),
         key=lambda each: -1 if each.step is None else each.step,
         reverse=True,
     )
-    latest = files.at(state.latest)
+    latest = Checkpoint.at(state.latest)
     if not latest.files:  # what the file says of others may be as wrong
         listed = {each.prefix for each in newest_first}
         rest = _candidates(folder, None, found)
@@ -412,7 +429,7 @@ def _absent_name(state: State, temporary: Iterable[str]) -> str | None:
     """
     coming = set(map(cleanup.prefix_of, temporary))
     for path in (state.latest, *state.paths):
-        is_fatal = path == state.latest or files.PATTERN.search(path)
-        if is_fatal and path not in coming and not files.at(path).files:
+        is_fatal = path == state.latest or paths.PATTERN.search(path)
+        if is_fatal and path not in coming and not Checkpoint.at(path).files:
             return path
     return None

@@ -8,11 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime import reporting
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.save.save_ops import saved_by
+from estimator_runtime.checkpoint.save.snapshot import saved_by
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 from estimator_runtime.loop.graph import op_kinds
 
@@ -77,13 +79,15 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
         """
         self.restored_prefix = None
         folder = self._checkpoint_dir and os.fsdecode(self._checkpoint_dir)
-        if not folder or "://" in folder:
+        if not folder or not is_local(folder):
             return super().create_session()
         attempts_left = _RESTORE_ATTEMPTS
         while True:
             attempts_left -= 1
             with locks.write_lock():
                 checkpoint = recovery.recover(folder)
+            if checkpoint is not None:
+                reporting.progress(doing="restoring")
             try:
                 session = super().create_session()
                 if checkpoint is not None and self.saver is not None:

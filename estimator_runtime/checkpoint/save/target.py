@@ -5,19 +5,23 @@ the program's own Saver between two steps, where a snapshot is not possible.
 """
 
 import os
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.save import writer
-from estimator_runtime.checkpoint.save.save_ops import saved_by
-from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot, Snapshot
-from estimator_runtime.checkpoint.store import files, series
+from estimator_runtime.checkpoint.save.snapshot import (
+    CannotSnapshot,
+    Snapshot,
+    saved_by,
+)
+from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS
 from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 
 tf1 = tf.compat.v1
@@ -41,7 +45,7 @@ class Target:
     def __init__(
         self, session: tf.compat.v1.Session, saver: Any, save_path: str
     ) -> None:
-        if "://" in save_path or not os.path.dirname(save_path):
+        if not is_local(save_path) or not os.path.dirname(save_path):
             raise CannotSnapshot("it is not a local folder")
         self.meta: bytes | None = None
         self._snapshot = Snapshot(session, saver)
@@ -55,29 +59,15 @@ class Target:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
         """
-        taken, buffers = [self._snapshot.take()], self._snapshot.buffers
-        size = taken[0].bytes
+        values = self._snapshot.take()
+
+        def write_files(prefix: str) -> None:
+            self._bundles.write(prefix, values)
 
         def write() -> None:
-            try:
-                self._series.add(
-                    step,
-                    lambda prefix: self._bundles.write(prefix, taken[0]),
-                    size,
-                    self.meta,
-                )
-            finally:
-                buffers.release(taken.pop().copies)
-            buffers.allocate()  # after the values of this checkpoint are freed
+            self._series.add(step, write_files, values.bytes, self.meta)
 
-        # Of a write that never runs, because a newer checkpoint is due.
-        dropped = weakref.finalize(write, buffers.release, taken[0].copies)
-        dropped.atexit = False
-        return write, size
-
-    def free(self) -> None:
-        """Free the memory that is kept for the next snapshot."""
-        self._snapshot.buffers.free()
+        return write, values.bytes
 
 
 def exported_meta(session: tf.compat.v1.Session, saver: Any) -> bytes:
@@ -112,11 +102,11 @@ class SaverTarget:
     ) -> None:
         self._session, self._saver = session, saver
         self._save_path, self._has_graph = save_path, has_graph
-        is_local = "://" not in save_path and bool(os.path.dirname(save_path))
+        is_in_folder = is_local(save_path) and bool(os.path.dirname(save_path))
         # A Saver of no variables is built without a definition.
         is_known = isinstance(saver, tf1.train.Saver) and saver.saver_def is not None
         self._series = (
-            series.Series(saver, save_path) if is_local and is_known else None
+            series.Series(saver, save_path) if is_in_folder and is_known else None
         )
         self._is_stock = type(saver) is tf1.train.Saver and "save" not in vars(saver)
         self._is_stock &= is_known and not saver._is_empty
@@ -141,7 +131,7 @@ class SaverTarget:
         prefix = self._series.add_saved(
             step, lambda: self._save(step, write_state=False), self._needed_bytes()
         )
-        return files.at(prefix).bytes
+        return Checkpoint.at(prefix).bytes
 
     def _save(self, step: int, **arguments: Any) -> Any:
         """Call the Saver; return what it returns, usually the path."""
@@ -157,7 +147,7 @@ class SaverTarget:
         old = own_series.identity_of(step)
         try:
             prefix = self._save(step)
-            if not prefix or "://" in prefix:
+            if not prefix or not is_local(prefix):
                 return 0
             series.sync(prefix)
         except CheckpointError:
@@ -165,7 +155,7 @@ class SaverTarget:
         except (OSError, *OF_DISKS) as error:
             needed_bytes = self._needed_bytes()
             raise own_series.failed(step, error, needed_bytes, old) from error
-        return files.at(prefix).bytes
+        return Checkpoint.at(prefix).bytes
 
     def _needed_bytes(self) -> int | None:
         """Return the size of the values in bytes, or None if it is not known yet."""

@@ -1,36 +1,38 @@
-"""Cleanup of unfinished saves: completes or removes what dead runs left behind.
+"""Cleanup of unfinished saves: undoes or removes what dead runs left behind.
 
-If a checkpoint is complete, its files get their final names, the state file names it,
-and the older checkpoints that its save was to delete are deleted. If it is incomplete,
-its files are removed. The save of a process that is still alive is left alone: that
-process holds a lock on its hidden folder. The kernel releases the lock when the process
-dies, even if it ran in another container.
+A save that the state file does not name is undone: its files are removed, and the
+checkpoint that it was replacing is put back. So a run that dies loses the time since
+the checkpoint that the state file names. The save of a living process is left alone:
+that process holds a lock on its hidden folder. The kernel releases the lock when the
+process dies, even if it ran in another container.
 """
 
 import contextlib
-import json
+import dataclasses
 import logging
 import os
 import re
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 
-from estimator_runtime.checkpoint.store import commit, durable, files, locks
+from estimator_runtime.checkpoint.checkpoint import (
+    CONTROL,
+    Checkpoint,
+    checkpoints_in,
+    series_of,
+)
+from estimator_runtime.checkpoint.store import durable, locks
+from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import (
-    STATE_FILE,
     State,
     readable_state,
     write_state,
 )
-from estimator_runtime.checkpoint.tensor_bundle import index, reading
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.output.training_log import TRAINING_LOG
 
 _logger = logging.getLogger(__name__)
-# Checkpoints that a dead run was to delete but that are still being read; see
-# `commit.NOTE`.
-_LATE_NOTE = "late.json"
 # Names that TensorFlow writes to before it renames: see TensorBundle and
 # TensorSliceWriter in its core/util, `_AddShardedSaveOps` in its training/saver.py (the
 # folder NAME_temp), and `atomic_write_string_to_file` in its lib/io/file_io.py (state
@@ -42,45 +44,46 @@ _STOCK_FILE = re.compile(
 )
 _STOCK_FOLDER = re.compile(r"(?P<prefix>.+-\d+)_temp(_[0-9a-f]{32})?")
 _STOCK_PART = re.compile(rf"part{_SHARD}\.(index|data{_SHARD})(\.tempstate\d+)?")
-# The state of some writers is unknown: those on another host, and TensorFlow's own.
-# They count as dead once nothing has changed for this long.
+# A writer without a lock that is visible here counts as dead once nothing has changed
+# for this long.
 _DEAD_AFTER_SECS = 600
-# A file server sets the times of files, and its clock may be this far behind.
-_CLOCKS_DIFFER_SECS = 60
 
 
-def clean_up(folder: str, now: Callable[[], float] = time.time) -> None:
-    """Complete or remove the unfinished saves of dead runs in a folder.
+def put_back(folder: str, now: Callable[[], float] = time.time) -> None:
+    """Put back the checkpoints that dead runs were replacing.
 
-    Saves of living processes on this host are left alone. If the state of a writer is
-    unknown, its save is left alone until ten minutes after the last change. The log
-    names what cannot be removed.
+    Call this before you choose the checkpoint to resume from.
 
     Raises:
-        OSError: If the folder cannot be read, or a checkpoint cannot be completed.
+        OSError: If the folder cannot be read, or a checkpoint cannot be put back.
     """
+    for saving in _dead_saves(folder, now):
+        if not saving.is_in_place:
+            saving.undo()
+
+
+def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
+    """Undo or remove the unfinished saves of dead runs.
+
+    Call this once the state file names a checkpoint that is good: until then, one that
+    it does not name may be the only good one. Checkpoints that a dead run was about to
+    delete are listed again, so that the next save deletes them. The log names what
+    cannot be removed.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    state = readable_state(folder)
+    for saving in _dead_saves(folder, now):
+        with _warned(saving.path):
+            if state is not None:
+                _undo_if_unnamed(saving, state)
+                state = _list_obsolete(saving, state)
     for path in temporaries(folder):
-        if not is_dead(path, now):
-            continue
-        TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
-        if _is_hidden_folder(path):
-            if not is_late(path):
-                _finish(path)
-            if _delete_noted(path):
-                continue  # `delete_late` removes it
-        _remove(path)
-
-
-def delete_late(folder: str) -> None:
-    """Delete checkpoints that dead runs were to delete, once nobody reads them.
-
-    Raises:
-        OSError: If the folder cannot be read or changed.
-    """
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if is_late(path) and not _delete_noted(path):
-            _remove(path)
+        if is_dead(path, now):
+            TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
+            with _warned(path):
+                _remove(path)
 
 
 def temporaries(folder: str) -> list[str]:
@@ -95,190 +98,126 @@ def temporaries(folder: str) -> list[str]:
 
 def prefix_of(path: str) -> str:
     """Return the final path of the checkpoint that is written to a temporary path."""
-    folder, name = os.path.split(path)
-    if durable.owner(name):
+    if durable.is_temporary_name(path):
         return durable.final_path(path)
+    folder, name = os.path.split(path)
     stock = _STOCK_FOLDER.fullmatch(name) or _STOCK_FILE.fullmatch(name)
     return os.path.join(folder, (stock and stock["prefix"]) or name)
 
 
-def is_late(path: str) -> bool:
-    """Return whether a hidden folder is kept only for deletions that readers delay."""
-    return _is_hidden_folder(path) and os.path.exists(os.path.join(path, _LATE_NOTE))
+def will_undo(saving: SavingFolder, state: State | None) -> bool:
+    """Return whether `remove_leftovers` removes the checkpoint of a dead save.
 
-
-def completed(path: str) -> files.Checkpoint | None:
-    """Return the checkpoint in a hidden folder if it was written completely.
-
-    Returns:
-        The checkpoint with its final path, and its files wherever they are now. None if
-        it is incomplete.
+    One that is older than the newest may have been committed, and kept for good since.
     """
-    if not _is_hidden_folder(path) or is_late(path):
-        return None
-    prefix = prefix_of(path)
-    there = files.at(prefix)
-    if there.has_index:
-        is_new = not commit.has_old(path)
-        return there if is_new and there.problem() is None else None
-    inside = os.path.join(path, os.path.basename(prefix))
-    hidden = files.at(inside)
-    # Some data files may have their final names already: the index is renamed last.
-    if not hidden.has_index or index.problem(inside, data_prefix=prefix) is not None:
-        return None
-    return files.Checkpoint(prefix=prefix, files=(*hidden.files, *there.files))
+    if state is None or not saving.has_moved_in:
+        return False
+    name, latest = os.path.basename(saving.prefix), step_of(state.latest)
+    step = step_of(name)
+    is_newer = latest is None or (step is not None and step > latest)
+    return is_newer and name not in _names(state)
 
 
-def would_adopt(path: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
-    """Return whether a restart resumes from a checkpoint that a dead run completed.
-
-    It does not if the state file was changed after the run died: then somebody went
-    back to an older checkpoint. Nor does it if another run has resumed from an older
-    checkpoint and trained past this one. Such a run may be on another host, or may have
-    the process id of the dead run.
+def is_dead(path: str, now: Callable[[], float] = time.time) -> bool:
+    """Return whether the process that was writing to a path will not continue.
 
     Args:
-        path: The hidden folder that the dead run left behind.
-        checkpoint: What `completed` returned for this folder.
-        state: The state file's content, or None if it cannot be read.
+        path: A file or folder, named by `durable.temporary_name` or by TensorFlow.
+        now: Returns the current time, in seconds since 1970.
     """
-    folder = os.path.dirname(path)
-    if not _is_newest(folder, checkpoint, state):
+    changed = changed_at(path)
+    is_locked = locks.is_locked(path)
+    if changed is None or is_locked:  # None: completed or removed by now
         return False
-    # In a copy of a folder whose files have new times, this may be wrong in either
-    # direction. So each restart logs which checkpoint it uses. With a coarse clock, two
-    # successive saves may have equal times: nobody edits a file that fast.
-    last = max(checkpoint.saved_at, changed_at(path) or 0.0)
-    # Rounded as the others are: st_mtime_ns / 1e9 may be larger for the same time.
-    state_changed_at = changed_at(os.path.join(folder, STATE_FILE))
-    return state_changed_at is None or state_changed_at <= last
+    if is_locked is False and durable.is_of_this_boot(path):
+        # A file that is still empty may be about to be locked.
+        return os.path.isdir(path) or bool(_size(path))
+    return now() - changed > _DEAD_AFTER_SECS
 
 
-def _is_newest(folder: str, checkpoint: files.Checkpoint, state: State | None) -> bool:
-    if state is not None:
-        if checkpoint.prefix in state.paths:
-            return False
-        steps = [files.step_of(state.latest)]
-    else:
-        found = files.find(folder)
-        steps = [each.step for each in found if each.prefix != checkpoint.prefix]
-    if checkpoint.step is None:
-        return False
-    return all(step is not None and step < checkpoint.step for step in steps)
+def changed_at(path: str) -> float | None:
+    """Return when a file, or a folder or any file in it, was last changed.
+
+    Returns:
+        Seconds since 1970, or None if the path does not exist or cannot be accessed.
+    """
+    try:
+        times = [os.path.getmtime(path)]
+        inside = os.listdir(path) if os.path.isdir(path) else []
+    except OSError:
+        return None
+    for name in inside:
+        with contextlib.suppress(OSError):  # renamed or deleted by now
+            times.append(os.path.getmtime(os.path.join(path, name)))
+    return max(times)
 
 
-def _state_changed_ns(folder: str) -> int | None:
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
-    return None
+def dead_save(path: str, now: Callable[[], float] = time.time) -> SavingFolder | None:
+    """Return the save of a dead run in a hidden folder, or None for another path."""
+    is_ours = durable.is_temporary_name(path) and os.path.isdir(path)
+    return SavingFolder(path) if is_ours and is_dead(path, now) else None
 
 
-def _finish(path: str) -> None:
-    """Complete the checkpoint of a dead run, or delete what there is of it."""
-    folder, prefix = os.path.dirname(path), prefix_of(path)
-    state = readable_state(folder)
-    checkpoint = completed(path)
-    if checkpoint is None:
-        there = files.at(prefix)
-        is_used = there.has_index or there.is_v1 or (state and prefix in state.paths)
-        if not commit.put_back(path) and not is_used:
-            with _warned(prefix):
-                files.delete(there)
-        return
-    is_adopted = would_adopt(path, checkpoint, state)
-    if not files.at(prefix).has_index:
-        checkpoint = commit.move_in(path, prefix)
-    if is_adopted:
-        _adopt(folder, checkpoint, state)
+def _dead_saves(folder: str, now: Callable[[], float]) -> list[SavingFolder]:
+    found = [dead_save(path, now) for path in temporaries(folder)]
+    return [saving for saving in found if saving is not None]
+
+
+def _remove(path: str) -> None:
+    if not os.path.isdir(path):
+        durable.remove_if_there(path)
+    elif os.listdir(path):
+        shutil.rmtree(path)
+    else:  # If its writer was about to lock it, it creates another one.
+        os.rmdir(path)
+
+
+def _undo_if_unnamed(saving: SavingFolder, state: State) -> None:
+    if will_undo(saving, state):
+        saving.undo()
         _logger.warning(
-            "Training goes on from %s, which an interrupted run saved but had not yet "
-            "recorded in the state file.",
-            prefix,
-        )
-    elif _is_newest(folder, checkpoint, state):
-        _logger.warning(
-            "Training does not go on from %s, which an interrupted run saved: the "
-            "state file was changed after that and does not name it. The checkpoint "
-            "stays where it is; to go on from it, name it in the state file.",
-            prefix,
+            "%s is removed, because the run that saved it died before it had recorded "
+            "it in the state file",
+            saving.prefix,
         )
 
 
-def _adopt(folder: str, checkpoint: files.Checkpoint, state: State | None) -> None:
-    """Make a checkpoint the newest one in the state file."""
-    paths = state.paths if state else ()
-    times = state.timestamps if state else ()
-    changed = State(
-        latest=checkpoint.prefix,
-        paths=(*paths, checkpoint.prefix),
-        timestamps=(*times, checkpoint.saved_at) if times or not paths else (),
-        last_preserved=state.last_preserved if state else None,
-    )
-    # The time stays: only a change by somebody else makes other saves outdated.
-    changed_ns = _state_changed_ns(folder) or int(checkpoint.saved_at * 1e9)
-    write_state(folder, changed, mtime_ns=changed_ns)
+def _list_obsolete(saving: SavingFolder, state: State) -> State:
+    """List the checkpoints again that a dead run was about to delete.
 
-
-def _delete_noted(hidden: str) -> bool:
-    """Delete what a hidden folder's note lists; return whether a reader holds some."""
-    folder = os.path.dirname(hidden)
-    state = readable_state(folder)
-    was_late = is_late(hidden)
-    if state is None or not (was_late or prefix_of(hidden) in state.paths):
-        return was_late  # the checkpoint that was to replace them does not exist
-    note = os.path.join(hidden, _LATE_NOTE if was_late else commit.NOTE)
-    gone = [os.path.join(folder, name) for name in _noted(note, hidden, state)]
-    left = []
-    for path in gone:
-        with locks.deleting(path) as is_free:
-            if is_free:
-                with _warned(path):
-                    files.delete(files.at(path))
-            else:
-                left.append(path)
-    if left:
-        content = json.dumps(left).encode()
-        durable.replace_file(os.path.join(hidden, _LATE_NOTE), content)
-    return bool(left)
-
-
-def _noted(note: str, hidden: str, state: State) -> list[str]:
-    """Return the names of the checkpoints that a note may delete, sorted.
-
-    The content of the note is not trusted. A checkpoint counts only if it is of the
-    same series, if it is older than both the newest checkpoint and the one that
-    replaces it, and if the state file does not name it. The folders in the note are
-    ignored, because the current folder may be a copy.
+    The note of them is not trusted. A checkpoint counts only if it is there, of the
+    same series, and older than both the newest one and the one that was saved.
     """
-    new = os.path.basename(prefix_of(hidden))
-    named = {os.path.basename(path) for path in (state.latest, *state.paths)}
-    limits = files.step_of(new), files.step_of(state.latest)
+    folder, series = os.path.dirname(saving.path), series_of(saving.prefix)
+    limits = step_of(saving.prefix), step_of(state.latest)
+    noted = set(saving.obsolete()) - _names(state)
 
-    def may_go(name: str) -> bool:
-        step = files.step_of(name)
+    def may_go(each: Checkpoint) -> bool:
+        step = each.step
         return (
-            name not in named
-            and files.series_of(name) == files.series_of(new)
+            each.name in noted
+            and each.has_index
+            and each.series == series
             and step is not None
             and all(limit is not None and step < limit for limit in limits)
         )
 
-    try:
-        noted = json.loads(reading.content(note))
-        names = map(os.path.basename, noted if isinstance(noted, list) else ())
-        return sorted(filter(may_go, names))
-    except FileNotFoundError:
-        return []
-    except (RecursionError, TypeError, ValueError):  # truncated, or no list of paths
-        return []
+    again = [each for each in checkpoints_in(folder) if may_go(each)] if noted else []
+    if not again:
+        return state
+    times = [each.saved_at for each in again]
+    listed = dataclasses.replace(
+        state,
+        paths=(*(each.prefix for each in again), *state.paths),
+        timestamps=(*times, *state.timestamps) if state.timestamps else (),
+    )
+    write_state(folder, listed)
+    return listed
 
 
-def _remove(path: str) -> None:
-    with _warned(path):
-        if os.path.isdir(path):
-            shutil.rmtree(path)
-        else:
-            durable.remove_if_there(path)
+def _names(state: State) -> set[str]:
+    """Return the names in a state file without their folder, which may be moved."""
+    return {os.path.basename(path) for path in (state.latest, *state.paths)}
 
 
 @contextlib.contextmanager
@@ -297,11 +236,6 @@ def _warned(path: str) -> Iterator[None]:
         )
 
 
-def _is_hidden_folder(path: str) -> bool:
-    is_hidden = durable.owner(os.path.basename(path)) is not None
-    return is_hidden and os.path.isdir(path) and not os.path.islink(path)
-
-
 def _is_temporary(path: str) -> bool:
     """Return whether a path is an unfinished save, ours or that of a Saver.
 
@@ -310,8 +244,8 @@ def _is_temporary(path: str) -> bool:
     somebody else.
     """
     name = os.path.basename(path)
-    if durable.owner(name):
-        return not (files.CONTROL.search(name) or os.path.islink(path))
+    if durable.is_temporary_name(name):
+        return not (CONTROL.search(name) or os.path.islink(path))
     # The name is checked first, because there may be thousands of other files.
     if _STOCK_FOLDER.fullmatch(name):
         try:
@@ -322,67 +256,9 @@ def _is_temporary(path: str) -> bool:
     return _STOCK_FILE.fullmatch(name) is not None and not os.path.isdir(path)
 
 
-def _booted_at() -> float | None:
-    """Return when this machine booted, in seconds since 1970; None if unknown."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
-    return None if clock is None else time.time() - time.clock_gettime(clock)
-
-
-def is_dead(
-    path: str,
-    now: Callable[[], float] = time.time,
-    booted_at: Callable[[], float | None] = _booted_at,
-) -> bool:
-    """Return whether the process that was writing to a path will not continue.
-
-    Args:
-        path: A file or folder, named by `durable.temporary_name` or by TensorFlow.
-        now: Returns the current time, in seconds since 1970.
-        booted_at: Returns when this machine booted, in seconds since 1970, or None.
-    """
-    changed = changed_at(path)
-    if changed is None:  # completed or removed by now
-        return False
-    is_quiet = now() - changed > _DEAD_AFTER_SECS
-    owner = durable.owner(os.path.basename(path))
-    if owner is None or owner.identity is None:
-        return is_quiet
-    me = durable.own_identity()
-    # Two processes may have started in the same clock tick.
-    if owner.identity == me and owner.pid == os.getpid():
-        # If it is not locked, a failed write of this process left it behind.
-        return not locks.has_locked_folder(path)
-    if me.boot and owner.identity[:2] == me[:2]:
-        # Where /proc hides processes, only the lock shows that one is alive.
-        is_gone = durable.identity_of(owner.pid) != owner.identity
-        return is_gone and not locks.is_folder_locked(path)
-    is_locked = locks.is_folder_locked(path)
-    if is_locked is None:
-        return is_quiet
-    # A lock may be visible on one machine only, and two machines may share a host name.
-    is_local = bool(me.boot) and owner.identity.boot == me.boot
-    if not is_local and owner.host == socket.gethostname():
-        booted = booted_at()
-        is_local = booted is not None and booted - changed > _CLOCKS_DIFFER_SECS
-    try:  # An empty folder may not be locked yet: it is locked before the first write.
-        has_begun = bool(os.listdir(path))
-    except FileNotFoundError:  # completed or removed by now
-        return False
-    return not is_locked and (is_quiet or (is_local and has_begun))
-
-
-def changed_at(path: str) -> float | None:
-    """Return when a file, or a folder or any file in it, was last changed.
-
-    Returns:
-        Seconds since 1970, or None if the path does not exist or cannot be accessed.
-    """
+def _size(path: str) -> int:
+    """Return the size of a file in bytes, 0 if it is gone."""
     try:
-        times = [os.path.getmtime(path)]
-        inside = os.listdir(path) if os.path.isdir(path) else []
+        return os.path.getsize(path)
     except OSError:
-        return None
-    for name in inside:
-        with contextlib.suppress(OSError):  # renamed or deleted by now
-            times.append(os.path.getmtime(os.path.join(path, name)))
-    return max(times)
+        return 0

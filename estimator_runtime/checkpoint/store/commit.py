@@ -1,9 +1,9 @@
 """Commit of a checkpoint: complete, durable files get their final names.
 
-A checkpoint is written to a hidden folder beside its final place. Each of these steps
-is on the disk before the next one begins:
+A checkpoint is committed when the state file names it. Each of these steps is on the
+disk before the next one begins:
 
-1. The files are written.
+1. The files are written to a hidden folder beside their final place.
 2. They get their final names. The index is last, because a checkpoint exists only if
    it has an index.
 3. The state file names the checkpoint.
@@ -11,225 +11,187 @@ is on the disk before the next one begins:
    left unfinished.
 
 A checkpoint that already has the name is first moved into the hidden folder, and is
-deleted with it. Until then, one of the two can always be recovered. The hidden folder
-also has a link to its index: while the index in its place is that one, it is not the
-checkpoint that the save was to write.
+deleted with it. Until then, one of the two can always be recovered.
 """
 
-import contextlib
-import dataclasses
-import filecmp
 import json
 import logging
 import os
 import shutil
 from collections.abc import Sequence
 
-from estimator_runtime.checkpoint.store import durable, files, locks
-from estimator_runtime.checkpoint.store.state_file import (
-    STATE_FILE,
-    readable_state,
-    write_state,
-)
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
+from estimator_runtime.checkpoint.store import durable, locks
+from estimator_runtime.checkpoint.tensor_bundle import reading
+from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 
 _logger = logging.getLogger(__name__)
 
-NOTE = "gone.json"
+_OBSOLETE = "gone.json"
 _REPLACED = "replaced"
-_OLD_INDEX = "old-index"
+# Whether a checkpoint had the name already when the save began.
+_NEW, _OLD = "new", "old"
 
 
-def start(prefix: str) -> str:
-    """Create and lock the hidden folder for a new checkpoint, and return its path.
-
-    Raises:
-        OSError: If the folder cannot be created.
-    """
-    folder = durable.temporary_name(prefix)
-    if _has_only_one(folder):  # left behind by a failed write of this process
-        put_back(folder)
-    locks.unlock_folder(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    # If the model directory was removed during training, this fails. It does not
-    # silently create the directory again.
-    os.stat(os.path.dirname(folder) or ".")
-    os.makedirs(folder)
-    locks.lock_folder(folder)
-    old = f"{prefix}.index"
-    if os.path.exists(old):
-        try:
-            os.link(old, os.path.join(folder, _OLD_INDEX))
-        except OSError:  # a file system without hard links
-            shutil.copyfile(old, os.path.join(folder, _OLD_INDEX))
-    return folder
-
-
-def abandon(folder: str) -> None:
-    """Remove a hidden folder and its content, if it still exists.
-
-    The folder stays if it holds the only checkpoint of its name, because that could not
-    be moved back. The next run moves it back.
-    """
-    try:
-        if _has_only_one(folder):
-            _logger.warning(
-                "%s could not be moved back; it stays in %r until the next run moves "
-                "it back",
-                durable.final_path(folder),
-                folder,
-            )
-            return
-        # With the index deleted first, no partly deleted checkpoint looks complete.
-        files.delete(_replaced(folder))
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        _logger.warning("%r cannot be removed: %s", folder, error.strerror or error)
-    finally:
-        locks.unlock_folder(folder)
-
-
-def move_in(folder: str, prefix: str) -> files.Checkpoint:
-    """Sync the files in a hidden folder, and move them to their final names.
-
-    Returns:
-        The checkpoint, complete and durable. The state file does not name it yet.
-
-    Raises:
-        OSError: If a step fails. Then none of the new files has its final name, and an
-            old checkpoint of that name is in its place again.
-    """
-    new = files.at(os.path.join(folder, os.path.basename(prefix)))
-    paths = sorted(new.files, key=lambda path: path.endswith(".index"))
-    for path in paths:
-        # A file with several links is on the disk already, under another name. Some
-        # file systems do not count links and report 0, so these files are synced too.
-        if os.stat(path).st_nlink <= 1:
-            durable.sync_file(path)
-    target = os.path.dirname(prefix)
-    renames = [(path, os.path.join(target, os.path.basename(path))) for path in paths]
-    try:
-        old = files.at(prefix)
-        if old.has_index:
-            _move_aside(old, folder)
-        for path, final in renames:
-            os.rename(path, final)
-        durable.sync_folder(target)
-    except OSError:
-        for path, final in reversed(renames):
-            if not os.path.exists(path):
-                with contextlib.suppress(OSError):
-                    os.rename(final, path)
-        with contextlib.suppress(OSError):  # see `abandon`
-            put_back(folder)
-        raise
-    return files.at(prefix)
-
-
-def has_old(folder: str) -> bool:
-    """Return whether the checkpoint in place is older than the save of a hidden folder.
-
-    Raises:
-        OSError: If an index cannot be read.
-    """
-    # A copy of the model directory has no links, so the content decides.
-    mark = os.path.join(folder, _OLD_INDEX)
-    if has_replaced(folder) or not os.path.exists(mark):
-        return False
-    return filecmp.cmp(mark, f"{durable.final_path(folder)}.index", shallow=False)
-
-
-def has_replaced(folder: str) -> bool:
-    """Return whether a hidden folder holds a checkpoint that a new one replaces."""
-    return _replaced(folder).has_index
-
-
-def put_back(folder: str) -> bool:
-    """Move a checkpoint that was to be replaced back to its place.
-
-    It replaces the new files there, which are incomplete or no longer wanted.
-
-    Returns:
-        Whether there was a checkpoint to move back.
-
-    Raises:
-        OSError: If some files cannot be moved. You can call this again.
-    """
-    old, target = _replaced(folder), os.path.dirname(folder)
-    if not old.has_index:
-        return False
-    durable.remove_if_there(f"{durable.final_path(folder)}.index")
-    durable.sync_folder(target)
-    for path in reversed(files.index_first(old.files)):
-        os.replace(path, os.path.join(target, os.path.basename(path)))
-    durable.sync_folder(target)
-    return True
-
-
-def _has_only_one(folder: str) -> bool:
-    """Return whether a hidden folder holds the only checkpoint of its name."""
-    is_there = os.path.exists(f"{durable.final_path(folder)}.index")
-    return not is_there and has_replaced(folder)
-
-
-def _move_aside(old: files.Checkpoint, folder: str) -> None:
-    """Move a checkpoint into a hidden folder, its index first.
-
-    `put_back` moves the index last. So as long as the index is in the hidden folder,
-    there is something to move back, wherever the other files are.
-    """
-    aside = os.path.join(folder, _REPLACED)
-    os.makedirs(aside)
-    for path in files.index_first(old.files):
-        os.rename(path, os.path.join(aside, os.path.basename(path)))
-    for changed in (aside, folder, os.path.dirname(folder)):
-        durable.sync_folder(changed)
-
-
-def _replaced(folder: str) -> files.Checkpoint:
-    name = os.path.basename(durable.final_path(folder))
-    aside = os.path.join(folder, _REPLACED)
-    if os.path.islink(folder) or os.path.islink(aside):  # it is in another folder
-        return files.Checkpoint(prefix=os.path.join(aside, name), files=())
-    return files.at(os.path.join(aside, name))
-
-
-def leave_note(folder: str, prefixes: Sequence[str]) -> None:
-    """Record which checkpoints to delete once the state file names a new one.
-
-    If this process dies before it deletes them, `cleanup.clean_up` does so.
+class SavingFolder:
+    """The hidden folder of one save.
 
     Args:
-        folder: The hidden folder of the new checkpoint, as `move_in` has left it.
-        prefixes: Paths of the checkpoints to delete, in the folder of the new one.
+        path: Its path, from `durable.temporary_name`.
 
-    Raises:
-        OSError: If the note cannot be written.
+    Attributes:
+        path: Its path.
+        prefix: Final path of the checkpoint, without suffix.
+        inside: Path of the checkpoint in this folder, without suffix.
     """
-    if not prefixes:
-        return
-    content = json.dumps([os.path.abspath(prefix) for prefix in prefixes]).encode()
-    durable.replace_file(os.path.join(folder, NOTE), content)
 
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.prefix = durable.final_path(path)
+        self.inside = os.path.join(path, os.path.basename(self.prefix))
 
-def forget(folder: str, prefix: str) -> None:
-    """Remove a checkpoint from the state file, if the file names others too.
+    @classmethod
+    def create(cls, prefix: str) -> "SavingFolder":
+        """Create and lock the folder for a new checkpoint.
 
-    Use this for a folder whose readers may find it in the state that a dead run left.
-    """
-    state = readable_state(folder)
-    if state is None or prefix not in state.paths:
-        return
-    kept = [i for i, path in enumerate(state.paths) if path != prefix]
-    if not kept:
-        return
-    paths = tuple(state.paths[i] for i in kept)
-    left = dataclasses.replace(
-        state,
-        latest=paths[-1] if state.latest == prefix else state.latest,
-        paths=paths,
-        timestamps=tuple(state.timestamps[i] for i in kept) if state.timestamps else (),
-    )
-    # The time stays. A later one would tell `cleanup` that somebody else has changed
-    # the file and does not want the new checkpoint.
-    changed_at = os.stat(os.path.join(folder, STATE_FILE)).st_mtime_ns
-    write_state(folder, left, mtime_ns=changed_at)
+        Raises:
+            OSError: If it cannot be created, for example because the model directory
+                was removed.
+        """
+        while True:
+            folder = cls(durable.temporary_name(prefix))
+            os.mkdir(folder.path)
+            try:
+                locks.lock_folder(folder.path)
+                mark = _OLD if folder.is_in_place else _NEW
+                open(os.path.join(folder.path, mark), "x").close()
+                return folder
+            except FileNotFoundError:  # `cleanup` has removed it before it was locked
+                locks.unlock_folder(folder.path)
+            except OSError:
+                folder.remove()
+                raise
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether there is a checkpoint at the final path, new or old."""
+        return os.path.exists(f"{self.prefix}.index")
+
+    @property
+    def replaced(self) -> Checkpoint:
+        """The checkpoint that the new one replaces; without files if there is none."""
+        aside = os.path.join(self.path, _REPLACED)
+        prefix = os.path.join(aside, os.path.basename(self.prefix))
+        if os.path.islink(self.path) or os.path.islink(aside):  # in another folder
+            return Checkpoint(prefix=prefix, files=())
+        return Checkpoint.at(prefix)
+
+    @property
+    def has_moved_in(self) -> bool:
+        """Whether the checkpoint at the final path is the one that was written here."""
+        is_first = os.path.exists(os.path.join(self.path, _NEW))
+        return self.is_in_place and (is_first or self.replaced.has_index)
+
+    def move_in(self) -> None:
+        """Sync the files, and move them to their final names.
+
+        The checkpoint is then complete and durable. The state file does not name it.
+
+        Raises:
+            OSError: If a step fails. Call `undo` then.
+        """
+        # The index is last.
+        paths = Checkpoint.at(self.inside).index_first[::-1]
+        for path in paths:
+            # A file with several links is on the disk already, under another name. Some
+            # file systems do not count links and report 0, so these are synced too.
+            if os.stat(path).st_nlink <= 1:
+                durable.sync_file(path)
+        old = Checkpoint.at(self.prefix)
+        if old.has_index:
+            self._move_aside(old)
+        self._move_to_place(paths)
+
+    def undo(self) -> None:
+        """Remove the new files from their final names, and put the old ones back.
+
+        Raises:
+            OSError: If some files cannot be moved. You can call this again.
+        """
+        old = self.replaced
+        if old.has_index:
+            durable.remove_if_there(f"{self.prefix}.index")
+            durable.sync_folder(os.path.dirname(self.path))
+            self._move_to_place(old.index_first[::-1])
+        elif os.path.exists(os.path.join(self.path, _NEW)):
+            Checkpoint.at(self.prefix).delete()
+
+    def remove(self) -> None:
+        """Remove the folder and its content, if it still exists.
+
+        It stays if it holds the only checkpoint of its name, because `undo` has failed.
+        The next run puts that back.
+        """
+        try:
+            old = self.replaced
+            if old.has_index and not self.is_in_place:
+                _logger.warning(
+                    "%s could not be moved back; it stays in %r until the next run "
+                    "moves it back",
+                    self.prefix,
+                    self.path,
+                )
+                return
+            # With the index deleted first, no partly deleted checkpoint looks complete.
+            old.delete()
+            shutil.rmtree(self.path, ignore_errors=True)
+        except OSError as error:
+            reason = error.strerror or error
+            _logger.warning("%r cannot be removed: %s", self.path, reason)
+        finally:
+            locks.unlock_folder(self.path)
+
+    def note_obsolete(self, prefixes: Sequence[str]) -> None:
+        """Record which checkpoints to delete once the state file names the new one.
+
+        If this process dies before it deletes them, `cleanup` lists them again.
+
+        Raises:
+            OSError: If the note cannot be written.
+        """
+        if prefixes:
+            names = [os.path.basename(prefix) for prefix in prefixes]
+            path = os.path.join(self.path, _OBSOLETE)
+            durable.replace_file(path, json.dumps(names).encode())
+
+    def obsolete(self) -> list[str]:
+        """Return the names that `note_obsolete` has noted; none if it is no such note.
+
+        Others may have written it: check each name.
+        """
+        try:
+            noted = json.loads(reading.content(os.path.join(self.path, _OBSOLETE)))
+            return sorted(map(os.path.basename, noted)) if type(noted) is list else []
+        except FileNotFoundError:
+            return []
+        except (RecursionError, TableError, TypeError, ValueError):
+            return []
+
+    def _move_aside(self, old: Checkpoint) -> None:
+        """Move a checkpoint into this folder, its index first.
+
+        `undo` moves the index last. So as long as the index is here, there is something
+        to move back, wherever the other files are.
+        """
+        aside = os.path.join(self.path, _REPLACED)
+        os.mkdir(aside)
+        for path in old.index_first:
+            os.rename(path, os.path.join(aside, os.path.basename(path)))
+        for changed in (aside, self.path, os.path.dirname(self.path)):
+            durable.sync_folder(changed)
+
+    def _move_to_place(self, paths: Sequence[str]) -> None:
+        place = os.path.dirname(self.path)
+        for path in paths:
+            os.rename(path, os.path.join(place, os.path.basename(path)))
+        durable.sync_folder(place)

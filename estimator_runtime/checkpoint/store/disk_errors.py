@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 
 # TensorFlow's errors for a disk. Its other errors come from a cluster, where a lost
@@ -34,7 +35,7 @@ def disk_error(
         needed_bytes: Size of the checkpoint, in bytes, or None if it is not known.
     """
     folder = os.path.dirname(prefix)
-    if "://" not in folder and not os.path.isdir(folder):
+    if is_local(folder) and not os.path.isdir(folder):
         return CheckpointError(
             f"the checkpoint {prefix!r} cannot be written: the folder {folder!r} was "
             "deleted during training, along with its checkpoints. Restore it and start "

@@ -23,6 +23,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
+from estimator_runtime.config.paths import is_local
+
 _logger = logging.getLogger(__name__)
 # A busy disk may take seconds to sync the state file that names the newer checkpoint.
 _PATIENCE_SECS = 30.0
@@ -133,7 +135,7 @@ def reading(prefix: str) -> Iterator[bool]:
         Whether the checkpoint exists. Also True if no lease is possible: on remote
         storage, or on a file system without locks.
     """
-    if "://" in prefix:
+    if not is_local(prefix):
         yield True
         return
     path = f"{prefix}.index"
@@ -288,15 +290,10 @@ def unlock_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def has_locked_folder(folder: str) -> bool:
-    """Return whether this process has locked a folder with `lock_folder`."""
-    return os.path.realpath(folder) in _hidden_folders
-
-
-def is_folder_locked(path: str) -> bool | None:
-    """Return whether a folder is locked; None for a file, or if it is unknown."""
+def is_locked(path: str) -> bool | None:
+    """Return whether a file or folder is locked; None if that is unknown."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:

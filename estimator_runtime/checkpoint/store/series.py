@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import (
-    cleanup,
-    commit,
-    durable,
-    files,
-    locks,
-    state_file,
+from estimator_runtime.checkpoint.checkpoint import (
+    Checkpoint,
+    Identity,
+    index_identity,
+    is_in,
 )
+from estimator_runtime.checkpoint.store import durable, locks, state_file
+from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS, disk_error
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -82,18 +83,17 @@ class Series:
         """
         prefix = prefix_of(self._saver, self._save_path, step)
         with locks.write_lock(), contextlib.ExitStack() as unread:
-            folder, has_names = None, False
+            folder = None
             try:
-                folder = commit.start(prefix)
-                name = os.path.basename(prefix)
-                write(os.path.join(folder, name))
+                folder = SavingFolder.create(prefix)
+                write(folder.inside)
                 if meta is not None:
-                    self._put_meta(os.path.join(folder, f"{name}.meta"), meta)
-                commit.move_in(folder, prefix)
-                has_names = True
+                    self._put_meta(f"{folder.inside}.meta", meta)
+                folder.move_in()
                 gone = self._record(prefix, folder, unread)
             except BaseException as error:  # nothing is left half done
-                self._give_up(prefix, folder, has_names)
+                if folder is not None:
+                    self._give_up(folder)
                 if not isinstance(error, (OSError, tf.errors.OpError)):
                     raise
                 needed_bytes += len(meta or b"")
@@ -101,9 +101,7 @@ class Series:
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
             self._delete(gone)
-            commit.abandon(folder)
-            with contextlib.suppress(OSError):  # the next save or run tries again
-                cleanup.delete_late(self._folder)
+            folder.remove()
 
     def add_saved(
         self, step: int, save: Callable[[], object], needed_bytes: int | None
@@ -129,7 +127,7 @@ class Series:
         with locks.write_lock(), contextlib.ExitStack() as unread:
             folder = None
             try:
-                folder = commit.start(prefix)
+                folder = SavingFolder.create(prefix)
                 # A chief that comes back to living ps tasks saves their step again. The
                 # Saver writes to temporary names first. So until it renames them, the
                 # old checkpoint of that step stays unchanged.
@@ -143,21 +141,19 @@ class Series:
                 # Also after other errors: if the folder stayed, later checkpoints
                 # would be taken for older ones.
                 if folder is not None:
-                    commit.abandon(folder)
-            with contextlib.suppress(OSError):  # the next save or run tries again
-                cleanup.delete_late(self._folder)
+                    folder.remove()
         return prefix
 
-    def identity_of(self, step: int) -> files.Identity | None:
+    def identity_of(self, step: int) -> Identity | None:
         """Return what identifies the checkpoint of a step, or None if there is none."""
-        return files.index_identity(prefix_of(self._saver, self._save_path, step))
+        return index_identity(prefix_of(self._saver, self._save_path, step))
 
     def failed(
         self,
         step: int,
         error: BaseException,
         needed_bytes: int | None,
-        old: files.Identity | None,
+        old: Identity | None,
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
 
@@ -170,7 +166,9 @@ class Series:
         shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
         for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
             durable.remove_if_there(path)
-        self._give_up(prefix, None, has_names=is_replaced)
+        with contextlib.suppress(OSError):
+            if is_replaced and not self._is_named(prefix):
+                Checkpoint.at(prefix).delete()
         return disk_error(prefix, error, needed_bytes)
 
     def _put_meta(self, path: str, content: bytes) -> None:
@@ -183,7 +181,7 @@ class Series:
             file.write(content)
 
     def _record(
-        self, prefix: str, folder: str, unread: contextlib.ExitStack
+        self, prefix: str, folder: SavingFolder, unread: contextlib.ExitStack
     ) -> tuple[str, ...]:
         """Name a checkpoint in the state file, and return the paths of those to delete.
 
@@ -192,7 +190,7 @@ class Series:
         before = self._saver._last_checkpoints[:]
         # A Saver may also restore from, or save to, another folder. Checkpoints there
         # do not count as checkpoints of this folder.
-        here = [each for each in before if files.is_in(self._folder, each[0])]
+        here = [each for each in before if is_in(self._folder, each[0])]
         elsewhere = [each for each in before if each not in here]
         name = os.path.basename(prefix)
         kept = [each for each in here if os.path.basename(each[0]) != name]
@@ -212,7 +210,7 @@ class Series:
         for path in (prefix, newer):
             if path is not None and path not in {*dict(named), *plan.gone}:
                 named = (*named, (path, self._now()))
-        commit.leave_note(folder, plan.gone)
+        folder.note_obsolete(plan.gone)
         state = state_file.State(
             latest=newer or prefix,
             paths=tuple(path for path, _ in named),
@@ -245,8 +243,8 @@ class Series:
         if name is None or name == self._newest:
             return None
         newer = os.path.join(self._folder, name)
-        is_later = (files.step_of(newer) or 0) > (files.step_of(prefix) or 0)
-        if not is_later or not files.at(newer).has_index:
+        is_later = (step_of(newer) or 0) > (step_of(prefix) or 0)
+        if not is_later or not Checkpoint.at(newer).has_index:
             return None
         if not self._has_warned:
             self._has_warned = True
@@ -261,23 +259,25 @@ class Series:
     def _delete(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
             try:
-                files.delete(files.at(prefix))
+                Checkpoint.at(prefix).delete()
             except OSError as error:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
 
-    def _give_up(self, prefix: str, folder: str | None, has_names: bool) -> None:
+    def _give_up(self, folder: SavingFolder) -> None:
         """Undo a failed save, whose files may have their final names already."""
-        with contextlib.suppress(OSError, state_file.StateError):
-            state = state_file.read_state(self._folder)
-            is_named = state is not None and prefix in state.paths
+        with contextlib.suppress(OSError):
             # If it replaces one of the same name, the state file means the old one.
-            is_second = folder is not None and commit.has_replaced(folder)
-            if has_names and (is_second or not is_named):
-                files.delete(files.at(prefix))
-            if folder is not None and is_second:
-                commit.put_back(folder)
-        if folder is not None:
-            commit.abandon(folder)
+            if folder.replaced.has_index or not self._is_named(folder.prefix):
+                folder.undo()
+        folder.remove()
+
+    def _is_named(self, prefix: str) -> bool:
+        """Return whether the state file names a checkpoint, or cannot be read."""
+        try:
+            state = state_file.read_state(self._folder)
+        except state_file.StateError:
+            return True
+        return state is not None and prefix in state.paths
 
 
 def prefix_of(saver: tf.compat.v1.train.Saver, save_path: str, step: int) -> str:
@@ -295,7 +295,7 @@ def sync(prefix: str) -> None:
         OSError: If a file cannot be synced.
     """
     folder = os.path.dirname(prefix)
-    for path in files.at(prefix).files:
+    for path in Checkpoint.at(prefix).files:
         durable.sync_file(path)
     if os.path.isdir(folder):
         with contextlib.suppress(FileNotFoundError):

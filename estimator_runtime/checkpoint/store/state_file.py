@@ -109,9 +109,7 @@ def _parsed(text: str) -> Any:
     return message
 
 
-def write_state(
-    folder: str, state: State, relative: bool = True, mtime_ns: int | None = None
-) -> None:
+def write_state(folder: str, state: State, relative: bool = True) -> None:
     """Replace the state file of a folder atomically and durably.
 
     Args:
@@ -119,7 +117,6 @@ def write_state(
         state: The new content.
         relative: Whether to write paths in `folder` relative to it, so that the folder
             can be moved.
-        mtime_ns: Modification time to set, in nanoseconds since 1970; None for now.
 
     Raises:
         OSError: If the file cannot be written. The old file is unchanged.
@@ -137,7 +134,7 @@ def write_state(
     if state.last_preserved is not None:
         lines.append(f"last_preserved_timestamp: {state.last_preserved!r}")
     content = "".join(f"{line}\n" for line in lines).encode()
-    durable.replace_file(os.path.join(folder, STATE_FILE), content, mtime_ns)
+    durable.replace_file(os.path.join(folder, STATE_FILE), content)
 
 
 def _escaped(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.cli.checkpoints import size
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError, ConfigError
 from estimator_runtime.session.run_config_values import resolve_model_dir
 
@@ -25,7 +26,7 @@ def check_folder(subject: Subject) -> Iterator[Finding]:
         yield Finding(NOTE, "not looked at; name it with --model-dir")
         return
     facts: dict[str, Any] = {"path": path}
-    if "://" in path:
+    if not is_local(path):
         text = f"{path} is not on a file system of this machine: not looked at"
         yield Finding(NOTE, text, facts)
         return

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.checkpoint import Identity, identity, index_identity
 from estimator_runtime.estimator.reuse import state
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs, to_feed
 from estimator_runtime.tf_internals import graphs, savers, sessions
@@ -283,9 +283,9 @@ class ModelSession:
         with self._model.graph.as_default():
             self._model.saver.restore(self.raw, checkpoint)
 
-    def _table_files(self) -> list[files.Identity | None] | None:
+    def _table_files(self) -> list[Identity | None] | None:
         names = self._model.table_files or []
-        found = [files.identity(name) for name in names]
+        found = [identity(name) for name in names]
         return None if None in found else found
 
     def update(self, batch: Sequence[Any]) -> None:
@@ -342,11 +342,11 @@ class _BatchCall:
         return self._handler.build_results(self._session, values)
 
 
-def checkpoint_identity(checkpoint: str) -> tuple[str, files.Identity] | None:
+def checkpoint_identity(checkpoint: str) -> tuple[str, Identity] | None:
     """Return a value that changes when a checkpoint is replaced.
 
     Returns:
         None if there is no such value, as for a checkpoint on remote storage.
     """
-    index = files.index_identity(os.fsdecode(checkpoint))
+    index = index_identity(os.fsdecode(checkpoint))
     return None if index is None else (checkpoint, index)

@@ -1,4 +1,6 @@
-"""The Kubernetes back end: renders a job as manifests, and applies nothing.
+"""Renders a job as manifests for Kubernetes.
+
+This is no back end: it applies nothing, so there is no job to wait for.
 
 The manifests have one Job for each task type and a JobSet (jobset.x-k8s.io) around
 them. The JobSet also creates the headless service that resolves the names of the pods.
@@ -51,7 +53,7 @@ _NAME_OF_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]+\Z")
 
 
-class KubernetesBackend:
+class KubernetesRenderer:
     """Renders a job as a JobSet and a claim for the volume of its checkpoints.
 
     Attributes:

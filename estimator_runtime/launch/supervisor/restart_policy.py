@@ -52,13 +52,11 @@ class Failure:
             followed by the names of its base classes in this package and in TensorFlow.
             Empty if there was no such error.
         step: The last global step that the run reported, or None.
-        is_in_vain: Whether the run lost its address before it gave any sign of life.
     """
 
     status: int
     error: tuple[str, ...] = ()
     step: int | None = None
-    is_in_vain: bool = False
 
     @property
     def is_stop(self) -> bool:
@@ -99,9 +97,6 @@ class Budget:
     The first restart is immediate. The second one waits one second, and each later one
     twice as long as the one before, at most half a minute.
 
-    A restart in vain is refunded, once: when a machine stops answering, a task may be
-    restarted there before the loss of the machine is detected.
-
     Failures that are far apart are no sign of a broken program. So the whole budget
     is available again after `refill_secs` of progress without a failure. Only steps
     that no run has reached before count as progress; repeating lost steps does not.
@@ -118,16 +113,12 @@ class Budget:
         self._furthest: dict[str | None, int] = {}  # highest step, by model directory
         self._since: float | None = None  # time of the first progress since a restart
         self._last: Failure | None = None
-        self._can_refund = False  # the last restart, if it was in vain
 
     def refusal(self, failure: Failure) -> str | None:
         """Return why there is no restart after a failure, or None if there is one."""
-        if self._is_refunded(failure):
-            return None
-        last, self._last = self._last, failure
         if failure.is_final:
             return f"{failure.error_name} would only repeat"
-        if failure.is_of_program and failure == last:
+        if failure.is_of_program and failure == self._last:
             at = f" at step {failure.step}" if failure.step is not None else ""
             return f"the same failure as the last time{at}"
         if self.used >= self.max_restarts:
@@ -135,16 +126,17 @@ class Budget:
             return f"{self.max_restarts} {noun} used up" if self.used else "no restarts"
         return None
 
-    def spend(self, failure: Failure) -> float:
-        """Use one restart after a failure, and return the seconds to wait before it."""
-        if self._is_refunded(failure):
-            self._can_refund = False
+    @property
+    def delay_secs(self) -> float:
+        """How long to wait before the next restart."""
+        if self.used == 0:
             return 0.0
-        self._can_refund, self._since = True, None
+        return min(_FIRST_BACK_OFF_SECS * 2 ** (self.used - 1), _MAX_BACK_OFF_SECS)
+
+    def spend(self, failure: Failure) -> None:
+        """Use one restart after a failure."""
+        self._since, self._last = None, failure
         self.used += 1
-        if self.used == 1:
-            return 0.0
-        return min(_FIRST_BACK_OFF_SECS * 2 ** (self.used - 2), _MAX_BACK_OFF_SECS)
 
     def advance(self, folder: str | None, step: int, now: float) -> None:
         """Record that a task has reached a step, and refill the budget if that is due.
@@ -158,6 +150,3 @@ class Budget:
             self._since = now
         elif now - self._since >= self.refill_secs:
             self.used = 0
-
-    def _is_refunded(self, failure: Failure) -> bool:
-        return failure.is_in_vain and self._can_refund

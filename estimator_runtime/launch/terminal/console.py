@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import io
 import os
 import shutil
 import sys
@@ -11,27 +13,26 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from estimator_runtime.launch.terminal.stream_writer import (
-    StreamWriter,
-    without_waiting,
-)
 from estimator_runtime.output import json_log, terminal
 
 # Colours of the terminal's own palette, which are legible on any background.
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
 _OURS = "launcher"
-_CLEAR = "\r\x1b[K"
 # Used if the terminal reports no size, like pseudo-terminals of some containers.
 _COLUMNS, _ROWS = 80, 24
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
+# Characters that wait to be written: from _BEHIND on the reader counts as behind, and
+# from _MAX_WAITING on lines are left out.
+_BEHIND, _MAX_WAITING = 1 << 20, 8 << 20
+_LEFT_OUT = "... lines left out here: they were not read in time ...\n"
+_RETRY_SECS = 0.05
 
 
 class Console:
     """The two output streams that the tasks and the launcher share.
 
-    It is thread-safe. Writing never waits for the reader of a stream: see
-    `stream_writer`.
+    It is thread-safe. Writing never waits for the reader of a stream.
 
     Args:
         stdout: The stream for standard output; by default that of this process.
@@ -58,14 +59,14 @@ class Console:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.as_json, self._clock = as_json, clock
-        self._stdout = without_waiting(stdout or sys.stdout)
-        self._stderr = without_waiting(stderr or sys.stderr)
-        # Checked now, because the reader may have closed a stream later.
+        self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
         streams: tuple[Any, ...] = (self._stdout, self._stderr)
+        # Checked now, because the reader may have closed a stream later.
         self._has_colours = {each: terminal.has_colours(each) for each in streams}
         self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
+        self._writers = _writers_of(streams)
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
         self.pinned: list[str] = []
@@ -98,14 +99,9 @@ class Console:
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
-            if stream is self._stderr:
-                _put(stream, f"{self._erasure()}{text}{self._drawing()}")
-                return
-            if self._rows:
-                _put(self._stderr, self._erasure())
-            _put(stream, text)
-            if self._rows:
-                _put(self._stderr, self._drawing())
+            self._put(self._stderr, self._erasure())
+            self._put(stream, text)
+            self._put(self._stderr, self._drawing())
 
     def say(self, line: str, level: str = "info") -> None:
         """Write one line of the launcher itself."""
@@ -118,21 +114,22 @@ class Console:
         self.pinned.append(line)
         self.say(line)
 
+    def conclude(self, verdict: str, is_failure: bool) -> None:
+        """Write the last lines of a job, and wait a while until they are read."""
+        if self.as_json:
+            self.say(verdict, level="error" if is_failure else "info")
+        else:
+            self._put(self._stderr, f"estimator-runtime: {verdict}\n")
+        self.flush()
+
     def is_behind(self) -> bool:
         """Return whether so much output is waiting that callers should pause."""
-        return any(writer.is_behind() for writer in self._writers())
+        return any(each.waiting >= _BEHIND for each in self._writers.values())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
-        """Wait until everything is written, up to a timeout for each stream.
-
-        Output that is not read in time is left out.
-        """
-        for writer in self._writers():
-            writer.drain(timeout_secs)
-
-    def _writers(self) -> list[StreamWriter]:
-        streams = {self._stdout, self._stderr}
-        return [each for each in streams if isinstance(each, StreamWriter)]
+        """Wait until everything is written; leave out what is not read in time."""
+        for each in self._writers.values():
+            each.drain(timeout_secs)
 
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
@@ -141,19 +138,28 @@ class Console:
         replace the present rows. If there are too many for the terminal, some are left
         out, but never the last.
         """
-        if not self.is_terminal:
-            return
-        with self._lock:
-            erasure = self._erasure()
-            self._rows = self._fitted(rows)
-            _put(self._stderr, f"{erasure}{self._drawing()}")
+        if self.is_terminal:
+            with self._lock:
+                erasure, self._rows = self._erasure(), self._fitted(rows)
+                self._put(self._stderr, f"{erasure}{self._drawing()}")
 
     def keep_status(self) -> None:
         """Leave the present rows on the terminal for good; lines go below them."""
         with self._lock:
             if self._rows:
                 self._rows = []
-                _put(self._stderr, "\n")
+                self._put(self._stderr, "\n")
+
+    def _put(self, stream: Any, text: str) -> None:
+        if stream is None or not text:  # this process was started without it
+            return
+        if stream in self._writers:
+            self._writers[stream].write(text)
+            return
+        # The reader may have closed the stream. The job and its log files continue.
+        with contextlib.suppress(OSError, ValueError):
+            stream.write(text)
+            stream.flush()
 
     def _fitted(self, rows: Sequence[tuple[str, str]]) -> list[str]:
         columns, height = self._size()
@@ -176,10 +182,8 @@ class Console:
 
         The cursor must be at the end of the last row.
         """
-        if not self._rows:
-            return ""
         up = len(self._rows) - 1
-        return f"\x1b[{up}A\r\x1b[J" if up else _CLEAR
+        return f"\x1b[{up}A\r\x1b[J" if up > 0 else "\r\x1b[K" if self._rows else ""
 
     def _drawing(self) -> str:
         return "\n".join(self._rows)
@@ -202,10 +206,99 @@ class Console:
         return shutil.get_terminal_size((_COLUMNS, _ROWS))
 
 
-def _put(stream: Any, text: str) -> None:
-    if stream is None:  # this process was started without it
-        return
-    # The reader may have closed the stream. The job and its log files continue.
-    with contextlib.suppress(OSError, ValueError):
-        stream.write(text)
-        stream.flush()
+class _Writer:
+    """Writes texts to a file in their order, without waiting for its reader.
+
+    A thread writes to the raw file below a stream: one that waited for the reader while
+    it held the lock of Python's buffered stream would keep this process from exiting.
+
+    Attributes:
+        waiting: How many characters wait to be written.
+    """
+
+    def __init__(self, stream: Any, raw: io.FileIO) -> None:
+        self._raw, self._encoding = raw, stream.encoding or "utf-8"
+        self._texts: collections.deque[str] = collections.deque()
+        self.waiting = 0
+        self._leaves_out = False
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()  # earlier output comes first
+
+    def write(self, text: str) -> None:
+        """Write a text; if too much is waiting it is left out, and a line says so."""
+        with self._changed:
+            self._leaves_out = self._leaves_out or self.waiting >= _MAX_WAITING
+            if self._leaves_out and self.waiting >= _BEHIND:
+                return
+            if self._leaves_out:
+                self._leaves_out = False
+                self._add(_LEFT_OUT)
+            self._add(text)
+
+    def drain(self, timeout_secs: float) -> None:
+        """Wait until everything is written; leave out what is not written in time."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self.waiting, timeout_secs):
+                return
+            self.waiting -= sum(map(len, self._texts))
+            if self._texts:
+                self._texts.clear()
+                self._leaves_out = False
+                self._add(_LEFT_OUT)
+
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
+        self.waiting += len(text)
+        self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._serve, name="estimator_runtime console", daemon=True
+            )
+            self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._texts)
+                text = self._texts.popleft()
+            # The reader may have closed the file. The job and its log files continue.
+            with contextlib.suppress(OSError, ValueError):
+                self._write(text.encode(self._encoding, "backslashreplace"))
+            with self._changed:
+                self.waiting -= len(text)
+                self._changed.notify_all()
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            count = self._raw.write(data)
+            if count is None:  # another process has made the file non-blocking
+                time.sleep(_RETRY_SECS)
+            else:
+                data = data[count:]
+
+
+def _writers_of(streams: Sequence[Any]) -> dict[Any, _Writer]:
+    """Return a writer for each stream that is a file of the operating system.
+
+    Other streams never wait. Streams of the same file share one writer, which keeps
+    their output in order.
+    """
+    writers: dict[Any, _Writer] = {}
+    of_file: dict[tuple[int, int], _Writer] = {}
+    for stream in streams:
+        raw = _raw(stream)
+        if raw is not None:
+            status = os.fstat(raw.fileno())
+            file = status.st_dev, status.st_ino
+            of_file[file] = of_file.get(file) or _Writer(stream, raw)
+            writers[stream] = of_file[file]
+    return writers
+
+
+def _raw(stream: Any) -> io.FileIO | None:
+    """Return the file of the operating system below a stream, if there is one."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw if isinstance(raw, io.FileIO) and not raw.closed else None

@@ -17,7 +17,9 @@ _MAX_LINES = 200
 _OF_PROTO = re.compile(r"\s|\w+: |.*[{}]")
 # A second line, as of the export signatures that TensorFlow lists. The lines of a
 # traceback, which a log line of another thread may interrupt, have more spaces.
-_INDENTED = re.compile(r" \S|\t")
+_SECOND = re.compile(r" \S|\t|Instructions for updating:$")
+# TensorFlow's deprecation warnings have them on the lines after this one.
+_INSTRUCTIONS = "Instructions for updating:"
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -36,9 +38,9 @@ def in_environ(environ: Mapping[str, str]) -> str | None:
 class LevelFilter:
     """Hides log lines of one task that are below a level.
 
-    A line without a level is shown, unless it continues a hidden message: indented and
-    directly below it, or one with a protocol buffer that is not complete yet, such as
-    the config that an Estimator logs.
+    A line without a level is shown, unless it continues a hidden message directly above
+    it: it is indented, or belongs to the instructions of a deprecation warning, or to a
+    protocol buffer that is not complete yet, such as the config that an Estimator logs.
 
     Args:
         lowest: The lowest level that is shown; see `LEVELS`.
@@ -51,26 +53,29 @@ class LevelFilter:
 
     def __init__(self, lowest: str) -> None:
         self._lowest = LEVELS.index(lowest)
-        self._open = self._lines = 0
+        # Of the hidden message: its last line, its lines, and its open braces.
+        self._last, self._lines, self._open = "", 0, 0
 
     def hides(self, line: str) -> bool:
         """Return whether a line is hidden; call it for each line, in their order."""
         level = level_of(line)
-        if level is not None:
-            self._open = self._lines = 0
-            if LEVELS.index(level) >= self._lowest:
-                return False
-            self.hidden = min(level, self.hidden or level, key=LEVELS.index)
-        elif not self._continues(line):
-            self._open = self._lines = 0
-            return False
-        self._lines += 1
+        if level is None:
+            is_hidden = self._continues(line)
+        else:
+            is_hidden, self._lines, self._open = False, 0, 0
+            if LEVELS.index(level) < self._lowest:
+                is_hidden = True
+                self.hidden = min(level, self.hidden or level, key=LEVELS.index)
+        self._last = line
+        self._lines = self._lines + 1 if is_hidden else 0
         self._open += line.count("{") - line.count("}")
-        return True
+        return is_hidden
 
     def _continues(self, line: str) -> bool:
         """Return whether a line without a level continues a hidden message."""
-        if self._lines and _INDENTED.match(line):
+        if not self._lines or line == _TRACEBACK:
+            return False
+        if _SECOND.match(line) or self._last == _INSTRUCTIONS:
             return True
         is_open = self._open > 0 and self._lines < _MAX_LINES
-        return is_open and line != _TRACEBACK and _OF_PROTO.match(line) is not None
+        return is_open and _OF_PROTO.match(line) is not None

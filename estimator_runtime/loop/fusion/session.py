@@ -12,12 +12,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop import hook_schedule
 from estimator_runtime.loop.fusion import while_loop
+from estimator_runtime.loop.fusion.extras import Extras
 from estimator_runtime.loop.fusion.steps import Steps
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph import xla
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
+from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.loop.packing.requests import PackingLog
 from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, key_of, structure
 from estimator_runtime.loop.planned import CALLER, PlannedSession
@@ -199,10 +200,12 @@ class FusedSession(PlannedSession):
         step = Subgraph(graph, [*targets, *(each.op for each in (*tensors, *losses))])
         global_step = self._calling_thread.global_step
         asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
+        extras = Extras(self._sess, step, asked.fetches(), asked.targets())
+        inside = [t for t in asked.fetches() if t.op.name in step.ops]
         request = while_loop.LoopRequest(
             targets=targets,
             tensors=tensors,
-            extras=[*asked.fetches(), *asked.targets()],
+            extras=[*inside, *extras.from_step.values()],
             global_step=global_step.variable,
             losses=losses,
             may_split=_may_split(self._sess),
@@ -215,9 +218,8 @@ class FusedSession(PlannedSession):
                     f"draws random numbers, {name!r}, as an earlier call did"
                 )
         self._random_ops = drawn
-        return Steps(
-            self._sess, fused, global_step, losses, self._calling_thread.flush_for
-        )
+        flush = self._calling_thread.flush_for(fetches)
+        return Steps(self._sess, step, fused, global_step, losses, flush)
 
     def _run_steps(self, steps: Steps, fetches: Any) -> Any:
         """Run steps up to the next one that a hook must see.

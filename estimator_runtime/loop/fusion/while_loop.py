@@ -4,13 +4,13 @@ The program's graph is used as it is. The loop captures what the step reads and 
 variables, iterators and tables. Every other op of the step is imported into the body
 of the loop, node by node and with the same seeds, so the results are bit-identical to
 those of single steps. What only hooks ask for, such as summaries, stays outside the
-loop (see `ExtraFetches`).
+loop (see `extras`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,11 +19,7 @@ from estimator_runtime.loop.fusion import adam
 from estimator_runtime.loop.global_step import adds_one, reads_of
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph import order
-from estimator_runtime.loop.graph.subgraph import (
-    CannotFuse,
-    Subgraph,
-    keeps_resource,
-)
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 from estimator_runtime.loop.plan import Substitute
 from estimator_runtime.tf_internals import internals
 
@@ -41,7 +37,7 @@ class LoopRequest:
     Attributes:
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
-        extras: Tensors and ops that hooks may ask for.
+        extras: Tensors of the step that hooks may need.
         global_step: The global step's variable; None if the graph has none.
         losses: Tensors of the step whose NaN ends the loop early.
         may_split: Whether the loop may have several ops in place of a kernel. It needs
@@ -50,7 +46,7 @@ class LoopRequest:
 
     targets: Sequence[tf.Operation]
     tensors: Sequence[tf.Tensor]
-    extras: Sequence[tf.Tensor | tf.Operation]
+    extras: Sequence[tf.Tensor]
     global_step: Any
     losses: Sequence[tf.Tensor]
     may_split: bool
@@ -90,25 +86,15 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     # An earlier session of the graph, such as one that was lost, may have added the
     # loop. A MetaGraph leaves out collections whose name is not a string.
     known = step.graph.get_collection_ref(_COLLECTION)
-    key = _key(step.graph, request)
+    groups = (request.targets, request.tensors, request.losses, request.extras)
+    names = [[each.name for each in group] for group in groups]
+    key = names, reads, request.may_split
     for each, fused in known:
         if each == key:
             return fused
     fused = _add(step, request)
     known.append((key, fused))
     return fused
-
-
-def _key(graph: tf.Graph, request: LoopRequest) -> tuple[object, ...]:
-    """Return a key that identifies a loop among those of a graph."""
-    groups = (request.targets, request.tensors, request.losses, request.extras)
-    # The key covers the ops themselves, because a program may change some of them
-    # between two sessions.
-    wanted = [each for group in groups for each in group]
-    used = Subgraph(graph, [each.op if tf.is_tensor(each) else each for each in wanted])
-    names = [[each.name for each in group] for group in groups]
-    reads = reads_of(graph, request.global_step)
-    return names, reads, request.may_split, used.digest()
 
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -125,33 +111,25 @@ def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
 def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Build the loop and its substitutes in the default graph."""
     reads = reads_of(step.graph, request.global_step)
-    extras = ExtraFetches(step, [e for e in request.extras if e.name not in reads])
-    before = extras.read()
-    with tf.control_dependencies(list(before.values())):
-        one = tf.identity(1)
-    count = tf1.placeholder_with_default(one, [], name="count")
+    count = tf1.placeholder(tf.int32, [], name="count")
     kept = {t.name: _Kept(t) for t in (*request.tensors, *request.losses)}
     total = _Kept(tf.zeros([], tf.int64))
-    left, ran, done = _loop(step, request, extras.from_step, count, kept, total)
-    after = {**before, **extras.compute({**before, **left}, done)}
+    left, ran, done = _loop(step, request, count, kept, total)
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: the one before its increment.
         trained_before = request.global_step.read_value() - 1
-    values = {
-        **after,
-        **left,
-        **dict.fromkeys(reads, trained_before),
-        **dict.fromkeys(step.ops, done),
-        ran.name: ran,
-    }
     nothing = tf.no_op()
     return FusedSteps(
         steps=Substitute(
             feeds=(count.name,),
             target=done,
-            values={n: v for n, v in values.items() if n not in extras.waiting},
+            values={
+                **left,
+                **dict.fromkeys(reads, trained_before),
+                **dict.fromkeys(step.ops, done),
+                ran.name: ran,
+            },
         ),
-        last=Substitute(feeds=(), target=done, values=values),
         kept=Substitute(
             feeds=(),
             target=nothing,
@@ -207,7 +185,6 @@ def _check_small(tensor: tf.Tensor) -> None:
 def _loop(
     step: Subgraph,
     request: LoopRequest,
-    more: Mapping[str, tf.Tensor],
     count: tf.Tensor,
     kept: Mapping[str, _Kept],
     total: _Kept,
@@ -217,7 +194,6 @@ def _loop(
     Args:
         step: The part of the graph that is the step.
         request: What the loop runs and returns.
-        more: Further tensors of the step whose last values are wanted, by name.
         count: The number of steps to run.
         kept: The variables that store values of the last complete step, by name.
         total: The variable that counts the complete steps of all runs.
@@ -226,8 +202,8 @@ def _loop(
         The last values of the wanted tensors by name, the number of steps run, and the
         op that ends the loop.
     """
-    asked_for = (*request.tensors, *request.losses)
-    carried = {**{t.name: t for t in asked_for}, **more}
+    asked_for = (*request.tensors, *request.losses, *request.extras)
+    carried = {tensor.name: tensor for tensor in asked_for}
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)
@@ -287,165 +263,19 @@ class FusedSteps:
     """A loop of steps, in the graph of the step.
 
     Attributes:
-        steps: Substitute for a run of any length, which is its feed. It returns the
-            values of the last step that ran, but for those that need variables from
-            before the last step.
-        last: Substitute for a run of one step. It has every value, and reads those
-            variables before the step.
+        steps: Substitute for a run of steps, whose number is its feed. It returns the
+            values of the last step that ran.
         kept: Substitute that runs no step. It has the values of the last complete step
             that the caller fetches, the watched losses and the global step from before
             that step, even if the run has failed.
-        ran: The tensor with the number of steps run. Fetch it through `steps` or
-            `last`.
+        ran: The tensor with the number of steps run. Fetch it through `steps`.
         total: The tensor with the number of complete steps of all runs. Fetch it from
             the session itself.
         reset: The op that sets `total` to 0. Run it before any step.
     """
 
     steps: Substitute
-    last: Substitute
     kept: Substitute
     ran: tf.Tensor
     total: tf.Tensor
     reset: tf.Operation
-
-
-class ExtraFetches:
-    """The ops outside the step that hooks ask for, or that such ops need.
-
-    With single steps, extra fetches are computed in the same run as the step. With
-    fused steps, they are computed after the loop, from the values that the last step
-    left. There is one exception: variables that the step changes are read before the
-    last step, which is when the hooks of a single step read them. They are read after
-    it only if the program makes the read wait for some op of the step.
-
-    Args:
-        step: The part of the graph that is the step.
-        wanted: Tensors and ops that hooks ask for.
-
-    Attributes:
-        from_step: Tensors of the step that are needed, by name.
-        waiting: Names of those of `wanted` that need the results of `read`.
-
-    Raises:
-        CannotFuse: If an op of the step would have to run before the step, if an op
-            outside it cannot be copied, or if a tensor is the handle of a resource.
-    """
-
-    def __init__(
-        self, step: Subgraph, wanted: Iterable[tf.Tensor | tf.Operation]
-    ) -> None:
-        self._wanted = {each.name: each for each in wanted}
-        operations = {name: _op(each) for name, each in self._wanted.items()}
-        for name, op in operations.items():
-            if keeps_resource(op):
-                raise CannotFuse(
-                    f"is run with {name!r}, the handle of a resource, that hooks ask "
-                    "for"
-                )
-        everything = Subgraph(step.graph, operations.values(), without=step.ops)
-        everything.check_movable()
-        changed = step.changed_handles()
-        reads = [
-            op
-            for op in everything.ops.values()
-            if any(tensor.name in changed for tensor in op.inputs)
-        ]
-        # The reads that can run before the step, with the ops that they need.
-        parts = [Subgraph(step.graph, [op], without=step.ops) for op in reads]
-        first = {
-            name: op
-            for part in parts
-            if not part.inputs and not part.waits_for(step)
-            for name, op in part.ops.items()
-        }
-        self._before = Subgraph(step.graph, first.values())
-        inside = sorted(step.ops.keys() & self._before.ops.keys())
-        if inside:  # the op would run twice
-            raise CannotFuse(f"has {inside[0]!r}, which hooks ask for before it")
-        self._after = Subgraph(
-            step.graph, operations.values(), without={**step.ops, **first}
-        )
-        self._waiting_for_step = [
-            op
-            for op in self._after.ops.values()
-            if any(before.name in step.ops for before in op.control_inputs)
-        ]
-        used = {**self._wanted, **everything.inputs, **self._after.inputs}
-        self._used_before = [
-            each for n, each in used.items() if _op(each).name in first
-        ]
-        self.from_step = {
-            name: each
-            for name, each in used.items()
-            if _op(each).name in step.ops and isinstance(each, tf.Tensor)
-        }
-        self.waiting = {
-            name
-            for name, op in operations.items()
-            if not first.keys().isdisjoint(Subgraph(step.graph, [op], step.ops).ops)
-        }
-
-    def read(self) -> dict[str, Any]:
-        """Add the ops that run before the last step.
-
-        Returns:
-            Their results, tensors and ops, by the name of the original. Empty if
-            everything can be computed after the last step.
-        """
-        return _import_part(
-            self._before, self._before.handles, self._used_before, "before"
-        )
-
-    def compute(
-        self, values: Mapping[str, tf.Tensor], done: tf.Operation
-    ) -> dict[str, Any]:
-        """Add the ops that run after the last step.
-
-        Args:
-            values: Tensors by the name of the one that they replace: the values that
-                the last step left, and the results of `read`.
-            done: The op that ends the last step.
-
-        Returns:
-            Their results, tensors and ops, by the name of the original.
-        """
-        with tf.control_dependencies([done]):
-            # So that variables are read after the step has changed them.
-            handles = {n: tf.identity(t) for n, t in self._after.handles.items()}
-        for handle in handles.values():
-            graph_ops.mark(handle.op)
-        inputs = {name: values[name] for name in self._after.inputs}
-        wanted = [e for e in self._wanted.values() if _op(e).name in self._after.ops]
-        ordered = self._waiting_for_step
-        found = _import_part(
-            self._after, {**handles, **inputs}, [*wanted, *ordered], "after"
-        )
-        for op in ordered:
-            internals.run_after(found[op.name], done)
-        return found
-
-
-def _op(fetched: tf.Tensor | tf.Operation) -> tf.Operation:
-    """Return the op of a tensor, or an op itself."""
-    return fetched.op if isinstance(fetched, tf.Tensor) else fetched
-
-
-def _import_part(
-    part: Subgraph,
-    input_map: Mapping[str, tf.Tensor],
-    wanted: Sequence[tf.Tensor | tf.Operation],
-    scope: str,
-) -> dict[str, Any]:
-    """Import a part of a graph into the default graph.
-
-    Returns:
-        The copies of `wanted`, by the name of the original.
-    """
-    found = tf.graph_util.import_graph_def(
-        part.graph_def(),
-        input_map=input_map,
-        return_elements=[each.name for each in wanted],
-        name=scope,
-    )
-    return {each.name: new for each, new in zip(wanted, found, strict=True)}

@@ -37,7 +37,7 @@ class Executed(NamedTuple):
 
     def __str__(self) -> str:
         inside = "" if self.function is None else f" in the function {self.function!r}"
-        return f"{self.op.name!r}{inside}"
+        return f"{self.op.name!r} ({self.kind.name}){inside}"
 
     @property
     def is_seeded(self) -> bool:
@@ -115,25 +115,6 @@ def with_own_randomness(
         for op in operations
         if any(each.kind.is_random for each in executed(graph, [op]))
     )
-
-
-def find_uncopyable(
-    graph: tf.Graph, operations: Collection[tf.Operation]
-) -> str | None:
-    """Return a description of the first op that may keep state in its kernel.
-
-    Args:
-        graph: The graph of the ops.
-        operations: The ops. The functions that they call are checked too.
-
-    Returns:
-        A description such as "'lookup' (CountingOp)"; None if all ops may be copied.
-    """
-    for each in executed(graph, operations):
-        if each.kind.keeps_state:
-            name, _, inside = str(each).partition(" ")
-            return f"{name} ({each.kind.name}){inside and f' {inside}'}"
-    return None
 
 
 def has_only_state(op: tf.Operation) -> bool:

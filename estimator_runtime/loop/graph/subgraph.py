@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
@@ -81,14 +80,6 @@ class Subgraph:
         """Return an iterator over the inputs of the ops, some of them repeatedly."""
         return (tensor for op in self.ops.values() for tensor in op.inputs)
 
-    def waits_for(self, other: Subgraph) -> bool:
-        """Return whether some op has a control dependency on an op of another part."""
-        return any(
-            before.name in other.ops
-            for op in self.ops.values()
-            for before in op.control_inputs
-        )
-
     def waiting_handle(self) -> str | None:
         """Return the name of an op of a resource that waits for other ops, or None.
 
@@ -121,22 +112,8 @@ class Subgraph:
         for each in ops.executed(self.graph, self.ops.values()):
             if reason := _obstacle(each.kind):
                 raise CannotFuse(f"{reason}, {each}")
-        found = ops.find_uncopyable(self.graph, self.ops.values())
-        if found is not None:
-            raise CannotFuse(f"has an op that may keep state of its own, {found}")
-
-    def check_movable(self) -> None:
-        """Raise CannotFuse if the copy of an op cannot run in its place."""
-        for op in self.ops.values():
-            if has_reference(op):  # the copy would be another variable
-                variable = reference_variable(op.name)
-                raise CannotFuse(f"is run with {variable}, that hooks ask for")
-        found = ops.find_uncopyable(self.graph, self.ops.values())
-        if found is not None:
-            raise CannotFuse(
-                f"is run with an op that may keep state of its own, {found}, that "
-                "hooks ask for"
-            )
+            if each.kind.keeps_state:
+                raise CannotFuse(f"has an op that may keep state of its own, {each}")
 
     def check_alone(self) -> None:
         """Raise CannotFuse if the program has another step to take turns with.
@@ -156,14 +133,6 @@ class Subgraph:
         for op in (*optimizing, *uses):
             if op.name not in self.ops and ops.may_train(op):
                 raise CannotFuse(f"leaves out {op.name!r}, which trains as well")
-
-    def digest(self) -> bytes:
-        """Return a value that is equal for equal ops, such as unchanged ones."""
-        # A digest, because the nodes themselves may hold large constants.
-        nodes = hashlib.sha256()
-        for op in self.ops.values():
-            nodes.update(op.node_def.SerializeToString(deterministic=True))
-        return nodes.digest()
 
     def graph_def(self) -> tf.compat.v1.GraphDef:
         """Return the ops as a GraphDef that can be imported anywhere."""

@@ -202,8 +202,7 @@ class PackedRequests:
         task_of = self._tasks()
         # An earlier session, which was lost, may have added it.
         known = graph.get_collection_ref(_COLLECTION)
-        names = tuple(sorted({each.name for each in (*targets, *tensors)}))
-        key = names, step.digest()
+        key = tuple(sorted({each.name for each in (*targets, *tensors)}))
         for each, packed in known:
             if each == key:
                 return packed

@@ -36,7 +36,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
     def __init__(self, context: Any) -> None:
         self._peers = coordination.peers(context)
         self._is_chief = context.is_chief
-        self._board = coordination.Board(f"stop {next(_numbers)}", context)
+        self._board = coordination.SharedNote(f"stop {next(_numbers)}", context)
         self._stop_at: int | None = None
         self._steps = 0
         self._all_know = threading.Event()

@@ -101,7 +101,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             _logger.warning("the first ps takes no notes: %s", error)
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Leave the note of this task, and wait for those of the others."""
@@ -162,7 +162,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             if answer is Answer.GIVEN:
                 self._heard[name] = now
             silent_secs = now - self._heard[name]
-            if silent_secs >= _GONE_SECS and answer is Answer.NONE:
+            if silent_secs >= _GONE_SECS and answer is not Answer.REFUSED:
                 del self._heard[name]
                 _logger.warning(
                     "no answer from %s for %.0f s: the last checkpoint may not have "

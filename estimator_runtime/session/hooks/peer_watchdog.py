@@ -19,10 +19,10 @@ from estimator_runtime.distributed import coordination, peers
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.distributed.liveness import (
     CHECK_EVERY_SECS,
-    Concern,
     PeerLiveness,
+    WatchedPeer,
+    watched_peers,
 )
-from estimator_runtime.distributed.liveness import concerns as concerns_of
 from estimator_runtime.errors import PeerTimeoutError
 from estimator_runtime.signals import exit
 
@@ -46,7 +46,7 @@ def watchdogs(
     if not master:
         return []
     task = peers.this_task()
-    concerns = concerns_of(
+    concerns = watched_peers(
         task.cluster,
         task.task_type,
         task.task_index,
@@ -72,7 +72,9 @@ def servers_watched() -> Iterator[None]:
     task = peers.this_task()
     servers = {TaskType.PS: task.cluster.get(TaskType.PS, ())}
     timeout_secs = waits.peer_timeout_secs()
-    concerns = concerns_of(servers, task.task_type, task.task_index, timeout_secs, None)
+    concerns = watched_peers(
+        servers, task.task_type, task.task_index, timeout_secs, None
+    )
     creation = tf.train.Coordinator()
     if concerns:
         PeerWatchdogHook(concerns).watch(creation)
@@ -91,12 +93,12 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
     in TensorFlow. Only the last checkpoint remains.
 
     Args:
-        concerns: The `liveness.Concern`s of this task.
+        concerns: The `liveness.WatchedPeer`s of this task.
         note: The `FinishNote` of the training; None if its end is not recorded.
     """
 
     def __init__(
-        self, concerns: Sequence[Concern], note: FinishNote | None = None
+        self, concerns: Sequence[WatchedPeer], note: FinishNote | None = None
     ) -> None:
         self._concerns, self._note = concerns, note
         self._is_over = False
@@ -124,7 +126,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
         ).start()
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Stop checking: the last save takes time, and other tasks may have ended."""
@@ -165,12 +167,12 @@ class PartnerWatchdogHook(PeerWatchdogHook):
     checks until the training is closed, not only while a session is open.
 
     Args:
-        concerns: The `liveness.Concern`s of this task.
+        concerns: The `liveness.WatchedPeer`s of this task.
         were_seen: Whether all other trainers have been there already. Then this hook
             checks from the creation of the session on, which needs them too.
     """
 
-    def __init__(self, concerns: Sequence[Concern], were_seen: bool) -> None:
+    def __init__(self, concerns: Sequence[WatchedPeer], were_seen: bool) -> None:
         super().__init__(concerns)
         self._were_seen = were_seen
         self._count = 0

@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from estimator_runtime import reporting
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import StateError, read_state
+from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.distributed import open_trainings
 from estimator_runtime.output.progress_bar import Progress
 from estimator_runtime.signals import request
@@ -118,13 +118,13 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         )
 
     def _saved_step(self) -> int | None:
-        if self._folder is None or "://" in self._folder:
+        if self._folder is None or not is_local(self._folder):
             return None
         try:
             state = read_state(self._folder)
         except (StateError, OSError):
             return None
-        return None if state is None else files.step_of(state.latest)
+        return None if state is None else step_of(state.latest)
 
 
 class ProgressHook(tf.compat.v1.train.SessionRunHook):
@@ -153,6 +153,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         """Report that a training begins, and find the global step if there is one."""
         open_trainings.begin(self._folder)
         reporting.expect_steps()
+        reporting.progress(doing="creating the session")
         self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
         self._runs = 0
@@ -161,6 +162,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
         """Report the last step, which hooks that count from the first step know now."""
+        reporting.progress(doing="training")
         if self._others.last_step is not None:
             reporting.progress(last_step=self._others.last_step)
 
@@ -191,7 +193,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
             open_trainings.end(self._folder)
 
     def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hook_schedule`."""
+        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
 
 class OtherHooks:

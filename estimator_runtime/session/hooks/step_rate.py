@@ -44,7 +44,7 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
         **kwargs: Arguments of TensorFlow's hook.
 
     Attributes:
-        scheduled_as: The class whose schedule it follows; see `loop.hook_schedule`.
+        scheduled_as: The class whose schedule it follows; see `loop.hooks.schedule`.
     """
 
     scheduled_as = tf.compat.v1.train.StepCounterHook

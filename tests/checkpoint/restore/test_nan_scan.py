@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.restore import nan_scan
-from estimator_runtime.checkpoint.store import files
 
 tf1 = tf.compat.v1
 
@@ -23,7 +23,7 @@ def save(tmp_path):
             session.run([each.initializer for each in made])
             saver = tf1.train.Saver(save_relative_paths=True)
             saver.recover_last_checkpoints(
-                [each.prefix for each in files.find(str(tmp_path))]
+                [each.prefix for each in checkpoints_in(str(tmp_path))]
             )
             return saver.save(session, str(tmp_path / "model.ckpt"), step)
 
@@ -75,6 +75,6 @@ def test_the_newest_without_a_nan_is_found_and_those_passed_over_are_named(
     assert (found.prefix, found.step) == (good, 1)
     assert spoilt == {bad[1]: "weight", bad[0]: "weight"}
     assert list(spoilt) == bad[::-1]
-    for path in files.at(good).files:
+    for path in Checkpoint.at(good).files:
         os.remove(path)
     assert nan_scan.newest_without(str(tmp_path)) == (None, spoilt)

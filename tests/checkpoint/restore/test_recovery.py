@@ -11,12 +11,12 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import (
     MissingVariablesError,
     OtherShapesError,
 )
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.errors import CheckpointError
@@ -361,7 +361,7 @@ def keeping(newest, **more):
 
 
 def steps(folder):
-    return [each.step for each in files.find(folder) if each.problem() is None]
+    return [each.step for each in checkpoints_in(folder) if each.problem() is None]
 
 
 def name_in_state(folder, *numbers, **more):

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.store import files
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -137,5 +137,5 @@ def test_a_folder_without_a_good_checkpoint_is_trained_from_the_start(
     (ckpt / "checkpoint").unlink()
     for path in ckpt.glob("*.data-*"):
         path.unlink()
-    assert [each.problem() is None for each in files.find(ckpt)] == [False] * 3
+    assert [each.problem() is None for each in checkpoints_in(ckpt)] == [False] * 3
     assert first_step(ckpt) == 0

@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.checkpoint.save.target import Target
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.disk_errors import disk_error
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -138,7 +139,7 @@ def test_a_disk_without_room_for_another_file_is_named_as_that(small_disk):
 def good_steps(folder):
     """Return the steps of good checkpoints, in which every value is the step."""
     found = []
-    for each in files.find(folder):
+    for each in checkpoints_in(folder):
         assert each.problem() is None
         values = tf.train.load_variable(each.prefix, "v")
         assert set(values.tolist()) == {float(each.step)}
@@ -232,7 +233,7 @@ def test_an_event_file_that_cannot_be_written_is_no_error_of_the_training(
             for _ in range(6):
                 session.run(step)
     state = train.get_checkpoint_state(str(tmp_path / "model"))
-    steps = [files.step_of(path) for path in state.all_model_checkpoint_paths]
+    steps = [step_of(path) for path in state.all_model_checkpoint_paths]
     assert steps == [0, 2, 4, 6]
     begun = f"the event file in '{small_disk}' cannot be written: "
     assert [line for line in caplog.messages if line.startswith(begun)]

@@ -11,9 +11,11 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.store import files, locks
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.series import Policy, RetentionPlan
 from estimator_runtime.checkpoint.store.state_file import read_state
+from estimator_runtime.config.paths import step_of
 
 er.install()
 
@@ -22,7 +24,7 @@ train = tf1.train
 
 
 def steps_on_disk(folder):
-    return [each.step for each in files.find(folder) if each.problem() is None]
+    return [each.step for each in checkpoints_in(folder) if each.problem() is None]
 
 
 def test_readers_share_a_checkpoint_and_keep_it_from_whoever_deletes(ckpt):
@@ -140,7 +142,7 @@ def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
 
     def late(descriptor, operation):
         if operation & fcntl.LOCK_SH:
-            files.delete(files.at(prefix))
+            Checkpoint.at(prefix).delete()
         return real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
@@ -460,6 +462,6 @@ def test_what_another_process_reads_is_not_deleted(tmp_path, reader):
             reading.stdin.flush()
         reading.stdout.read()
         assert reading.wait(120) == 0
-    assert [files.step_of(p) for p in read_state(tmp_path).paths] == [2, last]
+    assert [step_of(p) for p in read_state(tmp_path).paths] == [2, last]
     train_on(tmp_path, last + 1)
     assert steps_on_disk(tmp_path) == [last + 1]

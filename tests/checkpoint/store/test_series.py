@@ -13,11 +13,13 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.save.snapshot import Snapshot
-from estimator_runtime.checkpoint.store import durable, files
+from estimator_runtime.checkpoint.store import durable
 from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -48,11 +50,11 @@ def train_to(folder, last, master="", **saver):
         ) as session:
             while not session.should_stop():
                 session.run(step)
-        return [files.step_of(path) for path in saver.last_checkpoints]
+        return [step_of(path) for path in saver.last_checkpoints]
 
 
 def steps_on_disk(folder):
-    return [each.step for each in files.find(folder) if each.problem() is None]
+    return [each.step for each in checkpoints_in(folder) if each.problem() is None]
 
 
 def test_the_newest_are_kept_over_several_runs_and_foreign_files_stay(tmp_path):
@@ -63,7 +65,7 @@ def test_the_newest_are_kept_over_several_runs_and_foreign_files_stay(tmp_path):
         (folder / name).write_text("mine")
     assert train_to(folder, 9, max_to_keep=2) == [8, 9]
     assert steps_on_disk(folder) == [8, 9]
-    assert [files.step_of(path) for path in read_state(folder).paths] == [8, 9]
+    assert [step_of(path) for path in read_state(folder).paths] == [8, 9]
     assert [(folder / name).read_text() for name in FOREIGN] == ["mine"] * len(FOREIGN)
 
 
@@ -159,7 +161,7 @@ def test_an_old_one_goes_when_the_new_one_is_on_the_disk_and_named(
         name = os.path.basename(path)
         if ".ckpt-2." in name:
             state = read_state(tmp_path)
-            named = [files.step_of(each) for each in state.paths]
+            named = [step_of(each) for each in state.paths]
             seen.append((name.rpartition(".")[2], named, steps_on_disk(tmp_path)[0]))
         sync(path)
 
@@ -177,7 +179,7 @@ def test_where_all_are_kept_the_last_of_each_run_is_named_as_by_tensorflow(
 ):
     for last in (3, 6, 9):
         train_to(tmp_path, last, max_to_keep=max_to_keep)
-    named = [files.step_of(path) for path in read_state(tmp_path).paths]
+    named = [step_of(path) for path in read_state(tmp_path).paths]
     assert named == [3, 6, 9]
     assert steps_on_disk(tmp_path) == [0, 2, 3, 5, 6, 8, 9]
 
@@ -221,14 +223,16 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
             may_end.set()
             hook.finish_background_work()
             state = read_state(tmp_path)
-            assert files.step_of(state.latest) == 3
-            assert [path for path in state.paths if not files.at(path).has_index] == []
-            in_view = {files.step_of(path) for path in own.last_checkpoints}
+            assert step_of(state.latest) == 3
+            assert [
+                path for path in state.paths if not Checkpoint.at(path).has_index
+            ] == []
+            in_view = {step_of(path) for path in own.last_checkpoints}
             assert 3 in in_view
             for _ in range(2):
                 session.run(step)
             hook.finish_background_work()
-            assert files.step_of(read_state(tmp_path).latest) == 4
+            assert step_of(read_state(tmp_path).latest) == 4
     warnings = [m for m in caplog.messages if "stays the newest checkpoint" in m]
     assert warnings == [
         f"{prefix}-3 stays the newest checkpoint, beside model.ckpt-2 of an earlier "
@@ -399,7 +403,7 @@ def test_a_step_that_its_saver_cannot_save_again_stays_as_it_was(
         with pytest.raises(raised):
             series.add_saved(2, fail, needed_bytes=4)
     assert steps_on_disk(tmp_path) == [1, 2]
-    assert files.step_of(read_state(str(tmp_path)).latest) == 2
+    assert step_of(read_state(str(tmp_path)).latest) == 2
     assert not [name for name in os.listdir(tmp_path) if "saving" in name]
 
 

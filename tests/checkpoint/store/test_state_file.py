@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import (
     STATE_FILE,
     State,
@@ -21,6 +21,7 @@ from estimator_runtime.checkpoint.store.state_file import (
     write_state,
 )
 from estimator_runtime.cli.main import main
+from estimator_runtime.config.paths import step_of
 from estimator_runtime.errors import CheckpointError
 
 er.install()
@@ -151,8 +152,8 @@ def restored_steps(folder, contents):
         for content in contents:
             (folder / STATE_FILE).write_bytes(content)
             named = as_tensorflow_reads(folder)
-            is_there = named is not None and files.at(named.latest).files
-            right = files.step_of(named.latest) if is_there else STEPS[-1]
+            is_there = named is not None and Checkpoint.at(named.latest).files
+            right = step_of(named.latest) if is_there else STEPS[-1]
             creator = VerifiedSessionCreator(scaffold, checkpoint_dir=str(folder))
             with creator.create_session() as session:
                 yield content, right, int(session.run(step))
@@ -218,7 +219,7 @@ def test_a_state_file_that_names_what_is_absent_is_made_again_from_the_files(
     assert last.endswith("good; a restart goes on from here")
     assert recovery.recover(str(folder)).step == 500
     assert read_state(str(folder)).latest == f"{folder}/model.ckpt-500"
-    assert [each.step for each in files.find(folder)] == list(STEPS)
+    assert [each.step for each in checkpoints_in(folder)] == list(STEPS)
 
 
 def test_where_all_that_is_named_is_absent_or_damaged_the_other_files_are_used(folder):
@@ -239,7 +240,7 @@ def test_a_pattern_among_the_older_checkpoints_deletes_none(folder):
         saver.recover_last_checkpoints(as_tensorflow_reads(folder).paths)
         step.load(501, session)
         saver.save(session, f"{folder}/model.ckpt", global_step=501)
-    assert [each.step for each in files.find(folder)] == [*STEPS, 501]
+    assert [each.step for each in checkpoints_in(folder)] == [*STEPS, 501]
 
 
 def test_what_has_nothing_to_go_on_from_is_an_error(tmp_path):

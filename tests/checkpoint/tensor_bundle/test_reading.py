@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.restore.session_creator import VerifiedSessionCreator
-from estimator_runtime.checkpoint.store import files
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
@@ -172,19 +172,19 @@ def test_a_folder_that_cannot_be_listed_is_not_one_without_files(
 
     monkeypatch.setattr(os, "listdir", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        files.at(str(ckpt / "model.ckpt-30"))
+        Checkpoint.at(str(ckpt / "model.ckpt-30"))
     assert disk.pauses == [0.05, 0.2, 0.5]
 
 
 def test_a_file_server_that_forgets_a_file_for_a_moment_has_not_lost_it(ckpt, disk):
     disk.fail("open", ckpt / DATA, errno.ENOENT, times=3)
-    assert files.at(str(ckpt / "model.ckpt-30")).problem() is None
+    assert Checkpoint.at(str(ckpt / "model.ckpt-30")).problem() is None
     assert disk.pauses == [0.05, 0.2, 0.5]
 
 
 def test_a_file_that_is_gone_is_missing_at_once(ckpt, disk):
     (ckpt / DATA).unlink()
-    assert files.at(str(ckpt / "model.ckpt-30")).problem() == f"{DATA} is missing"
+    assert Checkpoint.at(str(ckpt / "model.ckpt-30")).problem() == f"{DATA} is missing"
     assert checksums.problem(str(ckpt / "model.ckpt-30")) == f"{DATA} is missing"
     assert disk.pauses == []
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.save.save_ops import Saved
-from estimator_runtime.checkpoint.save.snapshot import Values
+from estimator_runtime.checkpoint.save.snapshot import Saved, Values
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
 DTYPES = [

@@ -155,32 +155,7 @@ def test_a_job_whose_parent_is_stopped_lets_its_tasks_save_in_their_order(run):
     ]
     # The rest is the fixture's: all gone.
 
-
-def test_a_killed_launcher_takes_its_tasks_and_all_they_started_with_it(run):
-    job = run(
-        """
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-        print("waits", flush=True)
-        time.sleep(300)
-        """,
-        *("--workers", "1"),
-    )
-    job.wait_for(r"\| waits$", count=2)
-    assert len(job.children()) == 5  # the parent, two tasks, and what each started
-    job.process.kill()
-    assert job.end() == -signal.SIGKILL
     # The rest is the fixture's: all gone.
-
-
-def test_what_a_task_started_ends_with_the_task(run):
-    job = run(
-        """
-        if task == "worker":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-        """,
-        *("--workers", "1", "--ps", "0"),
-    )
-    assert job.end() == 0
 
 
 def test_what_a_task_started_in_a_session_of_its_own_ends_with_the_task(run, tmp_path):

@@ -28,6 +28,8 @@ def test_a_checkpoint_that_a_nan_has_reached_is_not_named_as_good(
     """Of the hooks of a step TensorFlow's order is: the one that saves comes first."""
     job = launch(*options, _PROGRAM, "--nan_at", "10", "--save_steps", "1")
     assert job.end() == 1
+    assert "NanLossDuringTrainingError would only repeat\n" in job.text
+    assert "restarting" not in job.text
     named = re.search(
         r"^newest good checkpoint: (\S+)\n"
         r"newer, but with NaN in 'weight': (\S+); move \2\.\* away, or training "

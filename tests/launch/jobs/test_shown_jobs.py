@@ -134,13 +134,14 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
     # Both wait at the gate, so what is known by then is shown however long it takes. Who
     # comes there with its first step has reported none: the other has taken them all.
     row = r"\r?\n"
+    job.read_until(rf"chief     \| (?:importing|building|creating|restoring).*{row}")
     job.read_until(
         rf"ps 0      \| running, pid \d+{row}"
-        rf"chief     \| (?:running|step \d+).*{row}"
-        rf"worker 0  \| (?:running|step \d+).*{row}"
+        rf"chief     \| (?:training|step \d+).*{row}"
+        rf"worker 0  \| (?:training|step \d+).*{row}"
         rf"evaluator \| running, pid \d+{row}"
         rf"launcher  \| logs: {tmp_path}.*{row}"
-        r"total     \| .* \d\d/100 \[.*step.*, (?:loss=\S+, )?saved=step \d+\]"
+        r"total     \| +\d+% \|.*\| step \d\d of 100 \| checkpoint \d+ .*elapsed"
     )
     (tmp_path / "go").touch()
     assert job.read_until() == 0, job.text
@@ -152,7 +153,7 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
         r"worker 0  \| done, step \d+, loss \S+\n"
         r"evaluator \| done, evaluated step 1\d\d: loss \S+\n"
         rf"launcher  \| logs: {tmp_path}.*\n"
-        r"total     \| 100%.* 100/100 \[\d\d:\d\d, loss=\S+, saved=step 1\d\d\]\n",
+        r"total     \| 100% \|.*\| step 100 of 100 \| checkpoint 1\d\d .*elapsed\n",
         last,
     ), job.text
 

@@ -412,35 +412,6 @@ def test_a_chief_that_exits_with_0_when_its_last_training_ended_is_done(
     assert f"the job is done at step 20, in {tmp_path}/other/model.ckpt-20" in job.text
 
 
-def test_a_training_ends_without_its_evaluator_and_with_a_status_of_its_own(
-    launch, tmp_path
-):
-    program = """
-def no_input():
-    raise KeyError("label")
-
-
-if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "evaluator":
-    input_fn = no_input
-train("model")
-"""
-    (tmp_path / "unevaluated.py").write_text("import json\n" + _EARLY + program)
-    job = launch("--evaluator", "--ps", "1", "unevaluated.py")
-    assert job.end() == 3, job.text
-    saved = f"{tmp_path}/model/model.ckpt-20"
-    report = job.text[job.text.index("estimator-runtime: ") :]
-    assert report.startswith(
-        f"estimator-runtime: the training is done at step 20, in {saved}, but its "
-        "evaluation failed: evaluator ended with KeyError (exit status 1): the same "
-        "failure as the last time\n"
-    )
-    assert report.endswith(
-        "  KeyError: 'label'\n"
-        f"whole log: {tmp_path}/model/logs/evaluator-0.log\n"
-        f"newest good checkpoint: {saved}\n"
-    )
-
-
 _EARLY = (
     """
 import logging
@@ -487,17 +458,6 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
     log = f"{task.replace(' ', '-') if ' ' in task else task + '-0'}.log"
     assert f"whole log: {tmp_path}/model/logs/{log}\n" in job.text
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
-
-
-def test_an_error_of_a_worker_after_the_training_leaves_a_gang_its_last_checkpoint(
-    train, tmp_path
-):
-    options = (*_MWMS, "--max-restarts", "0")
-    job = train(options, "--strategy", "mwms", "--fail_in", "end")
-    assert job.end() == 1
-    assert "estimator-runtime: worker 0 ended with LookupError" in job.text
-    assert "killing it" not in job.text
-    assert _saved_step(tmp_path) == 100
 
 
 @pytest.mark.parametrize(
@@ -593,38 +553,6 @@ def test_an_input_that_blocks_is_named_with_where_it_does(
     assert "killing it" not in job.text
 
 
-def test_a_loss_that_is_nan_ends_the_job_without_a_restart(train, tmp_path):
-    job = train((*_PS, "--evaluator"), "--nan_at", "50", "--step_secs", "0.01")
-    assert job.end() == 1
-    assert re.search(
-        r"^estimator-runtime: (chief|worker 0) ended with NanLossDuringTrainingError "
-        r"\(exit status 1\): NanLossDuringTrainingError would only repeat$",
-        job.text,
-        re.M,
-    )
-    assert "restarting" not in job.text
-    # One step may be under way at 49 when the other task reaches 50; then each takes one
-    # whose loss is NaN.
-    assert _saved_step(tmp_path) <= 53
-
-
-def test_tasks_with_different_model_dirs_are_refused(launch, tmp_path):
-    (tmp_path / "differ.py").write_text(
-        "import json, os, sys, runpy\n"
-        "task = json.loads(os.environ['TF_CONFIG'])['task']\n"
-        "sys.argv += ['--model_dir', task['type'], '--steps', '100000']\n"
-        f"runpy.run_path({str(_PROGRAM)!r}, run_name='__main__')\n"
-    )
-    job = launch(*_PS, "differ.py")
-    assert job.end() == 1
-    assert re.search(
-        r"^estimator-runtime: (chief|worker 0) has the model_dir '\S+', and another task "
-        r"'\S+'; give all tasks the same, such as RunConfig\(model_dir=\.\.\.\)$",
-        job.text,
-        re.M,
-    )
-
-
 def test_a_ps_for_a_mirrored_strategy_is_refused_in_one_line(train):
     job = train(_PS, "--strategy", "mwms")
     assert job.end() == 1
@@ -635,14 +563,6 @@ def test_a_ps_for_a_mirrored_strategy_is_refused_in_one_line(train):
         job.text,
         re.M,
     )
-
-
-def test_ctrl_c_ends_a_training(train):
-    job = train((*_PS, "--evaluator"), "--steps", "100000", "--step_secs", "0.02")
-    job.wait_for(r"^worker 0 *\| step \d+$")
-    job.process.send_signal(signal.SIGINT)
-    assert job.end() == 130
-    assert "estimator-runtime: the job was stopped by SIGINT\n" in job.text
 
 
 def test_a_killed_launcher_takes_a_warm_job_with_it(train):

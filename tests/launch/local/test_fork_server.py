@@ -10,17 +10,16 @@ import sys
 
 import pytest
 
-from estimator_runtime.launch.backends.local import process_tree
-
-# A task of it forks a daemon, in a session of its own, and both say who they are.
+# Its tasks fork a daemon, in a session of its own and with an empty environment. Both
+# write who they are.
 _SERVE = r"""
 import contextlib, os, resource, signal, socket, sys
-from estimator_runtime.launch.backends.local import process_tree as descendants
+from estimator_runtime.launch.backends.local import process_tree
 from estimator_runtime.launch.backends.local.fork_server import ForkServer
 
 connection = socket.socket(fileno=int(sys.argv[1]))
 connection.set_inheritable(False)
-descendants.adopt_orphans()
+process_tree.adopt_orphans()
 if sys.argv[2] == "as another user" and os.getuid() == 0:
     with contextlib.suppress(OSError):  # where there is no other user
         os.setuid(65534)  # a limit of processes is none for root
@@ -42,6 +41,8 @@ if ForkServer(connection, None).serve():
             os._exit(0)
         name = "other"
     os.write(1, f"{name} {os.getpid()}\n".encode())
+    if name == "other":
+        os.execve("/bin/sleep", ["sleep", "600"], {})
     signal.pause()
 """
 _WITHIN_SECS = 30
@@ -74,7 +75,6 @@ class _Launcher:
                 [sys.executable, "-c", _SERVE, str(theirs.fileno()), user],
                 pass_fds=[theirs.fileno()],
                 stderr=subprocess.PIPE,
-                env={**os.environ, **process_tree.marks_of("test")},
             )
 
     def start(self, number, is_read=True):

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 
 import pytest
 
@@ -38,8 +37,6 @@ def reading():
     ours.close()
     for writer in writers:
         writer.close()
-    for read, _ in pipes:
-        assert not os.path.exists(f"/proc/self/fd/{read}")
 
 
 def _until(events, kind):
@@ -54,6 +51,8 @@ def test_the_last_lines_of_all_come_before_the_loss_of_the_parent(reading):
     stdout.write(b"one\nhalf a li")
     stderr.write(b"two\n")
     reports.write(b'{"step": 3}\n')
+    for pipe in (stdout, stderr, reports):
+        pipe.close()
     parent.close()
     *told, lost = _until(events, Lost)
     assert lost == Lost(reason="the fork server of the tasks is gone")
@@ -68,51 +67,27 @@ def test_the_last_lines_of_all_come_before_the_loss_of_the_parent(reading):
 
 
 def test_a_line_that_is_no_report_is_a_mere_sign_of_life(reading):
-    events, parent, (_, _, reports) = reading
+    events, parent, pipes = reading
+    reports = pipes[-1]
     reports.write(b'5\nnull\n"step"\n[1]\n{"ste\n')
     reports.write(100_000 * b"[" + b"\n")
     reports.write(b'{"step": "7", "loss": 0.5, "metrics": 3, "error": null}\n')
     reports.write(b'{"step": 3}\n')
+    for pipe in pipes:
+        pipe.close()
     parent.close()
     told = [each.report for each in _until(events, Lost) if isinstance(each, Reported)]
     assert told == [*6 * [{}], {"loss": 0.5}, {"step": 3}]
 
 
 def test_an_end_has_its_status_and_cause_and_waits_for_nobody_who_writes_on(reading):
-    events, parent, (stdout, *_) = reading
-    with subprocess.Popen(
-        ["yes", 1000 * "y"], stdout=stdout
-    ):  # until nobody reads any more
+    events, parent, (stdout, *others) = reading
+    for pipe in others:
+        pipe.close()
+    # It writes until nobody reads any more.
+    with subprocess.Popen(["yes", 1000 * "y"], stdout=stdout):
         notice = {"ended": 7, "status": -9, "cause": "could not be started"}
         parent.send(json.dumps(notice).encode())
         assert _until(events, Ended)[-1] == Ended(
             run=_RUN, status=-9, cause="could not be started"
         )
-
-
-def test_a_parent_that_dies_while_a_run_is_added_is_told_of(monkeypatch):
-    events = Events()
-    ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    before = set(threading.enumerate())
-    reader = Reader(ours, events)
-    (thread,) = set(threading.enumerate()) - before
-    set_blocking = os.set_blocking
-
-    def lose_the_parent(*arguments):
-        set_blocking(*arguments)
-        if threading.current_thread() is threading.main_thread():
-            parent.close()
-            thread.join(_WITHIN_SECS)
-
-    monkeypatch.setattr(os, "set_blocking", lose_the_parent)
-    pipes = [os.pipe() for _ in range(3)]
-    reader.add(7, _RUN, [read for read, _ in pipes])
-    assert events.get(_WITHIN_SECS) == Lost(
-        reason="the fork server of the tasks is gone"
-    )
-    monkeypatch.undo()
-    reader.close(_WITHIN_SECS)
-    ours.close()
-    for read, write in pipes:
-        os.close(write)
-        assert not os.path.exists(f"/proc/self/fd/{read}")

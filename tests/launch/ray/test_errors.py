@@ -1,7 +1,5 @@
 """What is shown of Ray's errors."""
 
-import subprocess
-
 
 def test_an_error_of_several_lines_is_one():
     from estimator_runtime.launch.backends.ray.errors import brief
@@ -16,19 +14,6 @@ def test_an_error_of_several_lines_is_one():
         "Version mismatch: The cluster was started with: Ray: 2.59.0 Python: 3.10.1 This "
         "process on 10.0.0.1 was started with: Ray: 2.60.0 Python: 3.11.7"
     )
-
-
-def test_an_error_of_a_task_is_its_last_line_with_both_of_its_ends():
-    from ray.exceptions import RayTaskError
-
-    from estimator_runtime.launch.backends.ray.errors import brief
-
-    cause = subprocess.CalledProcessError(1, ["python", "-c", "x = 1\n" * 100])
-    traceback = f'Traceback (most recent call last):\n  File "x.py"\n{cause!r}\n{cause}'
-    text = brief(RayTaskError("probe", traceback, cause, pid=1, ip="10.0.0.1"))
-    assert text.startswith("Command '['python', '-c', 'x = 1")
-    assert text.endswith(" returned non-zero exit status 1.")
-    assert len(text) <= 300
 
 
 def test_of_an_actor_that_is_gone_it_is_why():
@@ -50,7 +35,7 @@ def test_of_an_actor_that_is_gone_it_is_why():
         "The actor is dead because its worker process has died. Worker exit type: "
         "SYSTEM_ERROR Worker exit detail: End of file. Advice. "
     )
-    assert len(text) <= 180 and text.endswith(" ...")
+    assert len(text) <= 300 and text.endswith(" ...")
 
 
 def test_of_an_actor_whose_node_is_gone_it_is_why_without_numbers():

@@ -1,4 +1,4 @@
-"""Whether nodes see the same folder, as actors tell that are not of Ray."""
+"""Whether a node shares the folder that its task reports, told by a slot without Ray."""
 
 import os
 import threading
@@ -10,80 +10,58 @@ from estimator_runtime.launch.task import Refused, Reported, Run, Task
 _CHIEF, _WORKER = Task(type="chief", index=0), Task(type="worker", index=0)
 
 
-class _Cluster:
-    def __init__(self):
-        from estimator_runtime.launch.backends.ray.cluster import RayWaits
-
-        self.waits = RayWaits()
-
-    def get(self, answer, timeout):
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-class _Actor:
+class _Slot:
     """Answers at once.
 
-    Args:
-        own: A folder that the node has in place of the shared one.
-        is_lost: Whether the actor answers nothing.
-
     Attributes:
-        asked: The folders of the files that it was asked about.
+        problem: What it answers, or raises.
+        asked: The folders of the files that it was asked about, which were there.
     """
 
-    def __init__(self, own=None, is_lost=False):
-        self.own, self.is_lost, self.asked = own, is_lost, []
-        self.sees = self  # as a method of Ray's
+    def __init__(self, node_id="id", problem=None):
+        self.node_id, self.problem, self.asked = node_id, problem, []
 
-    def remote(self, path):
-        from ray.exceptions import RayActorError
-
-        self.asked.append(os.path.dirname(path))
-        if self.is_lost:
-            return RayActorError()
-        return os.path.exists(path if self.own is None else f"{self.own}/x")
+    def ask(self, method, token, timeout_secs):
+        assert method == "problem_with" and os.path.exists(token)
+        self.asked.append(os.path.dirname(token))
+        if isinstance(self.problem, Exception):
+            raise self.problem
+        return self.problem
 
 
 @pytest.fixture
 def hear():
-    """Return a function that reports folders, and returns a fact of each refusal.
+    """Return a function that reports folders of slots, and returns the refusals."""
+    from estimator_runtime.launch.backends.ray.model_dir import ModelDirCheck
 
-    `moved` are the actors that there are too from the second report on.
-    """
+    refused: list[Refused] = []
+    check = ModelDirCheck(_CHIEF, refused.append)
 
-    def hear(actors, *reports, copies=(), moved=(), fact="reason"):
-        from estimator_runtime.launch.backends.ray.model_dir import ModelDir
-
-        refused: list[Refused] = []
-        checks = ModelDir(_CHIEF, lambda: actors, _Cluster(), refused.append)
-        checks.copies = set(copies)
-        for task, report in reports:
-            run = Run(task=task, attempt=0)
-            checks.hear(Reported(run=run, report=report))
-            for thread in threading.enumerate():
-                if thread.name == "estimator_runtime check":
-                    thread.join(30)
-            actors.update(moved)
-        return [getattr(each, fact) for each in refused]
+    def hear(slot, task, attempt=0, **report):
+        check.hear(Reported(run=Run(task=task, attempt=attempt), report=report), slot)
+        for thread in threading.enumerate():
+            if thread.name == "estimator_runtime check":
+                thread.join(30)
+        return refused
 
     return hear
 
 
-def test_a_folder_that_all_see_is_shared_and_left_as_it_was(hear, tmp_path):
-    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor()}
-    assert hear(actors, (_CHIEF, {"model_dir": str(tmp_path)})) == []
-    assert [actor.asked for actor in actors.values()] == [[str(tmp_path)]] * 2
+def test_a_folder_that_a_node_sees_is_left_as_it_was(hear, tmp_path):
+    slot = _Slot()
+    assert hear(slot, _CHIEF, model_dir=str(tmp_path)) == []
+    assert slot.asked == [str(tmp_path)]
     assert os.listdir(tmp_path) == []
 
 
-def test_a_node_with_a_folder_of_its_own_is_named(hear, tmp_path):
+def test_what_a_node_has_against_a_folder_refuses_it_late_for_a_later_run(
+    hear, tmp_path
+):
     path = str(tmp_path / "model")
-    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(own=tmp_path)}
-    assert hear(actors, (_CHIEF, {"model_dir": path})) == [
-        "node 10.0.0.2 does not see what the machine of the launcher writes to model_dir "
-        f"{path!r}; use a folder that all of them share"
+    hear(_Slot("a", "first"), _CHIEF, model_dir=path)
+    assert hear(_Slot("b", "then"), _CHIEF, attempt=1, model_dir=path) == [
+        Refused(reason="first"),
+        Refused(reason="then", is_late=True),
     ]
     assert os.listdir(path) == []
 
@@ -91,50 +69,28 @@ def test_a_node_with_a_folder_of_its_own_is_named(hear, tmp_path):
 def test_a_machine_of_the_launcher_that_cannot_write_is_named(hear, tmp_path):
     (tmp_path / "file").touch()
     path = str(tmp_path / "file" / "model")
-    assert hear({"10.0.0.1": _Actor()}, (_CHIEF, {"model_dir": path})) == [
+    [refused] = hear(_Slot(), _CHIEF, model_dir=path)
+    assert refused.reason == (
         f"the machine of the launcher cannot write to model_dir {path!r}: Not a "
         "directory; use a folder that it shares with all nodes"
-    ]
+    )
 
 
 def test_a_node_is_asked_once_for_each_folder_and_again_if_its_actor_was_lost(
     hear, tmp_path
 ):
+    from ray.exceptions import RayActorError
+
     first, second, other = (str(tmp_path / name) for name in ("1", "2", "3"))
-    actors = {"10.0.0.1": _Actor(), "10.0.0.2": _Actor(is_lost=True)}
-    reports = [
-        (_WORKER, {"checkpoint_dir": other}),  # its own business
-        (_CHIEF, {"checkpoint_dir": first}),  # before one has been named
-        (_CHIEF, {"model_dir": second}),
-        (_CHIEF, {"checkpoint_dir": other}),
-        (_WORKER, {"model_dir": "gs://remote"}),
-    ]
-    assert hear(actors, *reports) == []
-    assert actors["10.0.0.1"].asked == [first, second]
-    actors = {"10.0.0.1": _Actor()}
-    assert hear(actors, *[(_CHIEF, {"model_dir": first})] * 2) == []
-    assert actors["10.0.0.1"].asked == [first]
-    actors = {"10.0.0.1": _Actor(is_lost=True)}
-    assert hear(actors, *[(_CHIEF, {"model_dir": first})] * 2) == []
-    assert actors["10.0.0.1"].asked == [first] * 2
-
-
-def test_a_node_without_the_folder_that_others_have_seen_is_refused_late(
-    hear, tmp_path
-):
-    reports = [(task, {"model_dir": str(tmp_path)}) for task in (_CHIEF, _WORKER)]
-    other = {"10.0.0.2": _Actor(own=tmp_path)}
-    late = hear({"10.0.0.1": _Actor()}, *reports, moved=other, fact="is_late")
-    assert late == [True]
-    assert hear(other, *reports, fact="is_late") == [False]
-
-
-def test_a_folder_in_the_copy_of_the_working_directory_is_refused(hear):
-    actor = _Actor()
-    reports = [(_CHIEF, {"checkpoint_dir": path}) for path in ("model", "/copy/model")]
-    refused = hear({"10.0.0.1": actor}, *reports, copies=["/copy"])
-    assert [reason[:30] for reason in refused] == [
-        "model_dir 'model' is in the co",
-        "model_dir '/copy/model' is in ",
-    ]
-    assert actor.asked == []
+    slot = _Slot()
+    hear(slot, _WORKER, checkpoint_dir=other)  # its own business
+    hear(slot, _CHIEF, checkpoint_dir=first)  # before one has been named
+    hear(slot, _CHIEF, model_dir=second)
+    hear(slot, _CHIEF, checkpoint_dir=other)
+    hear(slot, _WORKER, model_dir="gs://remote")
+    hear(slot, _CHIEF, model_dir=second)
+    assert slot.asked == [first, second]
+    lost = _Slot("lost", RayActorError())
+    for _ in range(2):
+        hear(lost, _CHIEF, model_dir=first)
+    assert lost.asked == [first, first]

@@ -6,6 +6,7 @@ import queue
 import re
 import threading
 import time
+import unittest.mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from estimator_runtime.launch.task import Ended, Events, Run
 from estimator_runtime.launch.terminal.console import Console
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
+_ANY_ENVIRON = unittest.mock.ANY
 _THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
 
 
@@ -79,32 +81,33 @@ class _Method:
 
 
 class _Cluster:
-    """Stands for Ray's cluster, and for the placement of a job in it.
+    """Stands for a Ray cluster with room for a job.
 
     Attributes:
-        actors: All that were made, in the order of the tasks.
+        actors: All that were created, in the order of the tasks.
         killed: Those that were killed.
-        is_silent: Whether nobody ever hears of that.
+        is_silent: Whether killed actors answer nothing instead of an error.
         lost: The ids of nodes that are gone.
         place: Where the next actors are.
         is_deaf: Whether the next actors answer nothing.
-        problems: What `check_nodes` raises, from the last to the first.
-        checked: The ids of the nodes that it has found good.
         is_head_silent: Whether nobody is told which nodes are alive.
-        done: What happened to the placement.
-        size: How many tasks that is for.
-        waits: The `RayWaits`.
+        done: What happened to the room.
     """
 
     def __init__(self):
-        self.actors, self.killed, self.problems, self.done = [], [], [], []
-        self.lost, self.checked, self.folder, self.waits = set(), set(), "/", None
+        self.actors, self.killed, self.done, self.lost = [], [], [], set()
         self.is_silent = self.is_deaf = self.is_head_silent = False
-        self.place, self.size = ("id", "10.0.0.1", ".", 5000), 0
+        self.place = ("id", "10.0.0.1", 5000)
 
-    # The actors.
+    def reserve(self, timeout_secs, is_cancelled):
+        self.done.append("reserved")
 
-    def get(self, answer, timeout=None):
+    def create(self, index):
+        answers = {"where": self.place, "start": None}
+        self.actors.append(_Actor({} if self.is_deaf else answers))
+        return self.actors[-1]
+
+    def get(self, answer, timeout):
         from ray.exceptions import GetTimeoutError
 
         try:
@@ -113,66 +116,35 @@ class _Cluster:
             raise GetTimeoutError("too late") from error
 
     def wait(self, answers, timeout):
-        done, left = concurrent.futures.wait(answers, timeout)
-        return list(done), list(left)
+        return list(concurrent.futures.wait(answers, timeout).not_done)
 
     def kill(self, actor):
         self.killed.append(actor)
         if not self.is_silent:
             actor.die()
 
-    def create(self, options, job):
-        answers = {"where": self.place, "start": None}
-        self.actors.append(_Actor({} if self.is_deaf else answers))
-        return self.actors[-1]
-
-    # The placement.
-
-    def reserve(self, timeout_secs, is_cancelled):
-        self.done.append("reserved")
-
-    def options(self, index):
-        return {}
-
-    def nodes(self):
-        return ["id"] * self.size
-
-    def release(self):
-        self.done.append("released")
-
-    # The nodes.
-
-    def is_alive(self, node):
+    def has_lost(self, node):
         if self.is_head_silent:
             raise ConnectionError("the head does not answer")
-        return node not in self.lost
+        return node in self.lost
 
-    def addresses(self):
-        return {"id": "10.0.0.1"}
-
-    def check_nodes(self, nodes):
-        if self.problems and not self.checked.issuperset(nodes):
-            raise self.problems.pop()
-        self.checked.update(nodes)
-
-    def disconnect(self):
-        self.done.append("disconnected")
+    def close(self):
+        self.done.append("closed")
 
 
 class _Tasks:
-    """`RayTasks` of a job in a `_Cluster`, and what they tell."""
+    """`RayTasks` of a job in a `_Cluster`, and the events of its runs."""
 
     def __init__(self, cluster, job, waits):
-        from estimator_runtime.launch.backends.ray.cluster import RayWaits
+        from estimator_runtime.launch.backends.ray.slot import RayWaits
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
         self.cluster, self._job, self._said = cluster, job, io.StringIO()
-        cluster.size = len(job.tasks)
         console = Console(self._said, self._said)
-        cluster.waits = RayWaits(**{"close_secs": 0.1, **waits})
-        self.tasks = RayTasks(job, cluster, 5.0, console, cluster)
+        waits = RayWaits(**{"close_secs": 0.1, **waits})
+        self.tasks = RayTasks(job, cluster, 5.0, console, waits)
         self._events = Events()
-        self.tasks.open(self._events, lambda: False)
+        self.tasks.open(self._events)
         self.runs = [Run(task=task, attempt=0) for task in job.tasks]
 
     @property
@@ -181,13 +153,17 @@ class _Tasks:
 
     def place(self):
         deadline = time.monotonic() + 30
-        while self.tasks.place(self._job.tasks) is None:
+        while (placed := self.tasks.place(self._job.addressed)) is None:
             assert time.monotonic() < deadline, self.said
             time.sleep(0.01)
+        return placed
 
     def next(self):
+        """Return the next end of a run."""
         try:
-            return self._events.get(30)
+            while not isinstance(event := self._events.get(30), Ended):
+                pass
+            return event
         except queue.Empty:
             pytest.fail("nothing is told")
 
@@ -223,7 +199,7 @@ def start(tasks_of, cluster):
         tasks.place()
         for actor, run in zip(cluster.actors, tasks.runs, strict=True):
             tasks.tasks.start(run, {})
-            actor.tell()
+            actor.tell()  # it has answered, and its lease has begun
         return tasks
 
     return start
@@ -236,7 +212,7 @@ def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(start, cl
     tasks.close()
     assert 5.0 <= time.monotonic() - began < 10.0  # of both together
     assert cluster.killed == cluster.actors
-    assert cluster.done[-2:] == ["released", "disconnected"]
+    assert cluster.done == ["reserved", "closed"]
 
 
 def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(
@@ -250,12 +226,61 @@ def test_a_job_ends_though_its_cluster_never_says_where_its_tasks_are(
 
     cluster.reserve = reserve
     tasks = tasks_of(gone_secs=0.1).tasks
-    assert tasks.place(_TWO.tasks) is None
+    assert tasks.place(_TWO.addressed) is None
     began = time.monotonic()
     tasks.close()
     assert time.monotonic() - began < 30.0
-    assert cluster.done == ["released", "disconnected"]
+    assert cluster.done == ["closed"]
     may_answer.set()
+
+
+def test_tasks_are_placed_where_their_actors_are(tasks_of):
+    tasks = tasks_of(job=_THREE)
+    assert tasks.place() == {
+        "chief": ("10.0.0.1:5000",),
+        "worker": ("10.0.0.1:5000",),
+        "evaluator": ("10.0.0.1:5000",),
+    }
+    assert tasks.said == (
+        "launcher | chief is on node 10.0.0.1\n"
+        "launcher | worker 0 is on node 10.0.0.1\n"
+        "launcher | evaluator is on node 10.0.0.1\n"
+    )
+
+
+def test_an_actor_that_dies_while_tasks_are_placed_is_replaced(tasks_of, cluster):
+    create = cluster.create
+
+    def create_two(index):
+        actor = create(index)
+        if len(cluster.actors) == 1:
+            actor.die()
+        return actor
+
+    cluster.create = create_two
+    tasks = tasks_of(retry_secs=0.1)
+    tasks.place()
+    assert len(cluster.actors) == 3
+
+
+def test_an_actor_that_cannot_be_created_on_its_node_is_the_end(start, cluster):
+    from ray.exceptions import ActorDiedError, RayTaskError
+
+    cause = LaunchError("node 10.0.0.1 has TensorFlow 2.15.1, and this machine 2.21.0")
+    traceback = f"Traceback:\nestimator_runtime.errors.LaunchError: {cause}"
+    error = RayTaskError("__init__", traceback, cause, pid=1, ip="10.0.0.1")
+    cluster.create = lambda index: _Actor({"where": ActorDiedError(error)})
+    with pytest.raises(LaunchError) as refusal:
+        start()
+    assert str(refusal.value) == f"chief cannot be placed: {cause}"
+
+
+def test_an_actor_that_is_not_created_in_time_is_named(tasks_of, cluster):
+    cluster.is_deaf = True
+    tasks = tasks_of(actors_secs=-4.5, silent_secs=0.1, answer_secs=0.1)
+    with pytest.raises(LaunchError, match=r"^no actor was started for chief in time"):
+        tasks.place()
+    assert "launcher | waiting for the actor of chief\n" in tasks.said
 
 
 def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, cluster):
@@ -276,6 +301,23 @@ def test_a_start_that_never_reached_its_actor_is_an_end_with_the_reason(start, c
     assert cluster.killed == [chief]
 
 
+def test_a_task_whose_port_is_taken_needs_a_new_address(start, cluster):
+    from ray.exceptions import RayTaskError
+
+    tasks = start()
+    chief = cluster.actors[0]
+    cause = OSError(98, "Address already in use")
+    error = RayTaskError("start", "Traceback\nOSError", cause, pid=1, ip="10.0.0.1")
+    chief.answers["start"] = error.as_instanceof_cause()
+    chief.tell(Ended(run=tasks.runs[0], status=1))
+    assert tasks.next().status == 1
+    again = Run(task=_TWO.tasks[0], attempt=1)
+    tasks.tasks.start(again, {})
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (again, True)
+    assert end.cause.startswith("cannot get its address again: ")
+
+
 def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
     start, cluster
 ):
@@ -287,43 +329,10 @@ def test_a_lost_actor_is_told_of_also_while_the_head_of_the_cluster_is_silent(
     assert end.cause.startswith("lost its actor")
 
 
-def test_a_node_that_goes_while_it_is_asked_is_not_the_end(start, cluster):
-    from estimator_runtime.launch.backends.ray.cluster import NodeLostError
-
-    cluster.problems = [NodeLostError("no answer")] * 2
-    start(retry_secs=0.1)
-    assert cluster.problems == []
-    assert cluster.done == ["reserved"] * 3
-
-
-def test_a_node_that_will_not_do_is_the_end(start, cluster):
-    cluster.problems = [LaunchError("other versions")]
-    with pytest.raises(LaunchError, match=r"^other versions$"):
-        start()
-
-
-def test_an_actor_that_is_not_made_is_named_with_its_node(tasks_of, cluster):
-    cluster.is_deaf = True
-    tasks = tasks_of(actors_secs=0.5, silent_secs=0.0)
-    chief, worker = "chief on node 10.0.0.1", "worker 0 on node 10.0.0.1"
-    with pytest.raises(LaunchError, match=f"^no actor was started for {chief} within"):
-        tasks.place()
-    assert f"launcher | waiting for the actor of {chief}, {worker}\n" in tasks.said
-
-
-def _lose_node(tasks):
+def _lose_node(cluster):
     """Lose the node that all are on; Ray moves what was there to another one."""
-    cluster = tasks.cluster
     cluster.lost = {"id"}
-    cluster.nodes = lambda: ["other"] * cluster.size
-    cluster.place = ("other", "10.0.0.2", ".", 5001)
-
-
-def _wait_until(is_so, tasks):
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, tasks.said
-        time.sleep(0.01)
+    cluster.place = ("other", "10.0.0.2", 5001)
 
 
 def _started(actor):
@@ -335,99 +344,69 @@ def _started(actor):
 def test_a_task_that_may_live_on_is_waited_for_before_it_is_started_elsewhere(
     start, cluster
 ):
-    tasks = start(lease_secs=35.0)
-    cluster.actors[0].tell()
-    _lose_node(tasks)
-    for actor in cluster.actors:
+    tasks = start(lease_secs=3.0)
+    _lose_node(cluster)
+    began = time.monotonic()
+    for actor in cluster.actors[:2]:
         actor.die()
-        assert tasks.next().is_displaced
+    ends = [tasks.next() for _ in tasks.runs]
+    assert 2.0 < time.monotonic() - began < 20.0
+    assert {end.cause for end in ends} == {"lost its node (it is dead)"}
+    assert all(end.is_displaced for end in ends)
     tasks.place()
     again = Run(task=_TWO.tasks[0], attempt=1)
     tasks.tasks.start(again, {})
-    run, _, address, leases = _started(cluster.actors[2])
-    assert (run, address) == (again, ("other", 5001))
-    assert 30.0 < leases["id"] <= 35.0
-    assert cluster.checked == {"id", "other"}
+    cluster.actors[2].tell(Ended(run=again, status=0))
+    assert tasks.next().run == again
+    assert _started(cluster.actors[2])[::2] == [again, 5001]
+
+
+def test_an_actor_that_answers_nothing_for_longer_than_its_lease_is_lost(
+    start, cluster
+):
+    tasks = start(lease_secs=1.0, answer_secs=0.2, retry_secs=0.1)
+    assert {tasks.next().cause for _ in tasks.runs} == {"lost its actor (too late)"}
+    assert set(cluster.killed) == set(cluster.actors)
 
 
 def test_a_start_that_waits_for_a_node_that_is_lost_meanwhile_is_an_end(start, cluster):
     """Ray has no room elsewhere, and tells nothing of an actor that it cannot make."""
-    tasks = start(answer_secs=0.1)
+    tasks = start(answer_secs=0.1, silent_secs=0.1)
     cluster.is_deaf = True
-    cluster.actors[1].die()  # given up, as it is silent
+    cluster.actors[1].die()
     assert not tasks.next().is_displaced
     again = Run(task=_TWO.tasks[1], attempt=1)
     tasks.tasks.start(again, {})
+    time.sleep(0.5)  # for several answers that do not come
     cluster.lost = {"id"}
-    ends = [tasks.next() for _ in range(2)]
-    assert {end.run for end in ends} == {tasks.runs[0], again}
-    assert {end.cause for end in ends} == {"lost its node (too late)"}
-    assert all(end.is_displaced for end in ends)
+    end = tasks.next()
+    assert (end.run, end.is_displaced) == (again, True)
+    assert end.cause == "lost its node (too late)"
 
 
 def test_an_actor_that_is_slow_to_start_on_another_node_is_not_given_up(start, cluster):
-    tasks = start(answer_secs=0.1)
+    tasks = start(answer_secs=0.1, silent_secs=0.1, lease_secs=0.5)
     cluster.is_deaf, cluster.lost = True, {"id"}
-    for actor in cluster.actors:
+    for actor in cluster.actors[:2]:
         actor.die()
     assert all(tasks.next().is_displaced for _ in tasks.runs)
-    cluster.nodes = lambda: ["other"] * 2
-    assert tasks.tasks.place(_TWO.tasks) is None
-    _wait_until(lambda: len(cluster.actors) == 4, tasks)
-    time.sleep(0.5)  # for several answers that do not come
+    assert tasks.tasks.place(_TWO.addressed) is None
+    time.sleep(1.0)  # for several answers that do not come
     for actor in cluster.actors[2:]:
-        actor.answer("where", ("other", "10.0.0.2", ".", 5000))
+        actor.answer("where", ("other", "10.0.0.2", 5000))
     tasks.place()
-    assert (cluster.killed, len(cluster.actors)) == (cluster.actors[:2], 4)
+    assert len(cluster.actors) == 4
 
 
-@pytest.mark.parametrize("has_room_at_once", [False, True])
-def test_a_node_that_is_lost_before_an_actor_was_made_there_is_no_place(
-    tasks_of, cluster, has_room_at_once
-):
-    cluster.is_deaf = True
-    tasks = tasks_of(actors_secs=0.5, silent_secs=0.0, retry_secs=0.1)
-    assert tasks.tasks.place(_TWO.tasks) is None
-    _wait_until(lambda: len(cluster.actors) == 2, tasks)
-    _lose_node(tasks)
-    if not has_room_at_once:
-        _wait_until(lambda: "again: node 10.0.0.1 is gone\n" in tasks.said, tasks)
-    for actor in cluster.actors:
-        actor.answer("where", cluster.place)
-    tasks.place()
-    assert cluster.done.count("reserved") > 1
-
-
-def _move_evaluator(tasks):
-    """Lose its node, and start it again with an actor that Ray has placed elsewhere."""
-    cluster = tasks.cluster
-    _lose_node(tasks)
+def test_an_evaluator_is_started_elsewhere_and_nothing_else_is(start, cluster):
+    tasks = start(job=_THREE, lease_secs=0.1)
+    _lose_node(cluster)
     cluster.actors[2].die()
     end = tasks.next()
     assert (end.run, end.is_displaced) == (tasks.runs[2], False)
     again = Run(task=_THREE.tasks[2], attempt=1)
     tasks.tasks.start(again, {})
-    return again
-
-
-def test_an_evaluator_is_started_elsewhere_and_nothing_else_is(start, cluster):
-    tasks = start(job=_THREE)
-    run = _move_evaluator(tasks)
-    started, _, address, leases = _started(cluster.actors[3])
-    assert (started, address) == (run, None)
-    assert 30.0 < leases["id"] <= 35.0
-    cluster.actors[3].tell()  # its node has been checked
-    assert cluster.checked == {"id", "other"}
+    cluster.actors[3].tell(Ended(run=again, status=0))
+    assert tasks.next().run == again
+    assert _started(cluster.actors[3]) == [again, _ANY_ENVIRON, None]
     assert len(cluster.actors) == 4
-
-
-def test_an_evaluator_on_a_node_that_will_not_do_has_ended_with_the_reason(
-    start, cluster
-):
-    tasks = start(job=_THREE)
-    cluster.problems = [LaunchError("other versions")]
-    run = _move_evaluator(tasks)
-    end = tasks.next()
-    assert (end.run, end.is_displaced) == (run, False)
-    assert end.cause.endswith(" (other versions)")
-    assert cluster.actors[3] in cluster.killed and not cluster.actors[3].polls

@@ -16,8 +16,8 @@ from estimator_runtime.checkpoint.restore.session_creator import (
     MissingVariablesError,
     OtherShapesError,
 )
+from estimator_runtime.launch.supervisor.machine import TaskState
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
-from estimator_runtime.launch.supervisor.task_state import TaskState
 from estimator_runtime.launch.task import Task
 from estimator_runtime.reporting import StepWatch
 
@@ -25,22 +25,15 @@ _KILLED = Failure(status=-9, step=100)
 
 
 def test_the_first_restart_is_immediate_and_each_later_one_waits_twice_as_long():
-    budget = Budget(max_restarts=9)
-    waits = [budget.spend(_KILLED) for _ in range(9)]
+    budget, waits = Budget(max_restarts=9), []
+    for _ in range(9):
+        waits.append(budget.delay_secs)
+        budget.spend(_KILLED)
     assert waits == [0, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_a_task_that_is_killed_is_restarted_until_the_budget_is_used_up():
-    budget = Budget(max_restarts=2)
-    refusals = []
-    for _ in range(3):
-        refusals.append(budget.refusal(_KILLED))
-        budget.spend(_KILLED)
-    assert refusals == [None, None, "2 restarts used up"]
-
-
-@pytest.mark.parametrize("status", [143, 130])
-def test_a_task_that_a_signal_has_stopped_is_restarted_each_time_as_a_killed_one(
+@pytest.mark.parametrize("status", [-9, 143, 130])
+def test_a_task_that_a_signal_has_ended_is_restarted_until_its_budget_is_used_up(
     status,
 ):
     budget, failure = Budget(max_restarts=2), Failure(status=status, step=100)
@@ -49,20 +42,7 @@ def test_a_task_that_a_signal_has_stopped_is_restarted_each_time_as_a_killed_one
         refusals.append(budget.refusal(failure))
         budget.spend(failure)
     assert refusals == [None, None, "2 restarts used up"]
-
-
-def test_a_restart_that_was_in_vain_is_made_good_once():
-    budget, in_vain = Budget(max_restarts=2), Failure(status=-1, is_in_vain=True)
-    told = []
-    for failure in (_KILLED, in_vain, in_vain, in_vain, in_vain):
-        told.append((budget.refusal(failure), budget.spend(failure), budget.used))
-    assert told == [
-        (None, 0.0, 1),
-        (None, 0.0, 1),
-        (None, 1.0, 2),
-        (None, 0.0, 2),
-        ("2 restarts used up", 2.0, 3),
-    ]
+    assert Budget(max_restarts=0).refusal(failure) == "no restarts"
 
 
 def test_a_budget_is_refilled_by_progress_without_a_failure_for_long_enough():
@@ -73,7 +53,7 @@ def test_a_budget_is_refilled_by_progress_without_a_failure_for_long_enough():
         budget.advance("/m", step, float(now))
         used.append(budget.used)
     assert used == [0, 1, 2, 2, 0, 0]
-    assert budget.spend(_KILLED) == 0.0  # as the first one
+    assert budget.delay_secs == 0.0  # as before the first one
 
 
 def test_steps_that_a_run_repeats_do_not_refill_a_budget():
@@ -88,27 +68,6 @@ def test_steps_that_a_run_repeats_do_not_refill_a_budget():
     budget.advance("/n", 1, 5000.0)
     budget.advance("/n", 2, 5100.0)
     assert budget.used == 0
-
-
-def test_a_first_start_that_was_in_vain_is_not_made_good():
-    budget, in_vain = Budget(max_restarts=0), Failure(status=-1, is_in_vain=True)
-    assert budget.refusal(in_vain) == "no restarts"
-
-
-def test_a_restart_was_in_vain_if_its_address_was_lost_before_any_sign_of_life():
-    watch = TaskState(Task(type="worker", index=0), max_restarts=3)
-    told = []
-    for has_lived, is_displaced in ((False, True), (True, True), (False, False)):
-        watch.start(now=0.0)
-        if has_lived:
-            watch.hear({}, now=1.0)
-        watch.end(-1, is_displaced=is_displaced)
-        told.append(watch.failure.is_in_vain)
-    assert told == [True, False, False]
-
-
-def test_a_budget_of_zero_allows_no_restart():
-    assert Budget(max_restarts=0).refusal(_KILLED) == "no restarts"
 
 
 class ConfigError(Exception):
@@ -198,20 +157,22 @@ _UNAVAILABLE = ("tensorflow.python.framework.errors_impl.UnavailableError",)
 )
 def test_a_program_that_fails_twice_in_the_same_way_has_failed(first, second, refusal):
     budget = Budget(max_restarts=3)
-    for error, step in (first, second):
-        last = budget.refusal(Failure(status=1, error=error, step=step))
-    assert last == refusal
+    budget.spend(Failure(status=1, error=first[0], step=first[1]))
+    failure = Failure(status=1, error=second[0], step=second[1])
+    assert budget.refusal(failure) == refusal
 
 
 def test_an_evaluator_that_fails_at_another_checkpoint_has_not_failed_twice():
-    watch = TaskState(Task(type="evaluator", index=0), max_restarts=3)
+    state = TaskState(Task(type="evaluator", index=0), Budget(max_restarts=3))
     refusals = []
     for step in (100, 200, 200):
-        watch.start(now=0.0)
-        watch.hear({"metrics": {"loss": 0.5, "global_step": float(step)}}, now=1.0)
-        watch.hear({"error": ["tensorflow.x.InternalError"]}, now=2.0)
-        watch.end(1)
-        refusals.append(watch.budget.refusal(watch.failure))
+        state.start(now=0.0)
+        state.hear({"metrics": {"loss": 0.5, "global_step": float(step)}}, now=1.0)
+        state.hear({"error": ["tensorflow.x.InternalError"]}, now=2.0)
+        state.end(1)
+        refusals.append(state.budget.refusal(state.failure))
+        state.budget.spend(state.failure)
+        state.restart(at=0.0)
     assert refusals == [None, None, "the same failure as the last time at step 200"]
 
 

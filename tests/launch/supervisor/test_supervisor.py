@@ -16,11 +16,11 @@ from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor import supervisor
+from estimator_runtime.launch.supervisor.log import TaskLog
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
-from estimator_runtime.launch.supervisor.task_log import TaskLog
 from estimator_runtime.launch.task import Ended, Lost, Refused, Reported
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
 _TASKS = ("chief", "worker 0", "ps 0")
 _GANG = {"chief": 1, "worker": 2}
@@ -101,7 +101,7 @@ def run(tmp_path):
 
         said = io.StringIO()
         tasks = Tasks(script, job.tasks)
-        screen = Screen(Console(said, said), Presentation(progress="none"))
+        screen = Screen(Console(said, said), DisplaySettings(progress="none"))
         tasks.supervisor = Supervisor(job, tasks, screen, clock, tick_secs=0)
         outcome = tasks.supervisor.run()
         return outcome, tasks, said.getvalue()
@@ -130,7 +130,11 @@ def test_a_disk_that_hangs_is_named_and_stops_neither_restarts_nor_a_stop(
     def cancel(tasks):
         tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
 
-    outcome, tasks, said = run(script, at={60: cancel, 80: cancel})
+    outcome, tasks, said = run(script, at={60: cancel, 80: cancel}, grace_secs=40)
+    assert (
+        "the job was stopped by SIGTERM: its tasks end one after the other, each within "
+        "40 s; a second request kills all at once\n"
+    ) in said
     assert str(outcome) == (
         "the job was stopped by SIGTERM\n"
         f"newest good checkpoint: not known here, as {saved} does not answer"
@@ -197,7 +201,7 @@ def test_a_file_of_metrics_that_hangs_stops_nobody(run, tmp_path):
 
 def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     hung = threading.Event()
-    monkeypatch.setattr(TaskLog, "open", lambda log, folder: hung.wait())
+    monkeypatch.setattr(TaskLog, "open", lambda *_: hung.wait())
     outcome, _, said = run(_train_to_20(saved))
     hung.set()
     assert outcome.exit_status == 0, said
@@ -237,7 +241,7 @@ def _calls_per_report(workers):
 
         job = Job(command=("x",), replicas={"chief": 1, "worker": workers})
         tasks = Tasks(script, job.tasks)
-        screen = Screen(Console(io.StringIO(), io.StringIO()), Presentation())
+        screen = Screen(Console(io.StringIO(), io.StringIO()), DisplaySettings())
         supervisor = Supervisor(job, tasks, screen, clock=lambda: 0.0, tick_secs=0)
         count = itertools.count()
         sys.setprofile(lambda *_: next(count))
@@ -353,20 +357,12 @@ def test_the_end_of_a_job_has_the_loss_and_the_best_metric(run, saved, tmp_path)
     )
 
 
-def test_a_last_checkpoint_that_never_shows_fails_the_job(run, saved, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder, ignore=shutil.ignore_patterns("*-20.*"))
-    outcome, _, _ = run(_train_to_20(folder))
-    assert outcome.exit_status == 1
-    assert outcome.reason == "chief has saved step 20, but the newest has 10"
-
-
 def _end_all(tasks):
     for task in ("chief", "worker 0"):
         tasks.end(task, 0)
 
 
-def test_a_machine_that_answers_nothing_costs_one_restart(run):
+def test_a_machine_that_answers_nothing_costs_two_restarts(run):
     """Ray moves what was there only after the task was started there again."""
 
     def script(tasks, attempt):
@@ -378,12 +374,12 @@ def test_a_machine_that_answers_nothing_costs_one_restart(run):
         gone = "cannot get its address again: its node is gone"
         tasks.end("worker 0", -1, cause=gone, is_displaced=True)
 
-    outcome, tasks, said = run(script, at={15: lose_node, 40: _end_all}, max_restarts=1)
+    outcome, tasks, said = run(script, at={15: lose_node, 40: _end_all}, max_restarts=2)
     assert outcome.exit_status == 0, said
     assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
     assert (
         "worker 0 cannot get its address again: its node is gone: restarting all, with "
-        "new addresses, now (1 of 1); the count starts again at 0 after 3600 s of new "
+        "new addresses, in 1 s (2 of 2); the count starts again at 0 after 3600 s of new "
         "steps\n"
     ) in said
 
@@ -448,14 +444,22 @@ def test_a_trainers_own_error_after_the_training_leaves_the_leader_its_last_save
     assert tasks.signals == []
 
 
-def test_a_trainers_own_error_just_before_the_leader_is_done_fails_the_job(run):
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run, is_before):
     def script(tasks, attempt):
         tasks.stops_at_once = False
-        tasks.report("worker 0", unfinished=[], error=["builtins.KeyError"])
-        tasks.end("worker 0", 1)
+
+        def fail():
+            tasks.report("worker 0", unfinished=[], error=["builtins.KeyError"])
+            tasks.end("worker 0", 1)
+
+        if is_before:
+            fail()
         tasks.report("chief", trained=20)
         for task in ("worker 1", "chief"):
             tasks.end(task, 0)
+        if not is_before:
+            fail()
 
     outcome, tasks, said = run(script, replicas=_GANG)
     assert (outcome.exit_status, outcome.reason) == (
@@ -465,22 +469,6 @@ def test_a_trainers_own_error_just_before_the_leader_is_done_fails_the_job(run):
     ), said
     assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
     assert tasks.signals == []
-
-
-def test_a_trainers_own_error_fails_a_gang_whose_leader_is_done(run):
-    def script(tasks, attempt):
-        tasks.report("chief", trained=20)
-        tasks.end("chief", 0)
-        tasks.report("worker 0", error=["builtins.KeyError"])
-        tasks.end("worker 0", 1)
-
-    outcome, tasks, _ = run(script, replicas=_GANG)
-    assert (outcome.exit_status, outcome.reason) == (
-        1,
-        "worker 0 ended with KeyError (exit status 1): chief is done, and would train "
-        "again with it",
-    )
-    assert [len(runs) for runs in tasks.runs.values()] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -593,19 +581,6 @@ def test_a_training_that_fails_is_told_of_before_its_evaluation(run):
     )
 
 
-def test_an_evaluation_that_takes_too_long_has_the_status_of_one_that_failed(run):
-    outcome, _, _ = run(
-        lambda tasks, attempt: tasks.end("chief", 0),
-        replicas={"chief": 1, "evaluator": 1},
-        evaluation_timeout_secs=20,
-    )
-    assert (outcome.exit_status, outcome.reason) == (
-        3,
-        "the training is done, but evaluator did not end within 20 s after it; "
-        "--evaluation-timeout is that limit",
-    )
-
-
 _EARLY = (
     "chief exited with status 0 before its training in '/m' had finished (does the "
     "program catch an error, or exit early? let the error propagate, or exit with "
@@ -644,16 +619,6 @@ def test_a_chief_that_ends_with_0_has_succeeded_when_all_that_it_began_has_ended
     assert [len(tasks.runs[task]) for task in _TASKS] == [1, 1, 1]
 
 
-def test_a_chief_does_not_save_what_the_nan_of_a_worker_has_reached(run):
-    def script(tasks, attempt):
-        tasks.report("worker 0", error=[_NAN])
-        tasks.end("worker 0", 1)
-
-    outcome, tasks, _ = run(script)
-    assert outcome.exit_status == 1
-    assert [number for task, number in tasks.signals if task == "chief"] == [_KILL]
-
-
 def test_when_all_tasks_are_lost_the_outcome_has_what_is_known(run, saved):
     def script(tasks, attempt):
         tasks.report("chief", model_dir=str(saved))
@@ -679,17 +644,6 @@ def test_a_job_that_was_told_to_stop_when_all_is_lost_was_stopped(run, is_heeded
     outcome, _, said = run(script, at={10: stop, 20: Tasks.lose_all})
     assert outcome.exit_status == 130, said
     assert outcome.reason == "the job was stopped by SIGINT"
-
-
-def test_a_job_that_is_told_to_stop_says_what_it_waits_for(run):
-    def stop(tasks):
-        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
-
-    _, _, said = run(lambda *_: None, at={10: stop}, grace_secs=40)
-    assert (
-        "the job was stopped by SIGTERM: its tasks end one after the other, each within "
-        "40 s; a second request kills all at once\n"
-    ) in said
 
 
 @pytest.mark.parametrize("reached, is_told", [(20, False), (31, True)])
@@ -753,27 +707,3 @@ def test_who_asks_twice_at_once_waits_for_nobody(run):
         ("chief", _KILL),
         ("worker 0", _KILL),
     ]
-
-
-@pytest.mark.parametrize(
-    "reads, told",
-    [
-        (
-            {"worker 1": "a", "chief": "a", "worker 0": "a"},
-            ["chief, worker 0 and worker 1"],
-        ),
-        ({"chief": "a", "worker 0": "b", "worker 1": "b"}, ["worker 0 and worker 1"]),
-        ({"chief": "a", "worker 0": "b", "worker 1": "c"}, []),
-        ({"chief": None, "worker 0": None, "worker 1": None}, []),
-    ],
-)
-def test_tasks_that_read_the_same_batches_are_named_once(run, reads, told):
-    def script(tasks, attempt):
-        for task, read in reads.items():
-            tasks.report(task, input=read)
-        for task in reads:
-            tasks.end(task, 0)
-
-    outcome, _, said = run(script, replicas={"chief": 1, "worker": 2, "ps": 1})
-    assert outcome.exit_status == 0, said
-    assert re.findall(r"WARNING: (.*) read the same batches", said) == told

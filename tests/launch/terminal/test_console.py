@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.stream_writer import write_in_time
 
 
 class _Terminal(io.StringIO):
@@ -208,8 +207,8 @@ def test_a_process_without_standard_streams_writes_nothing(monkeypatch):
     console.write("chief", "line", is_error=False)
     console.say("nobody reads this")
     console.status([("total", "0/9")])
+    console.conclude("nor this", is_failure=False)
     assert not console.is_terminal
-    write_in_time(None, "nor this")
 
 
 @pytest.fixture
@@ -266,13 +265,24 @@ def test_the_order_stays_where_both_streams_are_one_file(tmp_path):
     assert lines == [f"chief    | {n}" for n in range(100)]
 
 
-def test_a_file_has_one_writer_so_that_the_last_words_are_the_last(tmp_path):
-    with open(tmp_path / "out", "w+") as stream, open(tmp_path / "out", "a") as again:
-        console = Console(stream, stream)
+def test_standard_error_does_not_wait_for_the_reader_of_standard_output(pipe):
+    _, out = pipe
+    reader, writer = os.pipe()
+    with open(reader) as reading, open(writer, "w") as err:
+        console = Console(out, err)
+        for number in range(1000):
+            console.write("chief", f"{number} {'x' * 1000}", is_error=False)
+        console.say("the end")
+        assert reading.readline() == "launcher | the end\n"
+        console.flush(timeout_secs=0.01)
+
+
+def test_the_last_words_are_the_last(tmp_path):
+    with open(tmp_path / "out", "w") as out, open(tmp_path / "out", "a") as err:
+        console = Console(out, err)
         for number in range(1000):
             console.say(f"line {number}")
-        write_in_time(again, "the end\n")
-        stream.seek(0)
-        lines = stream.read().splitlines()
+        console.conclude("the end", is_failure=False)
+    lines = (tmp_path / "out").read_text().splitlines()
     assert len(lines) == 1001
-    assert lines[-1] == "the end"
+    assert lines[-1] == "estimator-runtime: the end"

@@ -1,19 +1,9 @@
 """Which lines of the tasks are above the rows of a terminal, by their level."""
 
-import io
-
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.supervisor.task_state import TaskState
-from estimator_runtime.launch.task import Task
-from estimator_runtime.launch.terminal import levels, views
-from estimator_runtime.launch.terminal.console import Console
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+from estimator_runtime.launch.terminal import levels
 
 
 @pytest.mark.parametrize(
@@ -53,6 +43,18 @@ def test_a_message_of_several_lines_is_hidden_to_its_end():
     ]
 
 
+def test_the_instructions_of_a_hidden_warning_are_hidden_too():
+    lines = [
+        "WARNING:tensorflow:From a.py:3: f (from tensorflow.x) is deprecated.",
+        "Instructions for updating:",
+        "Use g instead.",
+        "printed",
+    ]
+    for level, shown in (("error", lines[3:]), ("warning", lines)):
+        hidden = levels.LevelFilter(level)
+        assert [line for line in lines if not hidden.hides(line)] == shown
+
+
 def test_an_indented_line_is_hidden_below_a_hidden_message_only():
     hidden = levels.LevelFilter("warning")
     assert hidden.hides("INFO:tensorflow:'serving_default' : input must be a Tensor.")
@@ -76,43 +78,6 @@ def test_a_hidden_line_with_a_stray_bracket_hides_no_line_after_it():
         assert not hidden.hides('  File "train.py", line 1, in <module>')
         assert not hidden.hides("RuntimeError: broken")
         assert hidden.hides(stray) and not hidden.hides("hello")
-
-
-def _shown(stream, **presentation):
-    screen = views.Screen(Console(stream, stream), views.Presentation(**presentation))
-    chief = TaskState(Task(type="chief", index=0), max_restarts=0)
-    screen.open([chief])
-    for line in ("INFO:x:i", "WARNING:x:w", "ERROR:x:e"):
-        screen.write(chief.task, line, is_error=True)
-    screen.write(chief.task, "INFO:printed", is_error=False)
-    screen.close()
-    written = stream.getvalue().split("\n")
-    return [line.rpartition(":")[2] for line in written if ":" in line], written
-
-
-@pytest.mark.parametrize(
-    ("stream", "presentation", "expected"),
-    [
-        (Terminal, {}, ["w", "e", "printed"]),
-        (Terminal, {"progress": "none"}, ["i", "w", "e", "printed"]),
-        (Terminal, {"log_level": "info"}, ["i", "w", "e", "printed"]),
-        (Terminal, {"is_verbose": True}, ["i", "w", "e", "printed"]),
-        (io.StringIO, {}, ["i", "w", "e", "printed"]),
-        (io.StringIO, {"log_level": "error"}, ["e", "printed"]),
-    ],
-)
-def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
-    stream, presentation, expected
-):
-    assert _shown(stream(), **presentation)[0] == expected
-
-
-def test_the_lines_that_are_only_in_the_files_are_counted():
-    _, written = _shown(io.StringIO(), log_level="error")
-    assert written[-2] == (
-        "launcher | 2 lines are only in the logs of the tasks; --log-level info shows "
-        "them here"
-    )
 
 
 def test_a_level_that_does_not_exist_is_refused():

@@ -89,31 +89,6 @@ def test_a_step_that_counts_itself_and_then_lacks_data_has_no_result(batches):
     assert ours == sorted({0, *range(0, batches, 5), batches - 1})
 
 
-def test_a_program_that_starts_its_data_again_goes_on():
-    def losses(steps_per_run):
-        with tf.Graph().as_default():
-            data = tf1.data.make_initializable_iterator(tf.data.Dataset.range(7))
-            tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, data.initializer)
-            step = train.get_or_create_global_step()
-            loss = tf.cast(data.get_next(), tf.float32)
-            with tf.control_dependencies([loss]):
-                train_op = step.assign_add(1).op
-            seen = []
-            chosen = options.TrainingOptions(steps_per_run=steps_per_run)
-            with options.use(chosen), er.MonitoredTrainingSession() as session:
-                for _ in range(3):
-                    try:
-                        while True:
-                            seen.append(session.run([train_op, loss])[1])
-                    except tf.errors.OutOfRangeError:
-                        session.run(data.initializer)
-                return seen, session.run(step)
-
-    assert losses(1) == ([*range(7), *range(7), *range(7)], 21)
-    # Several steps in a call until another call is made: of 0; 1, 2, 3; 4, 5, 6.
-    assert losses(3) == ([0, 3, 6, *range(7), *range(7)], 21)
-
-
 def start_in_a_call(session, data):
     session.run(data.initializer)
 

@@ -40,10 +40,6 @@ def through_py_func(features):
     return dense({"x": tf.reshape(shifted, [-1, 36])})
 
 
-def through_numpy_function(features):
-    return dense(features) * half()
-
-
 def half():
     scale = tf.numpy_function(lambda: np.float32(0.5), [], tf.float32)
     return tf.reshape(scale, [])
@@ -51,11 +47,6 @@ def half():
 
 def python_in_a_function(features):
     return dense(features) * tf.function(half)()
-
-
-def python_in_a_branch(features):
-    is_there = tf.reduce_sum(features["x"]) < 1e9
-    return dense(features) * tf.cond(is_there, half, lambda: 1.0)
 
 
 def old_control_flow(features):
@@ -157,10 +148,6 @@ def table_of_each_step_of_a_function(features, *arguments):
     return scaled_by_size(features, make(*arguments))
 
 
-def table_of_each_step_of_a_function_of_a_constant(features):
-    return table_of_each_step_of_a_function(features, tf.constant(1.0))
-
-
 def table_of_each_step_of_a_function_of_a_tensor(features):
     return table_of_each_step_of_a_function(features, features["x"])
 
@@ -202,14 +189,8 @@ def keras_layers(features):
         (reference_variable, "has a reference variable, "),
         (through_py_function, "calls Python, 'EagerPyFunc'"),
         (through_py_func, "calls Python, 'PyFunc'"),
-        (through_numpy_function, "calls Python, 'PyFunc"),
         (python_in_a_function, "calls Python, 'PyFunc"),
-        (python_in_a_branch, "calls Python, 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
-        (
-            summary_of_a_reference_variable,
-            "is run with a reference variable, 'old",
-        ),
         (
             map_of_sparse_tensors,
             "has an op that may keep state of its own, 'AddManySparseToTensorsMap' (",
@@ -231,14 +212,13 @@ def test_a_step_that_cannot_be_fused_trains_the_same(model, reason, training, ca
     "model",
     [
         new_control_flow,
+        summary_of_a_reference_variable,
         recurrent,
         scanned,
         random_generator,
         lookup_table,
         dense_table,
         table_of_each_step,
-        table_of_each_step_of_a_function,
-        table_of_each_step_of_a_function_of_a_constant,
         table_of_each_step_of_a_function_of_a_tensor,
         partitioned,
         keras_layers,
@@ -250,20 +230,6 @@ def test_a_step_that_can_be_fused_is(model, training, caplog):
     assert outcome == this.stock()
     assert outcome.error is None
     assert said(caplog) == []
-
-
-@pytest.mark.parametrize("name", ["global_step", "weights"])
-def test_a_hook_that_logs_the_handle_of_a_variable_sees_every_step(
-    name, training, caplog
-):
-    this = training.replace(hooks=lambda loss: [train.LoggingTensorHook([name], 6)])
-    ours, stock = this.ours(7), this.stock()
-    # TensorFlow 2.15 cannot fetch a handle here. Later ones log an address, among bytes.
-    assert (ours.variables, ours.error) == (stock.variables, stock.error)
-    assert len(ours.log) == len(stock.log)
-    assert said(caplog) == [
-        f"is run with '{name}:0', the handle of a resource, that hooks ask for"
-    ]
 
 
 def test_a_watch_for_nan_on_what_cannot_be_nan_is_stocks(training, caplog):
@@ -314,7 +280,7 @@ def test_a_placeholder_that_nobody_feeds_is_stocks_error(training, caplog):
     outcome = this.ours(7)
     assert outcome == this.stock()
     assert outcome.error.startswith("InvalidArgumentError: ")
-    assert said(caplog) == ["reads a placeholder, 'forgotten'"]
+    assert said(caplog) == ["reads a placeholder, 'forgotten' (Placeholder)"]
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_chief_ends_its_wait_when_the_ps_does_not_answer(seen, caplog):
 
 
 def test_a_chief_does_not_wait_long_for_a_worker_whose_machine_is_gone(seen, caplog):
-    seen.answers["worker 0"] = Answer.NONE
+    seen.answers["worker 0"] = Answer.SILENT
     chief = seen.hook("chief 0", "worker 0")
     chief.after_create_session(None, None)
     chief.end(None)

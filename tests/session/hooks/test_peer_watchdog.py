@@ -36,17 +36,17 @@ _START = """
     import estimator_runtime as er
     er.install()
     import tensorflow as tf
-    from estimator_runtime.distributed import executor, finish_note as finish
+    from estimator_runtime.distributed import finish_note as finish
     from estimator_runtime.session.hooks.peer_watchdog import PeerWatchdogHook
     from estimator_runtime.distributed.peers import Answer
-    from estimator_runtime.distributed.ps_shutdown import PsShutdown
-    from estimator_runtime.distributed.liveness import Concern
+    from estimator_runtime.distributed.ps import ParameterServer
+    from estimator_runtime.distributed.liveness import WatchedPeer
 """
 _GIVES_UP = """
-    ps = Concern(
+    ps = WatchedPeer(
         name="ps 0",
-        address="127.0.0.1:1",  # where nobody listens
-        missed_if=frozenset([Answer.NONE, Answer.REFUSED]),
+        addresses=("127.0.0.1:1",),  # where nobody listens
+        missed_if=frozenset([Answer.REFUSED]),
         timeout_secs=6.0,  # it is named once before
         setting="ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS",
         meanwhile="no step can end without it",
@@ -57,11 +57,9 @@ _GIVES_UP = """
     os._exit(5)
 """
 _SERVES = """
-    end = finish.FinishNote(sys.argv[1])
+    ps = ParameterServer(sys.argv[1], {}, 60)
     finish.note(sys.argv[1], 10)
-    threading.Thread(
-        target=executor.leave_when_finished, args=(end, {}, 60, PsShutdown()), daemon=True
-    ).start()
+    threading.Thread(target=ps.serve_and_exit, daemon=True).start()
     threading.Event().wait(40)  # TensorFlow's server
     os._exit(5)
 """
@@ -116,7 +114,7 @@ def test_a_task_that_gives_another_one_up_ends_though(streams, tmp_path):
     status, told = run(_START, _STREAMS[streams], _GIVES_UP, cwd=tmp_path)
     assert status == 1, told
     if "output" in streams:
-        assert "ps 0 has not been there for 6 s" in told
+        assert "no answer from ps 0 for 6 s" in told
         assert "giving up" in told
 
 

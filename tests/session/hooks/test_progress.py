@@ -7,8 +7,8 @@ import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.config import options
-from estimator_runtime.loop import hook_schedule
-from estimator_runtime.loop.idle_hooks import IdleHooks
+from estimator_runtime.loop.hooks import schedule as hook_schedule
+from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.session.hooks.progress import WatchedHook
 
 er.install()

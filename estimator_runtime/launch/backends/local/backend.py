@@ -6,13 +6,12 @@ import sys
 
 from estimator_runtime.config.memory import available_mb
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.backend import JobHandle, check_launch
+from estimator_runtime.launch.backend import SupervisedJob, check_launch
+from estimator_runtime.launch.backends.local import gpus
 from estimator_runtime.launch.backends.local.processes import Processes
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.job_file import JobFile
-from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
 # A task needs two pipes for its output, one for its reports, and a reserved port.
 _FDS_PER_TASK = 4
@@ -30,6 +29,8 @@ class LocalBackend:
             not, each is a new process that imports it.
         private_network: Whether the tasks get a network of their own, in which only
             they can reach each other.
+        gpus_per_worker: The GPUs of the chief and of each worker. A part lets several
+            share one, 0 keeps all tasks on the CPU, and None gives each one in turn.
         console: Where the output lines of the tasks go.
     """
 
@@ -38,30 +39,38 @@ class LocalBackend:
         *,
         warm: bool = True,
         private_network: bool = False,
+        gpus_per_worker: float | None = None,
         console: Console | None = None,
     ) -> None:
         self.warm, self.private_network = warm, private_network
+        self.gpus_per_worker = gpus_per_worker
         self.console = console or Console()
 
-    def submit(self, job: Job) -> JobHandle:
+    def submit(self, job: Job) -> SupervisedJob:
         """Start a job; see `Backend.submit`.
 
         Raises:
             ConfigError: If this is not Linux, TF_CONFIG is set in this process, the log
                 folder cannot be written, a variable has an invalid value, or there are
-                too few file descriptors or too little memory.
+                too few file descriptors or GPUs or too little memory.
         """
         _check_platform()
         check_launch(job, os.environ)
-        presentation = Presentation.of(job, os.environ)
+        settings = DisplaySettings.of(job, os.environ)
         _check_descriptors(len(job.tasks))
         _check_memory(len(job.tasks), self.warm)
-        screen = Screen(self.console, presentation)
-        processes = Processes(
-            job, self.warm, self.private_network, screen.write_of_fork_server
+        screen = Screen(self.console, settings)
+        environs = gpus.environ_of_tasks(
+            job, self.gpus_per_worker, os.environ, self.console.say
         )
-        job_file = JobFile(job, "local")
-        return JobHandle(Supervisor(job, processes, screen, job_file=job_file))
+        processes = Processes(
+            job,
+            self.warm,
+            self.private_network,
+            screen.write_of_fork_server,
+            environs,
+        )
+        return SupervisedJob(job, processes, screen, "local")
 
 
 def _check_platform() -> None:

@@ -1,7 +1,6 @@
 """The fork server: the parent process of all tasks of a local job.
 
-It starts and reaps the tasks as the launcher asks over a socket. The launcher learns
-their pids and signals them itself, because the fork server may be stopped. A warm fork
+It starts, signals and reaps the tasks as the launcher asks over a socket. A warm fork
 server has imported TensorFlow and forks tasks, which need not import it again. In a
 cold one, each task is a new Python process that runs `estimator-runtime run`. The fork
 server never executes an op: TensorFlow's threads do not survive a fork, and a child
@@ -14,7 +13,7 @@ No process outlives the fork server. When a task ends, all processes that it has
 started end with it, even those in sessions of their own. When the launcher is gone,
 however it ended, everything that is left ends. If the fork server itself is killed,
 the kernel kills the tasks, and the launcher kills the processes that they have started.
-Only a program that has cleared its environment is not found then.
+Only then is a program with a cleared environment not found.
 """
 
 import contextlib
@@ -165,11 +164,10 @@ class ForkServer:
         program = None
         if self._command is not None:
             program = helper_command("estimator_runtime.cli.main", *self._command)
-        mark = {process_tree.RUN_VARIABLE: str(number)}
         stdout, stderr, self._reports[number] = fds
         os.set_inheritable(self._reports[number], False)
         try:
-            pid = fork(fds, {**environ, **mark}, program)
+            pid = fork(fds, environ, program)
         except OSError as error:
             # There is no room for another process now. The other tasks go on, and the
             # launcher may try again.
@@ -200,7 +198,7 @@ class ForkServer:
                 pid = ended.si_pid
                 if pid not in numbers:  # adopted; now its own children are, too
                     os.waitpid(pid, 0)
-                    process_tree.kill_orphans(self._pids)
+                    process_tree.kill_children(self._pids.values())
                     continue
                 # The rest of its group. The pid of the group cannot be reused before
                 # `waitpid`.
@@ -209,7 +207,7 @@ class ForkServer:
                 number = numbers[pid]
                 del self._pids[number]
                 os.close(self._reports.pop(number))
-                process_tree.kill_orphans(self._pids)
+                process_tree.kill_children(self._pids.values())
                 code = os.waitstatus_to_exitcode(status)
                 self._notify({"ended": number, "status": code})
 
@@ -222,7 +220,7 @@ class ForkServer:
         """Kill all tasks and everything that they have started."""
         for pid in self._pids.values():
             process_tree.signal_group(pid, signal.SIGKILL)
-        process_tree.kill_children()
+        process_tree.kill_descendants()
 
 
 def _warm_up() -> None:
@@ -297,7 +295,7 @@ def fork(
         process_tree.set_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        process_tree.mark_run(int(environ[process_tree.RUN_VARIABLE]))
+        process_tree.adopt_orphans()
         _become_task(fds, environ)
         if program is not None:
             os.execv(program[0], program)

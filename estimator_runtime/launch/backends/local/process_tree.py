@@ -1,23 +1,21 @@
-"""The process tree of each task, found by marks in the environment of processes.
+"""The processes that a task has started, found by their parents.
 
-A process may begin a session of its own, or outlive the process that started it. Then
-neither its process group nor its parent shows which task it belongs to. But it has
-inherited the environment variables of the task.
+A process may begin a session of its own, or outlive the process that started it, so its
+process group does not say which task it belongs to. But each task adopts its orphaned
+descendants. So they all stay below the task until it ends, and are then children of the
+fork server, which knows its tasks: all its other children belong to runs that have
+ended.
 """
 
 import contextlib
 import ctypes
-import itertools
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 # The same in all processes that one fork server and its tasks have started.
 FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
-# The number of the run that has started a process, among the runs of a fork server.
-RUN_VARIABLE = "ESTIMATOR_RUNTIME_RUN"
-_NO_RUN = "-" * 10
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -45,29 +43,11 @@ def stat_of(pid: int) -> ProcessStat | None:
     return ProcessStat(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def marks_of(family: str) -> dict[str, str]:
-    """Return the variables that the environment of a fork server must begin with."""
-    return {FAMILY_VARIABLE: family, RUN_VARIABLE: _NO_RUN}
-
-
-def mark_run(number: int) -> None:
-    """Mark this process, which a fork server has forked, as the one of a run.
-
-    The kernel shows the variables with which a process has executed its program. It
-    shows them from the memory of the process, so they can be written there. Processes
-    that this one forks have the mark too, even if they execute no program.
-    """
-    variables = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    begin = f"{RUN_VARIABLE}=".encode()
-    entries = itertools.takewhile(bool, (variables[i] for i in itertools.count()))
-    for entry in entries:
-        if ctypes.string_at(entry) == begin + _NO_RUN.encode():
-            text = begin + str(number).zfill(len(_NO_RUN)).encode()
-            ctypes.memmove(entry, text, len(text))
-
-
 def adopt_orphans() -> None:
-    """Make this process adopt its orphaned descendants from now on."""
+    """Make this process adopt its orphaned descendants from now on.
+
+    A program that it executes does so too, but not a process that it forks.
+    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -82,51 +62,35 @@ def signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
-def kill_orphans(tasks: Mapping[int, int]) -> None:
-    """Kill the adopted children that belong to runs which have ended.
+def kill_children(spared: Collection[int] = ()) -> None:
+    """Kill the children of this process, except for some pids.
 
     This process then adopts their own children. So call this function again once the
-    killed processes have ended. `tasks` has the pid of each run that goes on.
+    killed processes have ended.
     """
-    for pid in set(_children()) - set(tasks.values()):
-        run = _mark_of(pid, RUN_VARIABLE) or ""
-        # A process without a mark has emptied its environment. It is killed only when
-        # no run is left.
-        if int(run) not in tasks if run.isdigit() else not tasks:
+    for pid in _processes():
+        stat = stat_of(pid)
+        if pid not in spared and stat is not None and stat.parent == os.getpid():
             _kill(pid)
 
 
-def kill_children() -> None:
+def kill_descendants() -> None:
     """Kill all children of this process, including those that it adopts meanwhile."""
     with contextlib.suppress(ChildProcessError):
         while True:
-            for pid in _children():
-                _kill(pid)
+            kill_children()
             os.waitpid(-1, 0)
 
 
 def kill_family(family: str) -> None:
-    """Kill all processes whose `FAMILY_VARIABLE` has this value."""
+    """Kill all processes whose program began with this value of `FAMILY_VARIABLE`."""
+    mark = f"{FAMILY_VARIABLE}={family}".encode()
     for pid in _processes():
-        if pid != os.getpid() and _mark_of(pid, FAMILY_VARIABLE) == family:
-            _kill(pid)
-
-
-def _children() -> list[int]:
-    stats = {pid: stat_of(pid) for pid in _processes()}
-    return [pid for pid, stat in stats.items() if stat and stat.parent == os.getpid()]
-
-
-def _mark_of(pid: int, variable: str) -> str | None:
-    """Return a variable that a process or its last program began with, or None."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as environ:
-            entries = environ.read().split(b"\0")
-    except OSError:  # it has ended, or belongs to another user
-        return None
-    name = f"{variable}=".encode()
-    values = [each for each in entries if each.startswith(name)]
-    return values[0][len(name) :].decode(errors="replace") if values else None
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                is_ours = mark in environ.read().split(b"\0")
+            if is_ours and pid != os.getpid():
+                _kill(pid)
 
 
 def _kill(pid: int) -> None:

@@ -4,14 +4,14 @@ import collections
 import contextlib
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from estimator_runtime.config.cluster_spec import Cluster
@@ -23,7 +23,6 @@ from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import (
     STOP_SIGNALS,
     Ended,
-    Event,
     Events,
     Lost,
     Output,
@@ -45,10 +44,9 @@ _SEND_SECS = 10.0
 _CHECKS = 10
 # The interval between two checks whether the job is cancelled.
 _ASK_SECS = 0.2
-_CHUNK = 65536
-# More than a pipe holds. Once a task has ended, only that much is read, because another
-# process may go on writing to its pipe.
-_LAST_CHUNKS = 32
+# More than a pipe holds, and how long it may take to read that. Once a task has ended,
+# only so much is read, because another process may go on writing to its pipe.
+_LAST_BYTES, _LAST_SECS = 1 << 21, 5.0
 # The interval between two checks whether there is room for lines again.
 _WAIT_SECS = 0.05
 # The interval between two checks whether a task without reports uses the CPU.
@@ -70,6 +68,7 @@ class Processes:
         hear_fork_server: Receives each line that the fork server itself writes to
             standard error, in a thread. If None, these lines go to the standard error
             of this process.
+        environs: Variables of some tasks, in addition to those of the job.
     """
 
     def __init__(
@@ -78,8 +77,9 @@ class Processes:
         warm: bool,
         private_network: bool,
         hear_fork_server: Callable[[str], None] | None = None,
+        environs: Mapping[Task, Mapping[str, str]] | None = None,
     ) -> None:
-        self._job, self._warm = job, warm
+        self._job, self._warm, self._environs = job, warm, environs or {}
         self._hear_fork_server = hear_fork_server
         self._listener: threading.Thread | None = None
         self._private_network = private_network
@@ -195,6 +195,7 @@ class Processes:
             return
         self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
+        environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
             socket.send_fds(self._connection, [message], theirs)
@@ -206,23 +207,15 @@ class Processes:
                 os.close(fd)
 
     def signal(self, run: Run, number: int) -> None:
-        """Signal the process group of a run, even if the fork server is stopped.
+        """Signal the process group of a run; see `Tasks.signal`.
 
-        A fork server that was stopped with SIGSTOP is continued, because it has to
-        report the end of the run.
+        A fork server that was stopped with SIGSTOP is continued first.
         """
         self._fork_server.send_signal(signal.SIGCONT)
-        pid = self._reader.pid_of(self._numbers[run])
-        if pid is None:  # it is about to start, or has ended
-            message = {"task": self._numbers[run], "signal": int(number)}
-            # This blocks only while the socket is full, for up to `_SEND_SECS`.
-            with contextlib.suppress(OSError):
-                self._connection.send(json.dumps(message).encode())
-            return
-        stat = process_tree.stat_of(pid)
-        # If the run has just ended, another process may have its pid.
-        if stat is not None and stat.parent == self._fork_server.pid:
-            process_tree.signal_group(pid, number)
+        message = {"task": self._numbers[run], "signal": int(number)}
+        # This blocks only while the socket is full, for up to `_SEND_SECS`.
+        with contextlib.suppress(OSError):
+            self._connection.send(json.dumps(message).encode())
 
     def close(self) -> None:
         """Make the fork server kill everything that is left, and wait for its end."""
@@ -256,7 +249,7 @@ class Processes:
             **os.environ,
             **self._job.env,
             JOB_VARIABLE: uuid.uuid4().hex,
-            **process_tree.marks_of(self._family),
+            process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
@@ -268,8 +261,87 @@ def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
             hear(line.decode(errors="replace").rstrip("\r\n"))
 
 
+class _Pipes:
+    """The pipes of one run: standard output, standard error and reports.
+
+    Each has a thread that puts an event for every line. The threads of the output wait
+    while nobody takes its lines, and the run then waits with its next ones. They do not
+    wait any more once the run has ended.
+
+    Args:
+        run: The run.
+        fds: The read ends of its pipes, which are closed at its end.
+        events: The queue for the events.
+
+    Attributes:
+        run: The run.
+        pid: Its pid, once it has started.
+        has_news: Whether a report has arrived since this was last set to False.
+        cpu_secs: The CPU time at the last check, if the run was silent before it.
+    """
+
+    def __init__(self, run: Run, fds: Sequence[int], events: Events) -> None:
+        self.run, self._events = run, events
+        self.pid: int | None = None
+        self.has_news = False
+        self.cpu_secs: float | None = None
+        self._has_ended = threading.Event()
+        targets = (self._output, self._error, self._report)
+        self._threads = [
+            threading.Thread(
+                target=self._read,
+                args=(fd, target),
+                name=f"estimator_runtime {run.task}",
+                daemon=True,
+            )
+            for fd, target in zip(fds, targets, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        """Forward what the run has last written; it has ended."""
+        self._has_ended.set()
+        deadline = time.monotonic() + _LAST_SECS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def works(self, elapsed_secs: float) -> bool:
+        """Return whether the run has used the CPU instead of sending reports."""
+        before, self.cpu_secs = self.cpu_secs, None
+        has_news, self.has_news = self.has_news, False
+        stat = None if has_news or not self.pid else process_tree.stat_of(self.pid)
+        if stat is None:
+            return False
+        self.cpu_secs = stat.cpu_secs
+        return before is not None and (
+            stat.cpu_secs - before >= _WORKING_PART * elapsed_secs
+        )
+
+    def _read(self, fd: int, put: Callable[[bytes], None]) -> None:
+        left = _LAST_BYTES
+        with open(fd, "rb") as pipe:
+            # Another process may go on writing to the pipe of a run that has ended.
+            while left > 0 and (line := pipe.readline(_MAX_LINE)):
+                put(line.rstrip(b"\n"))
+                left -= len(line) if self._has_ended.is_set() else 0
+
+    def _output(self, line: bytes, is_error: bool = False) -> None:
+        while not self._events.takes_lines() and not self._has_ended.is_set():
+            self._has_ended.wait(_WAIT_SECS)
+        text = line.decode(errors="replace").rstrip("\r")
+        self._events.put(Output(run=self.run, line=text, is_error=is_error))
+
+    def _error(self, line: bytes) -> None:
+        self._output(line, is_error=True)
+
+    def _report(self, line: bytes) -> None:
+        self.has_news = True
+        self._events.put(Reported(run=self.run, report=report_of(line)))
+
+
 class Reader:
-    """A thread that turns what tasks write and report into events.
+    """A thread that turns the notices of the fork server into events.
 
     The end of a run comes after everything that the run has written. So does the loss
     of all runs.
@@ -290,18 +362,10 @@ class Reader:
     ) -> None:
         self._connection, self._events = connection, events
         self._check_secs, self._checked_at = check_secs, time.monotonic()
-        self._pids: dict[int, int] = {}  # of running tasks, by number
-        # Of the tasks that were silent at the last check, the CPU time used by then.
-        self._cpu_secs: dict[int, float] = {}
-        self._runs: dict[int, Run] = {}  # by the number that the fork server knows
-        # Of the runs that have not ended: standard output and error, and reports.
-        self._streams: dict[int, list[_Stream]] = {}
-        self._selector = selectors.EpollSelector()
-        self._selector.register(connection, selectors.EVENT_READ, None)
-        # A selector inside the other one, so that reading of all lines can be paused at
-        # once.
-        self._lines = selectors.EpollSelector()
-        self._selector.register(self._lines, selectors.EVENT_READ, self._lines)
+        # Of the runs that have not ended, by the number that the fork server knows.
+        self._pipes: dict[int, _Pipes] = {}
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
         self._thread = threading.Thread(
             target=self._read, name="estimator_runtime output", daemon=True
         )
@@ -315,169 +379,41 @@ class Reader:
             run: The run.
             fds: The pipes of its standard output, its standard error and its reports.
         """
-        self._runs[number] = run
-        streams = [
-            _Stream(run, fd, event)
-            for fd, event in zip(fds, (_output, _error, _report), strict=True)
-        ]
-        for fd, stream in zip(fds, streams, strict=True):
-            os.set_blocking(fd, False)
-            self._selector_of(stream).register(fd, selectors.EVENT_READ, stream)
-        # Only now may they be closed, as the loss of the fork server may do at once.
-        self._streams[number] = streams
-
-    def pid_of(self, number: int) -> int | None:
-        """Return the pid of a run, or None before it has started and after its end."""
-        return self._pids.get(number)
+        self._pipes[number] = _Pipes(run, fds, self._events)
 
     def close(self, timeout_secs: float) -> None:
-        """Wait for the end of the connection, and close all pipes."""
+        """Wait for the end of the connection."""
         self._thread.join(timeout_secs)
-        if self._thread.is_alive():
-            return
-        for streams in self._streams.values():
-            for stream in streams:
-                self._close(stream)
-        self._lines.close()
-        self._selector.close()
 
     def _read(self) -> None:
-        """Read everything until the fork server is gone."""
-        are_read = True
-        while True:
-            if are_read != self._events.takes_lines():
-                are_read = not are_read
-                if are_read:
-                    self._selector.register(
-                        self._lines, selectors.EVENT_READ, self._lines
-                    )
-                else:
-                    self._selector.unregister(self._lines)
-            self._check_work()
-            wait_secs = self._check_secs if are_read else _WAIT_SECS
-            for key, _ in self._selector.select(wait_secs):
-                if key.data is self._lines:
-                    self._read_lines()
-                elif key.data is not None:
-                    self._drain(key.data)
-                elif not self._hear():
-                    return
-
-    def _check_work(self) -> None:
-        """Put an event for each task that sends no reports but uses the CPU."""
-        elapsed = time.monotonic() - self._checked_at
-        if elapsed < self._check_secs:
-            return
-        self._checked_at += elapsed
-        before, self._cpu_secs = self._cpu_secs, {}
-        for number, pid in self._pids.items():
-            reports = self._streams[number][-1]
-            has_news, reports.has_news = reports.has_news, False
-            stat = None if has_news else process_tree.stat_of(pid)
-            if stat is None:
-                continue
-            self._cpu_secs[number] = stat.cpu_secs
-            used = stat.cpu_secs - before.get(number, stat.cpu_secs)
-            if used >= _WORKING_PART * elapsed:
-                self._events.put(Working(run=self._runs[number]))
-
-    def _read_lines(self) -> None:
-        for key, _ in self._lines.select(0):
-            self._drain(key.data)
-
-    def _selector_of(self, stream: "_Stream") -> selectors.EpollSelector:
-        return self._selector if stream.is_reports else self._lines
+        """Read until the fork server is gone."""
+        while self._hear():
+            elapsed = time.monotonic() - self._checked_at
+            if elapsed >= self._check_secs:
+                self._checked_at += elapsed
+                for pipes in list(self._pipes.values()):
+                    if pipes.works(elapsed):
+                        self._events.put(Working(run=pipes.run))
 
     def _hear(self) -> bool:
-        """Handle one message of the fork server; return False if it is gone."""
+        """Handle one message of the fork server, if one comes; False if it is gone."""
+        if not self._poll.poll(1000 * self._check_secs):
+            return True
         try:
             message = self._connection.recv(_MAX_MESSAGE)
         except OSError:
             message = b""
         if not message:
-            for number in list(self._streams):
-                self._finish(number)
+            for pipes in list(self._pipes.values()):
+                pipes.finish()
             self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
         if "started" in notice:
-            self._pids[notice["started"]] = notice["pid"]
+            self._pipes[notice["started"]].pid = notice["pid"]
             return True
-        number = notice["ended"]
-        self._finish(number)
+        pipes = self._pipes.pop(notice["ended"])
+        pipes.finish()
         status, cause = notice["status"], notice.get("cause")
-        self._events.put(Ended(run=self._runs[number], status=status, cause=cause))
+        self._events.put(Ended(run=pipes.run, status=status, cause=cause))
         return True
-
-    def _finish(self, number: int) -> None:
-        """Forward what an ended run has last written, and close its pipes."""
-        self._pids.pop(number, None)
-        for stream in self._streams.pop(number):
-            self._drain(stream, _LAST_CHUNKS)
-            for event in stream.feed(b""):
-                self._events.put(event)
-            self._close(stream)
-
-    def _drain(self, stream: "_Stream", chunks: int = 1) -> None:
-        for _ in range(chunks):
-            if stream.fd is None:
-                return
-            try:
-                data = os.read(stream.fd, _CHUNK)
-            except BlockingIOError:
-                return
-            for event in stream.feed(data):
-                self._events.put(event)
-            if not data:
-                self._close(stream)
-
-    def _close(self, stream: "_Stream") -> None:
-        if stream.fd is not None:
-            self._selector_of(stream).unregister(stream.fd)
-            os.close(stream.fd)
-            stream.fd = None
-
-
-class _Stream:
-    """One of the three pipes of a run, split into lines, each of which is an event.
-
-    Attributes:
-        is_reports: Whether the lines are reports, and not output.
-        fd: The read end of the pipe; None once it is closed.
-        has_news: Whether a line has arrived since this was last set to False.
-    """
-
-    def __init__(self, run: Run, fd: int, event: Callable[[Run, bytes], Event]) -> None:
-        self._run, self._event = run, event
-        self.is_reports = event is _report
-        self._rest = b""
-        self.fd: int | None = fd
-        self.has_news = False
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Return an event for each line that is now complete.
-
-        Without any data, the rest counts as a complete line.
-        """
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._rest and (not data or len(self._rest) > _MAX_LINE):
-            lines.append(self._rest)
-            self._rest = b""
-        self.has_news = self.has_news or bool(lines)
-        return [self._event(self._run, line) for line in lines]
-
-
-def _output(run: Run, line: bytes) -> Event:
-    return Output(run=run, line=_text(line), is_error=False)
-
-
-def _error(run: Run, line: bytes) -> Event:
-    return Output(run=run, line=_text(line), is_error=True)
-
-
-def _report(run: Run, line: bytes) -> Event:
-    return Reported(run=run, report=report_of(line))
-
-
-def _text(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")

@@ -1,20 +1,21 @@
-"""The Ray actor of one task, which runs the task's processes on a node.
-
-It also reserves the task's port.
-"""
+"""The Ray actor of one task, which runs the task's processes on a node."""
 
 import contextlib
 import os
 import queue
 import threading
 import time
+from collections.abc import Mapping
 
 import ray
 
+import estimator_runtime
+from estimator_runtime.errors import CompatibilityError, LaunchError
 from estimator_runtime.launch.backends.local.ports import HeldPorts
 from estimator_runtime.launch.backends.local.processes import Processes
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.task import Ended, Event, Events, Lost, Output, Run
+from estimator_runtime.launch.task import Event, Events, Lost, Run
+from estimator_runtime.tf_internals import versions
 
 # The number of events in one answer.
 _MAX_EVENTS = 1000
@@ -32,23 +33,37 @@ LEASE_SECS = 30.0
 class TaskActor:
     """Starts, signals and watches one task, on the node where Ray has placed it.
 
-    Ray executes calls in their order, with three exceptions, each of which has a thread
-    of its own: `poll`, `where`, and `sees`, which may hang in the model directory. The
-    task ends with the actor, however the actor ends.
+    Ray executes calls in their order, except for `poll` and `problem_with`, which block
+    and have a thread each. The task ends with the actor, however the actor ends.
 
     Args:
         job: The job that the task belongs to.
-        folder: The working directory of the task; None for the one that Ray has chosen
-            for the actor.
+        folder: The working directory of the task; None for the copy that Ray has made.
+        expected: The versions that this node has to have; see `installed`.
         lease_secs: How long the task goes on running after the last answer that is
             known to have arrived.
+
+    Raises:
+        LaunchError: If this node has other versions.
+        OSError: If it has no such folder.
     """
 
     def __init__(
-        self, job: Job, folder: str | None, lease_secs: float = LEASE_SECS
+        self,
+        job: Job,
+        folder: str | None,
+        expected: Mapping[str, str],
+        lease_secs: float = LEASE_SECS,
     ) -> None:
         if folder is not None:
             os.chdir(folder)
+        problem = version_problem(installed(), expected)
+        if problem is not None:
+            raise LaunchError(
+                f"node {ray.util.get_node_ip_address()} {problem}; install the same "
+                "versions on all nodes"
+            )
+        self._copy = os.getcwd() if folder is None else None
         self._is_behind = False  # the caller of `poll`
         self._events = Events(lambda: self._is_behind)
         self._ports = HeldPorts()
@@ -57,66 +72,32 @@ class TaskActor:
         # A cold fork server: a warm one would import TensorFlow for a single task.
         self._processes = Processes(job, warm=False, private_network=False)
         self._processes.open(self._events)
-        self._is_followed = threading.Event()
         self._is_closed = False
         self._answered_at = self._heard_at = time.monotonic()
         self._lease_secs = lease_secs
         threading.Thread(target=self._end_with_lease, daemon=True).start()
 
-    # In a group of its own, because `start` blocks the default one until `poll` has
-    # been called, and whoever polls calls this first.
-    @ray.method(concurrency_group="place")
-    def where(self, takes_port: bool = False) -> tuple[str, str, str, int | None]:
-        """Return where the task is, and reserve another free port if it needs one.
+    def where(self, takes_port: bool = False) -> tuple[str, str, int | None]:
+        """Return where the task is, and reserve a new port for it if it needs one.
 
         Returns:
-            The id and the address of the node, the task's directory, and the port.
+            The id and the address of the node, and the port.
         """
         port = None
         if takes_port:
             self._ports.close()
             [port] = self._ports.take(1)
         node = ray.get_runtime_context().get_node_id()
-        return node, ray.util.get_node_ip_address(), os.getcwd(), port
+        return node, ray.util.get_node_ip_address(), port
 
-    def start(
-        self,
-        run: Run,
-        environ: dict[str, str],
-        address: tuple[str, int] | None,
-        leases: dict[str, float],
-    ) -> None:
-        """Start the task, which may listen at an address.
+    def start(self, run: Run, environ: dict[str, str], port: int | None) -> None:
+        """Start the task, which may listen on a port.
 
-        If it cannot have that address, the run ends at once, and the whole job needs
-        new addresses.
-
-        Args:
-            run: The run.
-            environ: Variables of the task, in addition to those of the job.
-            address: The id of a node and the port there; None if the task has no
-                address and any node is suitable.
-            leases: For each node that earlier runs were started on, by its id, the
-                seconds until these have ended even if nobody can reach the node.
+        Raises:
+            OSError: If another process has taken the port.
         """
-        # Once the caller has received an answer, it knows when the lease ends at the
-        # latest.
-        self._is_followed.wait()
-        here, *_ = self.where()
-        try:
-            if address is not None and address[0] != here:
-                raise OSError("its node is gone")
-            if address is not None:
-                self._ports.hold(address[1])
-        except OSError as error:
-            cause = f"cannot get its address again: {error.strerror or error}"
-            self._events.put(Ended(run=run, status=-1, cause=cause, is_displaced=True))
-            return
-        left = max((leases[node] for node in leases if node != here), default=0.0)
-        if left > 0:
-            line = f"waiting {left:.0f} s for the last run, on a lost node, to end"
-            self._events.put(Output(run=run, line=line, is_error=True))
-            time.sleep(left)
+        if port is not None:
+            self._ports.hold(port)
         self._processes.start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:
@@ -126,8 +107,6 @@ class TaskActor:
     @ray.method(concurrency_group="events")
     def poll(self, number: int, takes_lines: bool = True) -> list[Event]:
         """Return the next events, waiting for some time if there are none.
-
-        The first call does not wait.
 
         Args:
             number: The number of answers that the caller has received. If the last
@@ -142,11 +121,9 @@ class TaskActor:
         # The last answer has arrived, no earlier than it was sent. The lease starts
         # anew then.
         self._heard_at = self._answered_at
-        if number:
-            self._is_followed.set()
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
-            events.append(self._events.get(_POLL_SECS if number else 0))
+            events.append(self._events.get(_POLL_SECS))
             while len(events) < _MAX_EVENTS:
                 events.append(self._events.get(0))
         if self._is_closed:  # then the end of the fork server is no loss
@@ -156,14 +133,27 @@ class TaskActor:
         return events
 
     @ray.method(concurrency_group="files")
-    def sees(self, path: str) -> bool:
-        """Return whether a new file can be seen here, which may take some seconds."""
+    def problem_with(self, token: str) -> str | None:
+        """Return why the task cannot keep its checkpoints in a folder, or None.
+
+        Args:
+            token: A new file in that folder, which may take seconds to be seen here.
+        """
+        folder, node = os.path.dirname(token), ray.util.get_node_ip_address()
+        if self._copy and f"{folder}/".startswith(f"{self._copy}/"):
+            return (
+                f"model_dir {folder!r} is in the copy of --working-dir that a node "
+                "has; give the path of a folder that all nodes share"
+            )
         deadline = time.monotonic() + _SEEN_SECS
-        while not os.path.exists(path):
+        while not os.path.exists(token):
             if time.monotonic() > deadline:
-                return False
+                return (
+                    f"node {node} does not see what the machine of the launcher writes "
+                    f"to model_dir {folder!r}; use a folder that all of them share"
+                )
             time.sleep(_LOOK_SECS)
-        return True
+        return None
 
     def close(self) -> None:
         """Kill everything that still runs, and wait for its end."""
@@ -172,11 +162,35 @@ class TaskActor:
         self._ports.close()
 
     def _end_with_lease(self) -> None:
-        """End the task and the actor when the lease is over.
-
-        The supervisor has lost the connection by then, and starts the task elsewhere.
-        """
+        """End the task and the actor when the lease is over."""
         while (left := self._heard_at + self._lease_secs - time.monotonic()) > 0:
             time.sleep(left)
         self._processes.close()
         os._exit(1)
+
+
+def installed() -> dict[str, str]:
+    """Return the versions of this package and of TensorFlow, if that is installed."""
+    found = {"estimator_runtime": estimator_runtime.__version__}
+    with contextlib.suppress(CompatibilityError):
+        found["TensorFlow"] = versions.tensorflow_version()
+    return found
+
+
+def version_problem(
+    found: Mapping[str, str], expected: Mapping[str, str]
+) -> str | None:
+    """Return how a node differs from the machine of the launcher, or None.
+
+    The launcher needs no TensorFlow, but a node does.
+
+    Args:
+        found: What `installed` returns on the node.
+        expected: What it returns on the machine of the launcher.
+    """
+    if "TensorFlow" not in found:
+        return "has no TensorFlow, which tasks need"
+    for name, version in expected.items():
+        if found[name] != version:
+            return f"has {name} {found[name]}, and this machine {version}"
+    return None

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 
 from estimator_runtime.config.waits import STOP_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.backend import JobHandle, check_launch
+from estimator_runtime.launch.backend import SupervisedJob, check_launch
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.job_file import JobFile
-from estimator_runtime.launch.supervisor.supervisor import Supervisor
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.launch.terminal.views import Presentation, Screen
+from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
 
@@ -78,45 +76,38 @@ class RayBackend:
         self.placement_timeout_secs = placement_timeout_secs
         self.console = console or Console()
 
-    def submit(self, job: Job) -> JobHandle:
+    def submit(self, job: Job) -> SupervisedJob:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
             ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
                 written, a variable has an invalid value, no cluster answers, or Ray or
                 the cluster can never provide what the job needs.
-            LaunchError: If there is no room in time, or a node differs from this
-                machine.
+            LaunchError: If there is no room in time.
         """
-        from estimator_runtime.launch.backends.ray import cluster as ray_cluster
-        from estimator_runtime.launch.backends.ray.placement import Placement
+        from estimator_runtime.launch.backends.ray.cluster import RayCluster, connect
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
         check_launch(job, os.environ)
         _check_gpus(job)
-        screen = Screen(self.console, Presentation.of(job, os.environ))
+        screen = Screen(self.console, DisplaySettings.of(job, os.environ))
+        connect(self.address, self.working_dir)
+        job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
         folder = os.getcwd() if self.working_dir is None else None
-        ray_cluster.connect(self.address, self.working_dir)
-        cluster = ray_cluster.RayCluster(folder)
-        placement = Placement(job, self.placement, self.console)
+        cluster = RayCluster(job, self.placement, folder, self.console)
         try:
-            never = placement.why_never()
+            never = cluster.why_never()
             if never is not None and self.placement_timeout_secs is None:
                 raise ConfigError(
                     f"the cluster can never run this job: {never}; start fewer tasks, "
                     "or, where nodes are about to join, set a --placement-timeout"
                 )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
-            placement.reserve(timeout_secs)
-            cluster.check_nodes(placement.nodes())
-            env = {**_shared_variables(os.environ), **job.env}
-            job = dataclasses.replace(job, env=env)
-            tasks = RayTasks(job, placement, timeout_secs, self.console, cluster)
-            job_file = JobFile(job, "ray")
-            return JobHandle(Supervisor(job, tasks, screen, job_file=job_file))
+            cluster.reserve(timeout_secs)
+            tasks = RayTasks(job, cluster, timeout_secs, self.console)
+            return SupervisedJob(job, tasks, screen, "ray")
         except BaseException:
-            placement.release()
-            cluster.disconnect()
+            cluster.close()
             raise
 
 

@@ -1,40 +1,34 @@
-"""A Ray cluster: the connection to it, its nodes, and the actors that it runs."""
+"""A Ray cluster: the connection to it, the room for a job, and the job's actors."""
 
 import contextlib
-import dataclasses
 import logging
 import os
 import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from estimator_runtime.errors import ConfigError, LaunchError
-from estimator_runtime.launch.backends.ray import node_probe
-from estimator_runtime.launch.backends.ray.actor import LEASE_SECS, TaskActor
+from estimator_runtime.launch.backends.ray.actor import TaskActor, installed
 from estimator_runtime.launch.backends.ray.errors import brief
 from estimator_runtime.launch.job import Job, Resources
+from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.patching.injection.children import STARTUP
 
 _CONNECT_SECS = 5.0
+_POLL_SECS = 0.5
+_SAID_AFTER_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-# For a busy node to start a worker process of Ray, and from it another Python.
-_PROBE_SECS = 120.0
-_pickling = threading.Lock()
 # The supervisor restarts a failed task, never Ray.
-_ACTOR_CLASS = ray.remote(
-    max_restarts=0, concurrency_groups={"events": 1, "files": 1, "place": 1}
-)(TaskActor)
-
-
-class NodeLostError(LaunchError):
-    """Raised when a node, or an actor there, is lost or does not answer."""
+_ACTOR_CLASS = ray.remote(max_restarts=0, concurrency_groups={"events": 1, "files": 1})(
+    TaskActor
+)
 
 
 def connect(address: str, working_dir: str | None = None) -> None:
@@ -57,27 +51,15 @@ def connect(address: str, working_dir: str | None = None) -> None:
         address = os.environ.get("RAY_ADDRESS") or address
     if address != "auto":
         _check_reachable(address)
-    runtime_env = {} if working_dir is None else {"working_dir": working_dir}
-    # Ray installs its own handler of SIGTERM, which would end this process without an
-    # orderly end of the job.
-    is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGTERM)
-    folder = None
     try:
-        if working_dir is None:
-            with contextlib.suppress(FileNotFoundError):  # then none can be imported
-                folder = os.getcwd()
-        if folder is not None:
-            # Ray's workers search this process's current folder before the standard
-            # library. Other users may be able to write to that folder.
-            os.chdir(STARTUP)
-        ray.init(
-            address=address,
-            runtime_env=runtime_env,
-            # The lines of the tasks arrive as events instead.
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with _handler_of_sigterm_kept(), _harmless_folder(working_dir is None):
+            ray.init(
+                address=address,
+                runtime_env={} if working_dir is None else {"working_dir": working_dir},
+                # The lines of the tasks arrive as events instead.
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     except ray.exceptions.RuntimeEnvSetupError as error:
         ray.shutdown()
         raise ConfigError(
@@ -91,12 +73,37 @@ def connect(address: str, working_dir: str | None = None) -> None:
             "has to be one of its nodes (ray start), with the same Python and Ray, and "
             "--ray-address can name the head"
         ) from error
+
+
+@contextlib.contextmanager
+def _handler_of_sigterm_kept() -> Iterator[None]:
+    """Restore the handler of SIGTERM: Ray's own ends this process at once."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
     finally:
-        if folder is not None:
-            with contextlib.suppress(OSError):  # it has been removed meanwhile
-                os.chdir(folder)
+        is_main = threading.current_thread() is threading.main_thread()
         if is_main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _harmless_folder(is_wanted: bool) -> Iterator[None]:
+    """Change to a folder of ours: Ray's workers import from the one of `ray.init`.
+
+    They search it before the standard library, and other users may write to the present
+    one.
+    """
+    if not is_wanted:
+        yield
+        return
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.chdir(STARTUP)
+        yield
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
 
 
 def nodes() -> dict[str, Resources]:
@@ -110,162 +117,145 @@ def nodes() -> dict[str, Resources]:
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class RayWaits:
-    """How long the tasks of a job wait for a cluster, in seconds.
-
-    Attributes:
-        close_secs: For tasks that can be reached to end.
-        gone_secs: Then, for Ray to report that all actors are gone.
-        retry_secs: Before a node, an actor or a placement is tried again.
-        actors_secs: For all actors to start, each of which is a new Python process on
-            its node.
-        silent_secs: Before a delay is reported.
-        lease_secs: How long a task lives on without an answer of this machine, and a
-            margin for the time that its kill takes, and for clocks that run at
-            different speeds.
-        answer_secs: For an actor to answer a call.
-    """
-
-    close_secs: float = 20.0
-    gone_secs: float = 10.0
-    retry_secs: float = 1.0
-    actors_secs: float = 120.0
-    silent_secs: float = 5.0
-    lease_secs: float = LEASE_SECS + 5.0
-    answer_secs: float = 15.0
-
-
 class RayCluster:
-    """The cluster that this process is connected to, as the tasks of a job use it.
+    """The cluster that this process is connected to, with the room for one job.
 
-    Attributes:
+    The room is a placement group of Ray, with a bundle for each task. When a node is
+    lost, Ray reserves its bundles on other nodes.
+
+    Args:
+        job: The job.
+        strategy: "spread" places tasks on as many nodes as possible, "pack" on as few
+            as possible.
         folder: The working directory of the tasks; None for the copy of a folder that
             Ray makes on each node.
-        waits: How long the tasks wait for the cluster.
+        console: Where to report a wait for room.
     """
 
-    def __init__(self, folder: str | None, waits: RayWaits | None = None) -> None:
-        self.folder, self.waits = folder, waits or RayWaits()
-        # What this machine and the first node that answered have installed, by the name
-        # of each in messages. All nodes are compared with both, as this machine may
-        # lack packages that only tasks need.
-        self._first: dict[str, dict[str, str]] = {}
-        self._checked: set[str] = set()
+    def __init__(
+        self, job: Job, strategy: str, folder: str | None, console: Console
+    ) -> None:
+        self._job, self._folder, self._console = job, folder, console
+        self._asked = [job.resources_of(task) for task in job.tasks]
+        self._strategy = strategy.upper()
+        self._group: Any = None
 
-    def create(self, options: dict[str, Any], job: Job) -> Any:
-        """Return the handle of a new `TaskActor`, created with Ray's options."""
-        return _ACTOR_CLASS.options(**options).remote(job, self.folder)
+    def why_never(self) -> str | None:
+        """Return why the present nodes can never run the job, or None if they might."""
+        return why_never(self._asked, nodes())
 
-    def get(self, answer: Any, timeout: float | None = None) -> Any:
+    def reserve(
+        self, timeout_secs: float, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Reserve room for all tasks, waiting until it is free.
+
+        After the loss of a node, wait until its share is reserved on other nodes.
+
+        Args:
+            timeout_secs: The longest wait, in seconds.
+            is_cancelled: Returns whether the reservation is no longer needed.
+
+        Raises:
+            LaunchError: If there is no room in time, or the wait is cancelled.
+        """
+        if self._group is None:
+            bundles = [_bundle(each) for each in self._asked]
+            self._group = placement_group(bundles, strategy=self._strategy)
+        started, is_reported = time.monotonic(), False
+        while not self._group.wait(_POLL_SECS):
+            waited = time.monotonic() - started
+            if waited >= timeout_secs or is_cancelled():
+                raise LaunchError(
+                    f"there was no room for the job within {timeout_secs:g} s: "
+                    f"{self._shortage()}; start fewer tasks, or wait longer with "
+                    "--placement-timeout"
+                )
+            if waited > _SAID_AFTER_SECS and not is_reported:
+                is_reported = True
+                self._console.say(f"waiting for room: {self._shortage()}")
+
+    def create(self, index: int) -> Any:
+        """Return a new `TaskActor` for the task at this index of the job's tasks."""
+        asked = self._asked[index]
+        options = _ACTOR_CLASS.options(
+            num_cpus=asked.cpus,
+            num_gpus=asked.gpus,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                placement_group=self._group, placement_group_bundle_index=index
+            ),
+        )
+        return options.remote(self._job, self._folder, installed())
+
+    def get(self, answer: Any, timeout: float) -> Any:
         """Return what an actor answers within some seconds, or raise its error."""
         return ray.get(answer, timeout=timeout)
 
-    def wait(self, answers: Sequence[Any], timeout: float) -> tuple[list, list]:
-        """Return the answers that are there within some seconds, and the others."""
-        return ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
+    def wait(self, answers: Sequence[Any], timeout: float) -> list[Any]:
+        """Return the answers that are still missing after some seconds."""
+        return ray.wait(list(answers), num_returns=len(answers), timeout=timeout)[1]
 
     def kill(self, actor: Any) -> None:
         """Kill an actor and everything that it has started."""
         ray.kill(actor)
 
-    def disconnect(self) -> None:
-        """Leave the cluster, which ends everything that this process runs there."""
+    def has_lost(self, node_id: str) -> bool:
+        """Return whether a node is gone, as far as Ray knows."""
+        return all(
+            each["NodeID"] != node_id or not each["Alive"] for each in ray.nodes()
+        )
+
+    def close(self) -> None:
+        """Leave the cluster, which ends everything that runs there for the job."""
+        if self._group is not None:
+            remove_placement_group(self._group)
         ray.shutdown()
 
-    def is_alive(self, node_id: str) -> bool:
-        """Return whether a node is alive, as far as Ray knows."""
-        return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
-
-    def addresses(self) -> dict[str, str]:
-        """Return the address of each node by its id, including nodes that are gone."""
-        return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-
-    def check_nodes(self, node_ids: Iterable[str]) -> None:
-        """Check that tasks can run on these nodes, with the same versions everywhere.
-
-        Nodes that have been found good are not checked again.
-
-        Raises:
-            LaunchError: If a node lacks the working directory, or has other versions
-                than this machine or another node. Also if the versions of a node or of
-                this machine cannot be determined.
-            NodeLostError: If a node does not answer, for instance because it is gone.
-        """
-        new = set(node_ids) - self._checked
-        if not new:
-            return
-        # Only once: while the job runs, the current folder may be removed, and this
-        # machine may be too busy to answer in time.
-        if "this machine" not in self._first:
-            self._first["this machine"] = _installed_here()
-        known = self.addresses()
-        with _pickled_by_value(node_probe):  # the node may not have this package
-            answers = {node: self._probe(node) for node in sorted(new)}
-        for node_id, answer in answers.items():
-            node = f"node {known.get(node_id, node_id)}"
-            found = _versions(node, answer)
-            if found is None:
-                raise LaunchError(
-                    f"{node} has no folder {self.folder!r}; start the job in a folder "
-                    "that all nodes have, or copy it there with --working-dir"
-                )
-            for who, theirs in self._first.items():
-                difference = node_probe.difference(found, theirs, who)
-                if difference is not None:
-                    raise LaunchError(
-                        f"{node} {difference}; install the same versions on all nodes"
-                    )
-            if len(self._first) == 1:
-                self._first[node] = found
-        self._checked |= new
-
-    def _probe(self, node_id: str) -> Any:
-        """Ask a node what it has installed."""
-        there = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        probe = ray.remote(node_probe.probe).options(
-            num_cpus=0, max_retries=0, scheduling_strategy=there
+    def _shortage(self) -> str:
+        """Return why there is no room, for the user."""
+        never = self.why_never()
+        if never is not None:
+            return never
+        free = ray.available_resources()
+        asked = ", ".join(map(str, self._asked))
+        return (
+            f"the tasks take {asked}; free are {free.get('CPU', 0):g} CPU and "
+            f"{free.get('GPU', 0):g} GPU in all"
         )
-        return probe.remote(self.folder or ".")
 
 
-def _versions(node: str, answer: Any) -> dict[str, str] | None:
-    """Return what a node has answered; see `node_probe.probe`."""
-    try:
-        return ray.get(answer, timeout=_PROBE_SECS)
-    except ray.exceptions.RayTaskError as error:
-        raise LaunchError(
-            f"{node} cannot say what it has installed: {brief(error)}"
-        ) from error
-    except ray.exceptions.RayError as error:
-        raise NodeLostError(
-            f"{node} does not say what it has installed: {brief(error)}"
-        ) from error
+def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str | None:
+    """Return why a cluster can never run these tasks, or None if it might.
+
+    Args:
+        asked: The resources of each task.
+        nodes: All resources of each node, used or not, by its address.
+    """
+    has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
+    for each in asked:
+        if not any(_fits(each, node) for node in nodes.values()):
+            return f"one task takes {each}, and no node has that: {has or 'none'}"
+    needed, total = _sum(asked), _sum(nodes.values())
+    if _fits(needed, total):
+        return None
+    return f"{len(asked)} tasks take {needed}, and the whole cluster has {total}: {has}"
 
 
-@contextlib.contextmanager
-def _pickled_by_value(module: ModuleType) -> Iterator[None]:
-    """Make Ray send the code of a module to the nodes while the context is active."""
-    with _pickling:  # two threads may check nodes
-        ray.cloudpickle.register_pickle_by_value(module)
-        try:
-            yield
-        finally:
-            ray.cloudpickle.unregister_pickle_by_value(module)
+def _fits(asked: Resources, there: Resources) -> bool:
+    # A sum of floats has a rounding error.
+    return asked.cpus <= there.cpus + 1e-9 and asked.gpus <= there.gpus + 1e-9
 
 
-def _installed_here() -> dict[str, str]:
-    """Return what is installed on this machine; see `node_probe.probe`."""
-    found, why = None, "no Python can be started in the present folder"
-    try:
-        found = node_probe.probe(os.getcwd())
-    except OSError as error:
-        why += f": {error.strerror}"
-    except subprocess.SubprocessError as error:
-        why = f"a new Python fails or hangs ({type(error).__name__})"
-    if found is None:
-        raise LaunchError(f"this machine cannot say what it has installed: {why}")
-    return found
+def _sum(many: Iterable[Resources]) -> Resources:
+    many = list(many)
+    return Resources(
+        cpus=sum(each.cpus for each in many), gpus=sum(each.gpus for each in many)
+    )
+
+
+def _bundle(resources: Resources) -> dict[str, float]:
+    # Ray rejects an empty bundle.
+    bundle = {"CPU": resources.cpus or 0.001}
+    return {**bundle, "GPU": resources.gpus} if resources.gpus else bundle
 
 
 def _check_reachable(address: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import dataclasses
 import logging
 import signal
 import threading
@@ -10,103 +11,166 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ray.exceptions import ActorUnavailableError, GetTimeoutError
+from ray.exceptions import (
+    ActorUnavailableError,
+    GetTimeoutError,
+    RayActorError,
+    RayError,
+)
 
 from estimator_runtime.config.role import TaskType
+from estimator_runtime.errors import LaunchError
+from estimator_runtime.launch.backends.ray.actor import LEASE_SECS
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
 from estimator_runtime.launch.backends.ray.errors import brief
-from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.task import Ended, Event, Lost, Run, Task
+from estimator_runtime.launch.task import (
+    Ended,
+    Event,
+    Events,
+    Lost,
+    Output,
+    Reported,
+    Run,
+    Task,
+)
 
 _logger = logging.getLogger(__name__)
-# How long a killed run may take to end. After that its actor counts as unreachable and
-# is killed.
-_KILL_SECS = 10.0
+_SIGN_SECS = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class RayWaits:
+    """How long the tasks of a job wait for a cluster, in seconds.
+
+    Attributes:
+        close_secs: For tasks that can be reached to end.
+        gone_secs: Then, for Ray to report that all actors are gone.
+        retry_secs: Before an actor is asked again.
+        actors_secs: For an actor to start, which is a new Python process on its node,
+            and for Ray to notice that a machine is gone, which takes up to 65 s.
+        silent_secs: Before a delay is reported.
+        lease_secs: How long a task lives on without an answer of this machine, and a
+            margin for the time that its kill takes, and for clocks that run at
+            different speeds.
+        answer_secs: For an actor to answer a call.
+    """
+
+    close_secs: float = 20.0
+    gone_secs: float = 10.0
+    retry_secs: float = 1.0
+    actors_secs: float = 120.0
+    silent_secs: float = 5.0
+    lease_secs: float = LEASE_SECS + 5.0
+    answer_secs: float = 15.0
 
 
 class Slot:
-    """A slot that starts the runs of one task and forwards their events.
+    """Starts the runs of one task and forwards their events.
 
     A task that others connect to runs only at its address: once its node is gone, all
-    tasks need new addresses. No task connects to an evaluator. It runs wherever Ray
-    places its actor, once its last run has ended for certain.
+    tasks need new addresses. No task connects to an evaluator, which runs wherever Ray
+    places its actor.
+
+    A run has ended when its node says so, or when Ray says that its actor has died on a
+    live node. On a node that is lost or silent, a run ends by itself with its lease. So
+    its end is reported no earlier than that, and no second run is started beside it.
 
     Args:
         task: The task.
-        job: The job that the task belongs to.
-        options: Ray's options for an actor in the place that is reserved for the task.
+        create: Returns a new actor in the room that is reserved for the task.
         hear: Receives each event, from any thread.
-        takes_lines: Returns whether there is room for more output lines.
+        events: Whether there is room in this queue says whether the task may write on.
         cluster: The cluster that runs the actors.
+        waits: How long to wait for it.
+        is_closing: An event that is set at the end of the job.
 
     Attributes:
         task: The task.
         actor: The handle of the actor that fills the slot, or None.
-        node: The address of the node; None until the slot has been placed.
-        node_id: The id of that node; None while the slot is on no node.
-        port: The port of the task on the node, or None.
+        node_id: The id of the node that the task was placed on, or None.
+        port: The port of the task there, or None.
     """
 
     def __init__(
         self,
         task: Task,
-        job: Job,
-        options: dict[str, Any],
+        create: Callable[[], Any],
         hear: Callable[[Event], None],
-        takes_lines: Callable[[], bool],
+        events: Events,
         cluster: RayCluster,
+        waits: RayWaits,
+        is_closing: threading.Event,
     ) -> None:
-        self.task, self._hear, self._takes_lines = task, hear, takes_lines
-        self._cluster, self._waits = cluster, cluster.waits
-        self._create = functools.partial(cluster.create, options, job)
-        self.node: str | None = None
+        self.task, self._create, self._events = task, create, events
+        self._cluster, self._waits, self._is_closing = cluster, waits, is_closing
         self.node_id: str | None = None
         self.port: int | None = None
         self.actor: Any = None
         self._run: Run | None = None
         self._follower: threading.Thread | None = None
-        self._heard_at: dict[str, float] = {}  # the last answer of an actor, by node id
+        self._heard_at: float | None = None  # when the present actor answered last
         self._has_address = task.type != TaskType.EVALUATOR
-        self._lock = threading.RLock()
+        self._hear, self._lock = hear, threading.RLock()
 
     def fill(self) -> Any:
         """Return the handle of the actor, creating an actor if there is none."""
         with self._lock:
             if self.actor is None:
-                self.actor = self._create()
+                self.actor, self._heard_at = self._create(), None
                 self._follower = self._thread(self._follow, self.actor)
             return self.actor
 
+    def place(self, takes_port: bool, until: float, say: Callable[[str], None]) -> str:
+        """Take a new address, where Ray has placed the actor.
+
+        Args:
+            takes_port: Whether the task needs a port.
+            until: When to give up, in the time of `time.monotonic`.
+            say: Reports a delay.
+
+        Returns:
+            The address of the node.
+
+        Raises:
+            LaunchError: If there is no actor in time, or its node is not suitable.
+        """
+        self.node_id = None
+        while True:
+            try:
+                where = self._where(self.fill(), takes_port, until, say)
+                self.node_id, node, self.port = where
+                return node
+            except GetTimeoutError as error:
+                raise LaunchError(
+                    f"no actor was started for {self.task} in time; the logs of Ray on "
+                    "its node may say why"
+                ) from error
+            except RayError as error:
+                is_lost = (
+                    isinstance(error, RayActorError) and not error.actor_init_failed
+                )
+                if not is_lost or time.monotonic() > until or self._is_closing.is_set():
+                    reason = f"{self.task} cannot be placed: {brief(error)}"
+                    raise LaunchError(reason) from error
+            self._is_closing.wait(self._waits.retry_secs)
+
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run at the address of the task, or where Ray places the actor."""
-        if self._has_address and self._has_lost(self.node_id):
-            cause = "cannot get its address again: its node is gone"
-            self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
-            return
-        address = None
         with self._lock:
-            if self._has_address:
-                address = self.node_id, self.port
-            now = time.monotonic()
-            leases = {
-                node: self._waits.lease_secs - (now - heard_at)
-                for node, heard_at in self._heard_at.items()
-            }
             actor, self._run = self.fill(), run
-            starting = actor.start.remote(run, environ, address, leases)
-        self._thread(self._await_start, actor, starting)
+        self._thread(self._start, actor, run, environ)
 
     def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a run; kill its actor if SIGKILL does not end the run."""
+        """Send a signal to a run, unless it has ended."""
         with self._lock:
             actor = self.actor if self._run == run else None
-        if actor is None:
-            return
-        actor.signal.remote(run, int(number))
-        if number == signal.SIGKILL:
-            timer = threading.Timer(_KILL_SECS, self._give_up, (actor, run))
-            timer.daemon = True
-            timer.start()
+        if actor is not None:
+            actor.signal.remote(run, int(number))
+
+    def ask(self, method: str, argument: str, timeout_secs: float) -> Any:
+        """Return what a method of the actor answers, in time, or raise its error."""
+        answer = getattr(self.fill(), method).remote(argument)
+        return self._cluster.get(answer, timeout_secs)
 
     def vacate(self) -> None:
         """Kill the actor and everything it has started, without reporting an end."""
@@ -120,17 +184,6 @@ class Slot:
         if self._follower is not None:
             self._follower.join(timeout_secs)
 
-    def _has_lost(self, node: str | None) -> bool:
-        """Return whether a node is gone, and False if Ray cannot be asked.
-
-        An exception would prevent the end of a run from being reported.
-        """
-        try:
-            return node is not None and not self._cluster.is_alive(node)
-        except Exception:
-            _logger.debug("Ray does not say which nodes there are", exc_info=True)
-            return False
-
     def _thread(self, target: Callable[..., None], *arguments: Any) -> threading.Thread:
         thread = threading.Thread(
             target=target,
@@ -141,34 +194,68 @@ class Slot:
         thread.start()
         return thread
 
-    def _follow(self, actor: Any) -> None:
-        """Forward the events of an actor until it is gone."""
-        answers, here = 0, None
+    def _where(
+        self,
+        actor: Any,
+        takes_port: bool,
+        until: float,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> tuple[str, str, int | None]:
+        """Return what an actor answers to `where`, which may take until it exists."""
+        answer, wait_secs = actor.where.remote(takes_port), self._waits.silent_secs
         while True:
             try:
-                if here is None:
-                    here = self._settle(actor)
-                call = actor.poll.remote(answers, self._takes_lines())
-                events = self._cluster.get(call, timeout=self._waits.answer_secs)
-            except ActorUnavailableError:
-                # Until it answers, or Ray gives it up.
-                time.sleep(self._waits.retry_secs)
-                continue
-            except GetTimeoutError as error:
-                # While no other node has room, Ray reports nothing about an actor that
-                # was to be created on a node that is gone. `node_id` is that node
-                # once a run was started. Before, it may be that of an earlier actor.
-                expected = self.node_id if self._run is not None else None
-                if self._has_address and self._has_lost(here or expected):
+                where = self._cluster.get(answer, wait_secs)
+                self._note_answer(actor)
+                return where
+            except GetTimeoutError:
+                # Ray says nothing about an actor for which no node has room.
+                is_over = time.monotonic() >= until or self._has_lost_node()
+                if is_over or self._is_closing.is_set():
+                    raise
+                if wait_secs == self._waits.silent_secs:
+                    say(f"waiting for the actor of {self.task}")
+                wait_secs = self._waits.answer_secs
+
+    def _start(self, actor: Any, run: Run, environ: dict[str, str]) -> None:
+        """Start a run, or report its end."""
+        try:
+            # With this answer, the lease of the actor is known.
+            until = time.monotonic() + self._waits.actors_secs
+            node_id, *_ = self._where(actor, False, until)
+            if self._has_address and node_id != self.node_id:
+                raise OSError("its node is gone")
+            port = self.port if self._has_address else None
+            starting = actor.start.remote(run, environ, port)
+            self._cluster.get(starting, self._waits.answer_secs)
+        except OSError as error:
+            if isinstance(error, GetTimeoutError):
+                self._lose(actor, error)
+                return
+            cause = f"cannot get its address again: {error.strerror or error}"
+            self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
+        except Exception as error:  # noqa: BLE001 - reported as the end of the run
+            self._lose(actor, error)
+
+    def _follow(self, actor: Any) -> None:
+        """Forward the events of an actor until it is gone."""
+        answers = 0
+        while self.actor is actor:
+            try:
+                call = actor.poll.remote(answers, self._events.takes_lines())
+                events = self._cluster.get(call, self._waits.answer_secs)
+            except (ActorUnavailableError, GetTimeoutError) as error:
+                heard_at = self._heard_at
+                lease_secs = self._waits.lease_secs
+                if heard_at is not None and time.monotonic() >= heard_at + lease_secs:
                     self._lose(actor, error)
-                    return
+                self._is_closing.wait(self._waits.retry_secs)
                 continue
             except Exception as error:  # noqa: BLE001 - reported as the end of the run
                 self._lose(actor, error)
                 return
             answers += 1
-            with self._lock:
-                self._heard_at[here] = time.monotonic()
+            self._note_answer(actor)
             for event in events:
                 if isinstance(event, Lost):
                     self._cluster.kill(actor)  # so the next poll fails: the run ends
@@ -178,44 +265,50 @@ class Slot:
                         self._run = None if self._run == event.run else self._run
                 self._hear(event)
 
-    def _settle(self, actor: Any) -> str:
-        """Return the id of the actor's node, where an evaluator is from now on."""
-        answer = self._cluster.get(actor.where.remote(), self._waits.answer_secs)
-        node_id, node, *_ = answer
-        if not self._has_address:
-            self._cluster.check_nodes({node_id})
-            self.node_id, self.node = node_id, node
-        return node_id
-
-    def _await_start(self, actor: Any, starting: Any) -> None:
-        """Report a run whose start has failed as ended."""
-        try:
-            self._cluster.get(starting)
-        except Exception as error:  # noqa: BLE001 - reported as the end of the run
-            self._lose(actor, error)
+    def _note_answer(self, actor: Any) -> None:
+        with self._lock:
+            if self.actor is actor:
+                self._heard_at = time.monotonic()
 
     def _lose(self, actor: Any, error: Exception) -> None:
-        """Kill an actor that is lost, and report the end of its run."""
+        """Kill an actor that is lost, and report the end of its run once it is sure."""
         with self._lock:
             if self.actor is not actor:
                 return
             run, self.actor, self._run = self._run, None, None
-        try:
+            heard_at = self._heard_at
+        with contextlib.suppress(RayError):
             self._cluster.kill(actor)  # it may only be unreachable
-        finally:
-            if run is not None:
-                is_lost = self._has_lost(self.node_id)
-                what = "node" if is_lost else "actor"
-                end = Ended(
-                    run=run,
-                    status=-int(signal.SIGKILL),
-                    cause=f"lost its {what} ({brief(error)})",
-                    is_displaced=is_lost and self._has_address,
-                )
-                self._hear(end)
+        if run is None:
+            return
+        is_lost = self._has_lost_node()
+        if is_lost and heard_at is not None:
+            self._wait_for_lease(run, heard_at + self._waits.lease_secs)
+        end = Ended(
+            run=run,
+            status=-int(signal.SIGKILL),
+            cause=f"lost its {'node' if is_lost else 'actor'} ({brief(error)})",
+            is_displaced=is_lost and self._has_address,
+        )
+        self._hear(end)
 
-    def _give_up(self, actor: Any, run: Run) -> None:
-        with self._lock:
-            is_there = self.actor is actor and self._run == run
-        if is_there:
-            self._cluster.kill(actor)
+    def _wait_for_lease(self, run: Run, end: float) -> None:
+        """Wait until a run on a lost node has ended by itself."""
+        left_secs = max(0.0, end - time.monotonic())
+        line = f"waiting {left_secs:.0f} s for the last run, on a lost node, to end"
+        self._hear(Output(run=run, line=line, is_error=True))
+        while (left := end - time.monotonic()) > 0 and not self._is_closing.is_set():
+            # Its silence is known, and no reason to kill it.
+            self._hear(Reported(run=run, report={}))
+            self._is_closing.wait(min(left, _SIGN_SECS))
+
+    def _has_lost_node(self) -> bool:
+        """Return whether the node is gone, and False if Ray cannot be asked.
+
+        An exception would prevent the end of a run from being reported.
+        """
+        try:
+            return self.node_id is not None and self._cluster.has_lost(self.node_id)
+        except Exception:
+            _logger.debug("Ray does not say which nodes there are", exc_info=True)
+            return False

@@ -1,24 +1,21 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
+import collections
 import concurrent.futures
+import functools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Collection
 
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
-from estimator_runtime.launch.backends.ray.model_dir import ModelDir
-from estimator_runtime.launch.backends.ray.placement import Placement, Scheduler
-from estimator_runtime.launch.backends.ray.slot import Slot
+from estimator_runtime.launch.backends.ray.model_dir import ModelDirCheck
+from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import Event, Events, Reported, Run, Task
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.reporting import JOB_VARIABLE
-
-# A placement under way: the addresses and the working directories of the tasks.
-_Placing = concurrent.futures.Future[tuple[Cluster, set[str]]]
 
 
 class RayTasks:
@@ -26,39 +23,43 @@ class RayTasks:
 
     Args:
         job: The job.
-        placement: The reserved placement of the job.
+        cluster: The cluster, with room for the job.
         timeout_secs: How long to wait for room in the cluster after a loss.
         console: Where to report which task has been placed on which node.
-        cluster: The cluster.
+        waits: How long to wait for the cluster otherwise.
     """
 
     def __init__(
         self,
         job: Job,
-        placement: Placement,
+        cluster: RayCluster,
         timeout_secs: float,
         console: Console,
-        cluster: RayCluster,
+        waits: RayWaits | None = None,
     ) -> None:
-        self._job, self._placement, self._cluster = job, placement, cluster
-        self._console = console
+        self._job, self._cluster, self._console = job, cluster, console
+        self._timeout_secs, self._waits = timeout_secs, waits or RayWaits()
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
-        options = placement.options
-        slots = [
-            Slot(task, job, options(index), self._hear, self._takes_lines, cluster)
-            for index, task in enumerate(job.tasks)
-        ]
-        self._slots = dict(zip(job.tasks, slots, strict=True))
-        self._scheduler = Scheduler(
-            slots, placement, timeout_secs, console, self._closing, cluster
-        )
-        self._model_dir = ModelDir(job.trainers[0], self._actors, cluster, self._hear)
-        self._placing: _Placing | None = None
+        self._slots: dict[Task, Slot] = {}  # from `open` on
+        self._placing: concurrent.futures.Future[Cluster] | None = None
 
-    def open(self, events: Events, is_cancelled: Callable[[], bool]) -> None:
+    def open(self, events: Events, is_cancelled: object = None) -> None:
         """Send events to this queue from now on; see `Tasks.open`."""
         self._events = events
+        self._model_dir = ModelDirCheck(self._job.trainers[0], events.put)
+        self._slots = {
+            task: Slot(
+                task,
+                functools.partial(self._cluster.create, index),
+                self._hear,
+                events,
+                self._cluster,
+                self._waits,
+                self._closing,
+            )
+            for index, task in enumerate(self._job.tasks)
+        }
 
     def place(self, addressed: Collection[Task]) -> Cluster | None:
         """Assign an address to every task; see `Tasks.place`.
@@ -70,7 +71,7 @@ class RayTasks:
             # A daemon, so that a cluster that does not answer cannot delay the end of
             # this process.
             threading.Thread(
-                target=self._fill,
+                target=self._place,
                 args=(self._placing, addressed),
                 name="estimator_runtime placing",
                 daemon=True,
@@ -78,12 +79,7 @@ class RayTasks:
         if not self._placing.done():
             return None
         placing, self._placing = self._placing, None
-        cluster, folders = placing.result()
-        for task, slot in self._slots.items():
-            self._console.say(f"{task} is on node {slot.node}")
-        if self._cluster.folder is None:
-            self._model_dir.copies |= folders
-        return cluster
+        return placing.result()
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run of a task, with a new actor if the last one is gone."""
@@ -99,39 +95,48 @@ class RayTasks:
     def close(self) -> None:
         """Kill everything that still runs, release the resources, and disconnect."""
         self._closing.set()
-        actors = [slot.actor for slot in self._slots.values() if slot.actor is not None]
-        closing = [actor.close.remote() for actor in actors]
+        slots = self._slots.values()
+        closing = [it.actor.close.remote() for it in slots if it.actor is not None]
         if closing:
-            self._cluster.wait(closing, timeout=self._cluster.waits.close_secs)
-        for slot in self._slots.values():
+            self._cluster.wait(closing, self._waits.close_secs)
+        for slot in slots:
             slot.vacate()
-        deadline = time.monotonic() + self._cluster.waits.gone_secs
-        for slot in self._slots.values():
+        deadline = time.monotonic() + self._waits.gone_secs
+        for slot in slots:
             slot.join(max(0.0, deadline - time.monotonic()))
         if self._placing is not None:
             # Without its actors, it has to wait for nothing that takes long.
             left = max(0.0, deadline - time.monotonic())
             concurrent.futures.wait([self._placing], left)
-        self._placement.release()
-        self._cluster.disconnect()
+        self._cluster.close()
 
-    def _fill(self, placing: _Placing, addressed: Collection[Task]) -> None:
-        """Fill all slots, and set the result of the placement."""
+    def _place(
+        self,
+        placing: concurrent.futures.Future[Cluster],
+        addressed: Collection[Task],
+    ) -> None:
+        """Place all tasks, and set the result."""
         try:
-            placing.set_result(self._scheduler.fill(addressed))
+            placing.set_result(self._take_addresses(addressed))
         except BaseException as error:  # noqa: BLE001 - raised by its `result`
             placing.set_exception(error)
 
-    def _actors(self) -> dict[str, Any]:
-        """Return the actor of a task on each node, by the address of the node."""
-        slots = reversed(self._slots.values())
-        return {it.node: it.actor for it in slots if it.node and it.actor is not None}
+    def _take_addresses(self, addressed: Collection[Task]) -> Cluster:
+        self._cluster.reserve(self._timeout_secs, self._closing.is_set)
+        until = time.monotonic() + self._timeout_secs + self._waits.actors_secs
+        for slot in self._slots.values():  # all start at the same time
+            slot.fill()
+        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
+        for task, slot in self._slots.items():
+            node = slot.place(task in addressed, until, self._console.say)
+            self._console.say(f"{task} is on node {node}")
+            if slot.port is not None:
+                host = f"[{node}]" if ":" in node else node
+                jobs[task.type].append(f"{host}:{slot.port}")
+        return Cluster(jobs)
 
     def _hear(self, event: Event) -> None:
         """Forward an event, and check the folder that it may name."""
         if isinstance(event, Reported):
-            self._model_dir.hear(event)
+            self._model_dir.hear(event, self._slots[event.run.task])
         self._events.put(event)
-
-    def _takes_lines(self) -> bool:
-        return self._events.takes_lines()

@@ -1,0 +1,131 @@
+"""Divides the GPUs of this machine among the tasks of a local job.
+
+By default a process of TensorFlow takes nearly all memory of each GPU that it sees. So
+each task sees its own part: CUDA_VISIBLE_DEVICES is set before the task touches CUDA,
+which the fork server never does.
+"""
+
+import contextlib
+import glob
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.task import Task
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
+_DEVICES = "/dev/nvidia[0-9]*"
+_NVIDIA = "/proc/driver/nvidia/gpus"
+
+
+def environ_of_tasks(
+    job: Job,
+    gpus_per_worker: float | None,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    count: Callable[[], int] | None = None,
+) -> dict[Task, dict[str, str]]:
+    """Return the variables that show each task its GPUs.
+
+    A value of CUDA_VISIBLE_DEVICES in `job.env` wins. That of this process is the list
+    that is divided. Where tasks share a GPU, they allocate its memory as they need it.
+
+    Args:
+        job: The job.
+        gpus_per_worker: The GPUs of the chief and each worker; a part for a GPU that
+            several share. None gives each trainer one, in turn.
+        environ: The environment of this process.
+        say: Tells the user how the GPUs are divided.
+        count: Returns the number of GPUs of this machine, as the driver says.
+
+    Returns:
+        Variables by task; none where there is no GPU.
+
+    Raises:
+        ConfigError: If this machine has fewer GPUs than the trainers need.
+    """
+    if _VARIABLE in job.env:
+        return {}
+    if gpus_per_worker == 0:
+        return {task: {_VARIABLE: ""} for task in job.tasks}
+    gpus = _visible(environ, count or gpu_count)
+    if not gpus and gpus_per_worker is None:
+        return {}
+    shares = _shares(job, gpus, gpus_per_worker)
+    found = {task: {_VARIABLE: ",".join(share)} for task, share in shares.items()}
+    used = [gpu for share in shares.values() for gpu in share]
+    is_shared = len(set(used)) < len(used)
+    text = ", ".join(f"{task}: {','.join(it) or 'none'}" for task, it in shares.items())
+    if is_shared and _GROWTH_VARIABLE not in {**environ, **job.env}:
+        text += f"; {_GROWTH_VARIABLE} is set, because tasks share one"
+        for variables in found.values():
+            variables[_GROWTH_VARIABLE] = "true"
+    say(f"GPUs of the tasks: {text}")
+    return found
+
+
+def gpu_count(devices: str = _DEVICES, driver: str = _NVIDIA) -> int:
+    """Return how many GPUs NVIDIA's driver has, without CUDA and TensorFlow.
+
+    Args:
+        devices: A glob pattern of the device files of GPUs.
+        driver: The folder in which the driver lists them.
+    """
+    if not glob.glob(devices):
+        return 0
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            return int(pynvml.nvmlDeviceGetCount())
+        finally:
+            pynvml.nvmlShutdown()
+    except Exception:  # noqa: BLE001 - not installed, or an error of its own class
+        with contextlib.suppress(OSError):
+            return len(os.listdir(driver))
+    return 0
+
+
+def _visible(environ: Mapping[str, str], count: Callable[[], int]) -> list[str]:
+    """Return the names of the GPUs that this process may use."""
+    listed = environ.get(_VARIABLE)
+    if listed is None:
+        return [str(index) for index in range(count())]
+    # CUDA ignores the first name that is none, such as -1, and all that follow.
+    names = (name.strip() for name in listed.split(","))
+    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
+
+
+def _shares(
+    job: Job, gpus: Sequence[str], gpus_per_worker: float | None
+) -> dict[Task, Sequence[str]]:
+    """Return the GPUs of each task.
+
+    The evaluator gets one that is left. Every ps stays on the CPU.
+    """
+    each = 1.0 if gpus_per_worker is None else gpus_per_worker
+    size = max(1, int(each))
+    starts = [int(index * each) for index in range(len(job.trainers))]
+    needed = starts[-1] + size
+    if each > 1 and each != size:
+        raise ConfigError(
+            f"--gpus-per-worker is {each:g}; give a whole number, or less than 1"
+        )
+    if gpus_per_worker is not None and needed > len(gpus):
+        raise ConfigError(
+            f"{len(starts)} tasks train on {each:g} GPU each, which is {needed} GPU, "
+            f"and this process sees {len(gpus)}; start fewer, or give a smaller "
+            "--gpus-per-worker"
+        )
+    shares: dict[Task, Sequence[str]] = dict.fromkeys(job.tasks, ())
+    for task, start in zip(job.trainers, starts, strict=True):
+        shares[task] = [gpus[(start + i) % len(gpus)] for i in range(size)]
+    for task in job.tasks:
+        if task.type == TaskType.EVALUATOR:
+            shares[task] = gpus[needed : needed + 1]
+    return shares

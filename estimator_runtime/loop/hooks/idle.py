@@ -1,0 +1,178 @@
+"""Steps at which no hook would do anything, which are run without calling any.
+
+TensorFlow's own hooks wait through most steps: they fetch the global step or the loss,
+look at the value, and do nothing else. If a session has only such hooks, the next step
+at which one of them acts is known. Until then, `IdleHooks` checks the same values in
+their place, as the step has fetched them. If a value is not the expected one, the hooks
+are called for that step as for any other. That happens if a loss is NaN, if the program
+has changed the global step, or if a checkpoint is due by the clock.
+
+Any other hook has to see every step, even a subclass or one with a timer of the
+program's own. If there is one, all hooks see every step. A hook that only initializes
+does not count, because it has nothing to see.
+
+A sequence of such steps is an idle stretch. It belongs to one thread. A call of another
+thread, which the hooks see, ends it. If a step of the stretch is under way then, the
+hooks see that step too when it is done.
+"""
+
+import math
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from estimator_runtime.loop.global_step import GlobalStep
+from estimator_runtime.loop.hooks import schedule as hook_schedule
+from estimator_runtime.loop.plan import Plan, key_of
+from estimator_runtime.tf_internals import internals
+
+
+class IdleHooks:
+    """The single steps until one that some hook has to see.
+
+    Args:
+        hooks: The hooks of a session.
+        clock: Returns the time in seconds, by the clock of the hooks' timers.
+
+    Attributes:
+        is_possible: Whether there can be an idle stretch with these hooks.
+        plan: The plan of every step of the stretch; None outside one.
+        results: Turns raw values of the plan into the caller's results.
+    """
+
+    def __init__(
+        self, hooks: Sequence[Any], clock: Callable[[], float] = internals.current
+    ) -> None:
+        distinct = len({id(hook) for hook in hooks}) == len(hooks)
+        self.is_possible = bool(hooks) and distinct and all(map(_can_wait, hooks))
+        self.plan: Plan | None = None
+        self.results: Any = None
+        self._hooks = hooks
+        self._clock = clock
+        self._is_due = self._was_due = True  # whether a hook has to see the step
+        self._made_for: Any = None  # the plan, and the key of the fetches of `results`
+        self._steps = self._passed = self._trained = 0
+        self._deadline = math.inf
+        self._thread: int | None = None
+        self._global_step: Any = None
+        self._places: tuple[int, ...] = ()
+        self._early_places: tuple[int, ...] = ()
+        self._loss_places: tuple[int, ...] = ()
+
+    def forbid(self) -> None:
+        """Make hooks see every step from now on."""
+        self.is_possible = False
+
+    def begin(
+        self, plan: Plan, global_step: GlobalStep, fetches: Any, raw: Sequence[Any]
+    ) -> None:
+        """Begin an idle stretch, if possible, after a step that the hooks have seen.
+
+        Args:
+            plan: The plan of that step, which adds 1 to the global step.
+            global_step: The global step of the session.
+            fetches: What the caller asks for.
+            raw: Raw values of the plan.
+        """
+        losses = {loss.name for loss in hook_schedule.watched_losses(self._hooks)}
+        self._places = plan.places_of(global_step.reads)
+        self._early_places = plan.places_of(global_step.early)
+        self._loss_places = plan.places_of(losses)
+        if not self._places or len(self._loss_places) < len(losses):
+            return
+        trained = global_step.trained()
+        if not {0, 1}.issuperset(trained - raw[place] for place in self._places):
+            return  # the program has changed it too
+        due = hook_schedule.until_due(self._hooks, trained)
+        self._is_due = due == 1
+        # A step that was due may have fetched more than the next steps will.
+        if self._was_due or self._is_due:
+            return
+        key = key_of(fetches)
+        if self._made_for != (plan, key):
+            self._made_for = plan, key
+            self.results = plan.results_of(fetches)
+        self.plan = plan
+        self._thread = threading.get_ident()
+        self._global_step = global_step
+        self._steps = sys.maxsize if due is None else due - 1
+        self._passed, self._trained = 0, trained
+        self._deadline = min(map(_deadline, self._hooks))
+
+    def covers(self, fetches: Any) -> bool:
+        """Return whether the next step, which asks for `fetches`, is in the stretch."""
+        if not self._is_here() or self._passed >= self._steps:
+            return False
+        return key_of(fetches) == self._made_for[1]
+
+    def passes(self, raw: list[Any]) -> bool:
+        """Return whether a step had the expected values, and count it if so.
+
+        If the result is False, the hooks must see the step.
+
+        Args:
+            raw: Raw values of the plan. Those of the global step that need no op of the
+                step become its value from before the step.
+        """
+        if not self._is_here():
+            return False  # a call of another thread has ended the idle stretch
+        trained = self._trained + 1
+        for place in self._places:
+            # The kernel that reads it may run before or after the one that adds.
+            if raw[place] != self._trained:
+                if self._global_step.trained() != trained:
+                    return False
+                if place in self._early_places:
+                    raw[place] = type(raw[place])(self._trained)
+        if any(raw[place] != raw[place] for place in self._loss_places):  # NaN
+            return False
+        if self._clock() >= self._deadline:
+            return False
+        self._trained = trained
+        self._passed += 1
+        return True
+
+    def _is_here(self) -> bool:
+        """Return whether there is a stretch that belongs to the calling thread."""
+        return self.plan is not None and self._thread == threading.get_ident()
+
+    def interrupt(self) -> None:
+        """End the idle stretch, if there is one, for a step that the hooks will see."""
+        self.end()
+        self._was_due, self._is_due = self._is_due, True
+
+    def end(self) -> None:
+        """End the stretch, and make the hooks count the steps that they did not see."""
+        if self.plan is not None:
+            self.plan = None
+            self._is_due = True
+            hook_schedule.skip(self._hooks, self._passed)
+
+
+def _can_wait(hook: Any) -> bool:
+    """Return whether it is known at which steps a hook does nothing."""
+    schedule = hook_schedule.schedule_of(hook)
+    if schedule is None or schedule.is_passive:
+        return schedule is not None
+    if not schedule.can_wait or not hook_schedule.is_itself(hook):
+        return False
+    if schedule.is_nan_watch:
+        return isinstance(hook._loss_tensor, tf.Tensor)
+    timer: Any = getattr(hook, "_timer", None)
+    if type(timer) is internals.SecondOrStepTimer:
+        return schedule.by_clock or timer._every_secs is None
+    return timer is None or type(timer) is internals.NeverTriggerTimer
+
+
+def _deadline(hook: Any) -> float:
+    """Return the time at which a hook is due by the clock; infinity if it never is."""
+    timer: Any = getattr(hook, "_timer", None)
+    # With a hook that has no schedule there is no stretch.
+    schedule: Any = hook_schedule.schedule_of(hook)
+    if not schedule.by_clock or getattr(timer, "_every_secs", None) is None:
+        return math.inf
+    last = timer._last_triggered_time
+    return -math.inf if last is None else last + timer._every_secs

@@ -1,0 +1,292 @@
+"""When each hook next has to see a step, so that the steps before it may be fused.
+
+TensorFlow's own hooks act at some steps and only wait at the others. Their timers show
+when they act next. A hook of any other class must see every step, unless it is a
+`ScheduledHook` (see `protocol`).
+"""
+
+import dataclasses
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from estimator_runtime.errors import ConfigError
+from estimator_runtime.loop.hooks.protocol import (
+    FetchingHook,
+    ScheduledHook,
+)
+from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals.internals import STEP_METHODS
+
+_TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
+_PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
+_SAVER = f"{_TENSORFLOW}CheckpointSaverHook"
+_STEP_COUNTER = f"{_TENSORFLOW}StepCounterHook"
+_EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
+# Evaluates after a step. It increments its count before it asks its timer.
+_EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
+
+
+def until_due(hooks: Iterable[Any], global_step: int) -> int | None:
+    """Return the number of steps until one that some hook must see.
+
+    The caller watches for NaN in each of `watched_losses`, so that the hooks that do
+    nothing else need not see a step before.
+
+    Args:
+        hooks: The hooks of a session.
+        global_step: The number of steps trained so far.
+
+    Returns:
+        1 if the next step is such a step; None if no hook must see any.
+
+    Raises:
+        ConfigError: If a hook's `steps_until_due` does not return a number of steps.
+    """
+    due = until_each_due(hooks, global_step)
+    return min((steps for steps in due if steps is not None), default=None)
+
+
+def until_each_due(hooks: Iterable[Any], global_step: int) -> list[int | None]:
+    """Return for each of `hooks` what `until_due` returns for all of them."""
+    due = [_until_due(hook, global_step) for hook in hooks]
+    return [None if steps is None else max(1, steps) for steps in due]
+
+
+def skip(hooks: Iterable[Any], steps: int) -> None:
+    """Make `hooks` count steps that they will not see.
+
+    Args:
+        hooks: The hooks of a session.
+        steps: How many; a negative number takes back steps counted before.
+    """
+    for hook in hooks:
+        schedule = schedule_of(hook)
+        if schedule is not None:
+            schedule.skip(hook, steps)
+
+
+def fetches(hooks: Iterable[Any]) -> list[Any]:
+    """Return what `hooks` may fetch at the steps at which they are due.
+
+    The global step and `watched_losses`, which many fetch, are not among it.
+    """
+    wanted: list[Any] = []
+    for hook in hooks:
+        schedule = schedule_of(hook)
+        if schedule is not None:
+            wanted.extend(schedule.fetches(hook))
+        elif isinstance(hook, FetchingHook):
+            wanted.extend(hook.fused_fetches)
+    return wanted
+
+
+def watched_losses(hooks: Iterable[Any]) -> list[Any]:
+    """Return what hooks that do nothing else watch for NaN: tensors, or their names."""
+    pairs = ((hook, schedule_of(hook)) for hook in hooks)
+    return [hook._loss_tensor for hook, each in pairs if each and each.is_nan_watch]
+
+
+def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
+    """Return the class names of the hooks that must see every step, sorted."""
+    return sorted(
+        {
+            type(hook).__name__
+            for hook in hooks
+            if schedule_of(hook) is None and not isinstance(hook, ScheduledHook)
+        }
+    )
+
+
+def _until_due(hook: Any, global_step: int) -> int | None:
+    """Return the number of steps until a hook is due, which may be less than 1."""
+    schedule = schedule_of(hook)
+    if schedule is not None:
+        return schedule.until_due(hook, global_step)
+    if not isinstance(hook, ScheduledHook):
+        return 1
+    steps: Any = hook.steps_until_due(global_step)
+    is_count = isinstance(steps, numbers.Integral) and not isinstance(steps, bool)
+    if steps is None or (is_count and steps >= 1):
+        return steps
+    raise ConfigError(
+        f"{type(hook).__name__}.steps_until_due({global_step}) is {steps!r}; use 1 for "
+        "the next step, 2 for the one after, ..., or None if any will do"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HookSchedule:
+    """What a class of hooks needs.
+
+    Attributes:
+        until_due: Takes the hook and the global step. Returns the number of steps until
+            one that the hook must see, or None.
+        skip: Takes the hook and a number of steps. Makes the hook count steps that it
+            does not see.
+        fetches: Takes the hook. Returns all that it fetches but the global step, and
+            what it watches for NaN.
+        can_wait: Whether a hook of the class itself does nothing until it is due,
+            except to look at what it fetches.
+        by_clock: Whether the hook asks its timer after a step, and so may be due by
+            the clock.
+        is_passive: Whether the hook does nothing at any step.
+        is_nan_watch: Whether the hook only checks whether a loss is NaN. It is due at
+            a step at which it is.
+    """
+
+    until_due: Callable[[Any, int], int | None]
+    skip: Callable[[Any, int], None] = lambda hook, steps: None
+    fetches: Callable[[Any], Iterable[Any]] = lambda hook: ()
+    can_wait: bool = False
+    by_clock: bool = False
+    is_passive: bool = False
+    is_nan_watch: bool = False
+
+
+def schedule_of(hook: Any) -> HookSchedule | None:
+    """Return the schedule of a hook, by the methods that it really has.
+
+    Returns:
+        The schedule; None if the table of this module does not know it.
+    """
+    # An instance whose own attributes replace the methods may do anything.
+    if not STEP_METHODS.isdisjoint(getattr(hook, "__dict__", ())):
+        return None
+    cls = type(hook)
+    return _SCHEDULES.get((_owner(cls, "before_run"), _owner(cls, "after_run")))
+
+
+def is_itself(hook: Any) -> bool:
+    """Return whether a hook's class is in the table itself, not only a base of it."""
+    cls = type(hook)
+    return _name_of(cls) in _BY_CLASS or _is_derived(cls)
+
+
+def _is_derived(cls: type) -> bool:
+    """Return whether a class itself, not only a base of it, is a `DerivedHook`."""
+    return "scheduled_as" in vars(cls)
+
+
+def _name_of(cls: type) -> str:
+    """Return the full name of a class, as the table has it."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _owner(cls: type, name: str) -> str:
+    """Return the full name of the class that defines a method of `cls`.
+
+    A `DerivedHook` counts as the class that it names. A callable that is not a plain
+    method has no such class: the result is "" or a name that is in no table.
+    """
+    method = getattr(cls, name, None)
+    if hasattr(method, "__wrapped__"):  # it has the name of the function it wraps
+        return ""
+    definer: Any = next((each for each in cls.__mro__ if name in vars(each)), cls)
+    if _is_derived(definer):
+        return _name_of(definer.scheduled_as)
+    qualified = getattr(method, "__qualname__", "")
+    return f"{getattr(method, '__module__', '')}.{qualified.rpartition('.')[0]}"
+
+
+def _until(timer: Any, count: int) -> int | None:
+    """Return the number of steps until a timer, or None, triggers.
+
+    `count` is the step count with which the hook asks the timer next. The result is
+    None if the timer never triggers, or goes by the clock: the hook asks such a timer
+    at the end of each run, and it triggers then.
+    """
+    if timer is None or type(timer) is internals.NeverTriggerTimer:
+        return None
+    if type(timer) is not internals.SecondOrStepTimer:
+        return 1  # the program's own timer may trigger at any step
+    every_steps = timer._every_steps
+    if every_steps is None:
+        return None
+    last = timer.last_triggered_step()
+    return 1 if last is None else last + every_steps - count + 1
+
+
+def _skip_to_next_step(hook: Any, steps: int) -> None:
+    """Make a hook that counts in `_next_step` count skipped steps."""
+    if hook._next_step is not None:
+        hook._next_step += steps
+
+
+def _skip_reads(hook: Any, steps: int) -> None:
+    """Make a hook that remembers the global step it read last count skipped steps."""
+    # A step may fetch the global step before or after its increment. Use one less than
+    # the greatest possible value: if the hook reads the same value again, it takes the
+    # step for one that did not count.
+    if hook._last_global_step is not None and steps:
+        hook._last_global_step += steps - 1
+
+
+def _skip_iterations(hook: Any, steps: int) -> None:
+    """Make a hook that counts in `_iter_count` count skipped steps."""
+    hook._iter_count += steps
+
+
+def _at_next_step(hook: Any, global_step: int) -> int | None:
+    """Return the steps until a hook is due that counts in `_next_step`."""
+    # Before their first step, these hooks have no next step.
+    return 1 if hook._next_step is None else _until(hook._timer, hook._next_step)
+
+
+def _global_step_timer(hook: Any, global_step: int) -> int | None:
+    """Return the steps until a hook is due that asks its timer for the global step."""
+    # These hooks ask with the global step after the increment.
+    return _until(hook._timer, global_step + 1)
+
+
+# The class that defines `before_run` and `after_run`, to what its hooks need.
+_BY_CLASS = {
+    _PASSIVE: HookSchedule(until_due=lambda hook, step: None, is_passive=True),
+    f"{_TENSORFLOW}StopAtStepHook": HookSchedule(
+        until_due=lambda hook, step: hook._last_step - step, can_wait=True
+    ),
+    f"{_TENSORFLOW}NanTensorHook": HookSchedule(
+        until_due=lambda hook, step: None, can_wait=True, is_nan_watch=True
+    ),
+    _SAVER: HookSchedule(until_due=_global_step_timer, can_wait=True, by_clock=True),
+    _STEP_COUNTER: HookSchedule(
+        until_due=_global_step_timer, skip=_skip_reads, can_wait=True
+    ),
+    f"{_TENSORFLOW}LoggingTensorHook": HookSchedule(
+        until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
+        skip=_skip_iterations,
+        fetches=lambda hook: hook._current_tensors.values(),
+        can_wait=True,
+    ),
+    f"{_TENSORFLOW}SummarySaverHook": HookSchedule(
+        until_due=_at_next_step,
+        skip=_skip_to_next_step,
+        fetches=lambda hook: hook._get_summary_op() or (),
+        can_wait=True,
+    ),
+    f"{_TENSORFLOW}ProfilerHook": HookSchedule(
+        until_due=_at_next_step, skip=_skip_to_next_step
+    ),
+    # Asks its timer with the global step that it has fetched, which a step may read
+    # before or after its increment.
+    f"{_EARLY_STOPPING}_StopOnPredicateHook": HookSchedule(
+        until_due=lambda hook, step: _until(hook._timer, step + 1)
+    ),
+    f"{_EARLY_STOPPING}_CheckForStoppingHook": HookSchedule(
+        until_due=lambda hook, step: None,
+        fetches=lambda hook: (hook._stop_var,),
+    ),
+}
+
+
+_SCHEDULES = {(name, name): schedule for name, schedule in _BY_CLASS.items()}
+
+
+_SCHEDULES[_PASSIVE, _EVALUATOR] = HookSchedule(
+    until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
+    skip=_skip_iterations,
+)
+
+
+# It waits before the first step only.
+_SCHEDULES[f"{_TENSORFLOW}GlobalStepWaiterHook", _PASSIVE] = _BY_CLASS[_PASSIVE]

@@ -1,0 +1,426 @@
+"""What is decided by the state of a job and the time alone."""
+
+import pytest
+
+from estimator_runtime.launch.supervisor import policies
+from estimator_runtime.launch.supervisor.policies import (
+    Fail,
+    GiveUp,
+    Kill,
+    Release,
+    Restart,
+    Say,
+    Start,
+    Terminate,
+)
+
+_PS = {"chief": 1, "worker": 2, "ps": 1}
+_GANG = {"chief": 1, "worker": 2}
+_NAN = "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError"
+
+
+def _done(actions):
+    """Return what the actions do to tasks, without what is said: (name, task)."""
+    return [
+        (type(each).__name__, str(each.task))
+        for each in actions
+        if not isinstance(each, Say)
+    ]
+
+
+def _said(actions):
+    return [each.line for each in actions if isinstance(each, Say)]
+
+
+# A job that has to stop.
+
+
+def _stop(job, **how):
+    job.ending = Fail("told to", 143, **how)
+
+    def stop():
+        actions = list(policies.stop_in_order(job, 0.0))
+        for each in actions:
+            state = job.tasks[each.task]
+            if isinstance(each, Kill):
+                state.kill(0.0)
+            else:
+                state.stop(0.0, each.grace_secs)
+        return actions
+
+    return stop
+
+
+def test_where_there_is_a_ps_each_ends_when_those_before_it_have(job_of):
+    job, tasks = job_of(replicas=_PS)
+    stop = _stop(job, lets_save=True)
+    ps, chief, *workers = (state.task for state in tasks.values())
+    assert stop() == [Terminate(worker, 30.0) for worker in workers]
+    tasks["worker 1"].end(143)
+    assert stop() == []
+    tasks["worker 0"].end(143)
+    assert stop() == [Terminate(chief, 30.0)]
+    tasks["chief"].end(143)
+    assert stop() == [Terminate(ps, 2.0)]
+
+
+def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time(job_of):
+    job, tasks = job_of(replicas=_PS)
+    tasks["chief"].hear({"synchronous": True}, 0.0)
+    stop = _stop(job, lets_save=True)
+    ps, chief, *workers = (state.task for state in tasks.values())
+    assert stop() == [Terminate(chief, 30.0)]
+    tasks["chief"].end(143)
+    assert stop() == [Terminate(worker, 2.0) for worker in workers]
+    for name in ("worker 0", "worker 1"):
+        tasks[name].end(143)
+    assert stop() == [Terminate(ps, 2.0)]
+
+
+def test_a_gang_stops_together_and_who_saves_already_is_not_disturbed(job_of):
+    job, tasks = job_of(replicas=_GANG)
+    tasks["worker 1"].stop(0.0, 30.0)  # together with another one
+    stop = _stop(job, lets_save=True)
+    assert _done(stop()) == [("Terminate", "chief"), ("Terminate", "worker 0")]
+
+
+def test_trainers_that_may_not_save_are_killed(job_of):
+    job, _ = job_of(replicas=_PS)
+    stop = _stop(job)
+    assert _done(stop()) == [(("Kill", name)) for name in ("chief", "worker 0", "worker 1")]  # fmt: skip
+
+
+def test_a_leader_does_not_save_what_the_nan_of_another_has_reached(job_of):
+    job, tasks = job_of(replicas=_PS)
+    stop = _stop(job, lets_save=True)
+    stop()
+    tasks["worker 0"].hear({"error": [_NAN]}, 1.0)
+    tasks["worker 0"].end(1)
+    assert _done(stop()) == [("Kill", "chief")]
+
+
+def test_who_does_not_end_by_its_deadline_is_killed_and_given_up_in_the_end(job_of):
+    job, tasks = job_of(replicas={"chief": 1})
+    chief = tasks["chief"]
+    chief.stop(0.0, 30.0)
+    assert list(policies.kill_overdue(job, 29.0)) == []
+    assert list(policies.kill_overdue(job, 30.0)) == [
+        Say("chief did not end within 30 s: killing it"),
+        Kill(chief.task),
+    ]
+    chief.kill(30.0)
+    assert list(policies.give_up_unkillable(job, 44.0)) == []
+    assert list(policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
+
+
+# Starts and restarts.
+
+
+def test_all_tasks_start_together_first(job_of):
+    job, tasks = job_of(is_started=False, replicas=_PS)
+    everyone = tuple(state.task for state in tasks.values())
+    assert list(policies.start_those_due(job, 0.0)) == [Start(everyone)]
+
+
+def test_a_task_that_ended_at_its_address_is_restarted_there_alone(job_of):
+    job, tasks = job_of(replicas=_PS)
+    worker = tasks["worker 0"]
+    worker.budget.spend(worker.failure)
+    worker.end(-9)
+    [said, restart] = policies.on_end(job, worker, 5.0)
+    assert said == Say(
+        "worker 0 was killed by SIGKILL: restarting it in 1 s (2 of 3); the count starts "
+        "again at 0 after 3600 s of new steps"
+    )
+    assert restart == Restart(worker.task, 6.0, is_charged=True)
+    worker.restart(6.0)
+    assert list(policies.start_those_due(job, 5.9)) == []
+    assert list(policies.start_those_due(job, 6.0)) == [Start((worker.task,))]
+
+
+@pytest.mark.parametrize(
+    ("status", "report", "how"),
+    [
+        (-9, {}, [("Kill", "chief"), ("Kill", "worker 1")]),
+        # The others have taken the last step too, and may be saving it.
+        (143, {}, [("Terminate", "chief"), ("Terminate", "worker 1")]),
+        (1, {"unfinished": []}, [("Terminate", "chief"), ("Terminate", "worker 1")]),
+    ],
+    ids=["killed", "stopped", "trained"],
+)
+def test_a_gang_is_restarted_as_a_whole(job_of, status, report, how):
+    job, tasks = job_of(replicas=_GANG)
+    worker = tasks["worker 0"]
+    worker.hear(report, 1.0)
+    worker.end(status)
+    actions = list(policies.on_end(job, worker, 5.0))
+    assert sorted(_done(actions)) == sorted([("Restart", "worker 0"), *how])
+    assert not any(getattr(each, "is_signalled", False) for each in actions)
+    worker.restart(5.0)
+    assert list(policies.start_those_due(job, 5.0)) == []
+    for name in ("chief", "worker 1"):
+        tasks[name].end(0)
+        assert list(policies.on_end(job, tasks[name], 6.0)) == [
+            Restart(tasks[name].task, 6.0)
+        ]
+        tasks[name].restart(6.0)
+    [start] = policies.start_those_due(job, 6.0)
+    assert len(start.tasks) == 3
+
+
+def _displaced(job, tasks, name):
+    """Return what is done to the others when a task has lost its address."""
+    tasks[name].end(-9, is_displaced=True)
+    assert _done(policies.on_end(job, tasks[name], 0.0)) == [("Restart", name)]
+    tasks[name].restart(0.0)
+    job.needs_addresses = True
+
+    def relocate():
+        actions = list(policies.stop_for_relocation(job, 0.0))
+        for each in actions:
+            state = job.tasks[each.task]
+            state.kill(0.0) if isinstance(each, Kill) else state.stop(0.0, 30.0)
+        return _done(actions)
+
+    return relocate
+
+
+def test_a_task_that_lost_its_address_takes_all_along_and_the_leader_saves(job_of):
+    job, tasks = job_of(replicas={**_PS, "evaluator": 1})
+    relocate = _displaced(job, tasks, "worker 0")
+    # Nobody takes a step that the leader would not save, and an evaluator would ask at
+    # the old addresses who trains.
+    assert relocate() == [("Kill", "worker 1"), ("Kill", "evaluator")]
+    tasks["worker 1"].end(-9)
+    assert relocate() == [("Terminate", "chief")]
+    tasks["chief"].end(143)
+    assert relocate() == [("Kill", "ps 0")]
+    for name in ("ps 0", "evaluator"):
+        tasks[name].end(-9)
+    for name in ("worker 1", "chief", "ps 0", "evaluator"):
+        [restart] = policies.on_end(job, tasks[name], 1.0)
+        assert restart == Restart(tasks[name].task, 1.0)
+        tasks[name].restart(1.0)
+    [start] = policies.start_those_due(job, 1.0)
+    assert len(start.tasks) == 5
+
+
+@pytest.mark.parametrize(
+    ("replicas", "lost"),
+    [({"chief": 1, "worker": 1, "ps": 2}, "ps 1"), (_GANG, "worker 0")],
+    ids=["ps", "gang"],
+)
+def test_nobody_saves_before_a_move_without_a_ps_or_another_of_a_gang(
+    job_of, replicas, lost
+):
+    job, tasks = job_of(replicas=replicas)
+    relocate = _displaced(job, tasks, lost)
+    assert relocate() == [("Kill", name) for name in tasks if name != lost]
+
+
+# Signs of life.
+
+
+def test_a_silent_task_is_named_and_then_killed_and_a_sign_of_life_forgives(job_of):
+    job, tasks = job_of(replicas={"chief": 1})
+    chief = tasks["chief"]
+    chief.hear({"imported": True}, now=0.1)
+
+    def check(now):
+        return list(policies.end_silent_tasks(job, now))
+
+    assert check(10.0) == []
+    named = check(10.3)
+    assert _said(named) == [
+        "chief has given no sign of life for 10 s (is it stopped, or cut off?); after "
+        "30 s it counts as failed"
+    ]
+    assert check(11.7)[0].key == named[0].key  # so it is told once
+    chief.hear({}, now=12.0)
+    assert check(15.0) == []
+    assert check(42.0) == [
+        Say("chief gave no sign of life for 30 s: killing it"),
+        Kill(chief.task, "gave no sign of life for 30 s"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "secs"),
+    [({}, 120.0), ({"imported": True}, 30.0), ({"imported": True, "ending": True}, 120.0)],
+    ids=["importing", "running", "ending"],
+)  # fmt: skip
+def test_a_task_may_be_silent_longer_at_its_start_and_at_its_end(job_of, report, secs):
+    job, tasks = job_of(replicas={"chief": 1})
+    tasks["chief"].hear(report, now=0.0)
+    assert _done(policies.end_silent_tasks(job, secs - 0.1)) == []
+    assert _done(policies.end_silent_tasks(job, secs)) == [("Kill", "chief")]
+
+
+def test_a_silent_task_that_uses_the_cpu_is_named_and_not_killed_until_it_stops(job_of):
+    job, tasks = job_of(replicas={"chief": 1})
+    tasks["chief"].hear({"imported": True}, now=0.0)
+    said = {}
+    for now in range(2, 122, 2):
+        tasks["chief"].work(float(now))
+        for each in policies.end_silent_tasks(job, float(now)):
+            said.setdefault(each.key, each.line)
+    assert list(said.values()) == [
+        f"chief has not reported for {secs} s, but uses the CPU: still waiting; a native "
+        "call may be holding the GIL"
+        for secs in (30, 60, 120)
+    ]
+    assert _done(policies.end_silent_tasks(job, 150.0)) == [("Kill", "chief")]
+
+
+def test_a_task_that_only_uses_the_cpu_after_its_program_is_done_is_stuck(job_of):
+    job, tasks = job_of(replicas={"chief": 1})
+    tasks["chief"].hear({"imported": True, "ending": True}, now=0.0)
+    tasks["chief"].work(119.0)
+    assert _done(policies.end_silent_tasks(job, 120.0)) == [("Kill", "chief")]
+
+
+def test_a_task_that_takes_no_step_is_named_with_where_it_is(job_of):
+    job, tasks = job_of(replicas={"chief": 1})
+    stacks = [
+        ["train.py:9, in <module>", "train.py:4, in input_fn"],
+        ["gen.py:1, in g"],
+    ]
+    report = {"stalled": {"secs": 300.4, "stacks": stacks}}
+    assert _said(policies.on_report(job, tasks["chief"], report)) == [
+        "chief has taken no step for 300 s; it is at:",
+        "  train.py:9, in <module>",
+        "  train.py:4, in input_fn",
+        "and another of its threads at:",
+        "  gen.py:1, in g",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reads", "told"),
+    [
+        ({"worker 1": "a", "chief": "a", "worker 0": "a"}, ["chief, worker 0 and worker 1"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "b"}, ["worker 0 and worker 1"]),
+        ({"chief": "a", "worker 0": "b", "worker 1": "c"}, []),
+        ({"chief": None, "worker 0": None, "worker 1": None}, []),
+        ({"chief": "a", "worker 0": "a"}, []),
+    ],
+)  # fmt: skip
+def test_tasks_that_read_the_same_batches_are_named(job_of, reads, told):
+    job, tasks = job_of(replicas=_PS)
+    for name, read in reads.items():
+        tasks[name].hear({"input": read}, 1.0)
+    lines = _said(policies.on_report(job, tasks["chief"], {"input": "a"}))
+    assert [line.split(" read ")[0] for line in lines] == [
+        f"WARNING: {names}" for names in told
+    ]
+
+
+def test_each_group_that_reads_the_same_batches_is_named_once(job_of):
+    job, tasks = job_of(replicas={"chief": 1, "worker": 3, "ps": 1})
+    for name, read in zip(
+        ("chief", "worker 0", "worker 1", "worker 2"), "aabb", strict=True
+    ):
+        tasks[name].hear({"input": read}, 1.0)
+    first, again = (
+        [say.key for say in policies.on_report(job, tasks["chief"], {"input": "a"})]
+        for _ in range(2)
+    )
+    assert first == again
+    assert len(set(first)) == 2
+
+
+# The end of the training.
+
+
+@pytest.fixture
+def trained(job_of):
+    """Return (job, evaluator) of a job whose chief has saved step 20."""
+    job, tasks = job_of(
+        replicas={"chief": 1, "ps": 1, "evaluator": 1}, evaluation_timeout_secs=None
+    )
+    tasks["chief"].hear({"trained": 20}, 0.0)
+    tasks["chief"].end(0)
+    job.trained_at = 0.0
+    return job, tasks["evaluator"]
+
+
+@pytest.mark.parametrize(
+    ("step", "is_hung", "missing"),
+    [
+        (20, False, None),
+        (21, False, None),
+        (19, False, "chief has saved step 20, but the newest has 19"),
+        (None, False, "chief has saved step 20, but there is no checkpoint"),
+        (None, True, "chief has saved step 20, but /m hangs"),
+    ],
+)
+def test_the_last_step_has_to_be_in_a_checkpoint(trained, step, is_hung, missing):
+    job, _ = trained
+    job.model_dir = "/m"
+    assert policies.missing_in(job, step, is_hung) == missing
+
+
+@pytest.mark.parametrize(
+    ("answers_since", "until", "secs"),
+    [(0.0, "its folder shows it", 70), (None, "its disk answers", 600),
+     # A disk that hung has not used up the time of the checkpoint.
+     (590.0, "its folder shows it", 660)],
+    ids=["late", "hung", "late after it hung"],
+)  # fmt: skip
+def test_a_last_checkpoint_is_waited_for_but_not_for_ever(
+    trained, answers_since, until, secs
+):
+    job, _ = trained
+    job.missing, job.answers_since = "the last step is missing", answers_since
+    assert list(policies.wait_for_last_checkpoint(job, 4.9)) == []
+    assert _said(policies.wait_for_last_checkpoint(job, secs - 60.0)) == [
+        f"the last step is missing: waiting 60 s at most until {until}"
+    ]
+    assert list(policies.wait_for_last_checkpoint(job, float(secs))) == [
+        Fail("the last step is missing")
+    ]
+
+
+def test_a_ps_is_released_when_the_training_is_complete(trained):
+    job, _ = trained
+    assert list(policies.end_with_training(job, 7.0)) == []
+    job.completed_at = 7.0
+    ps = job.job.tasks[0]
+    assert list(policies.end_with_training(job, 7.0)) == [
+        Terminate(ps, 2.0),
+        Release(ps),
+    ]
+
+
+def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of(trained):
+    job, _ = trained
+    job.completed_at = 0.0
+    job.tasks[job.job.tasks[0]].stop(0.0, 2.0)
+    job.tasks[job.job.tasks[0]].release()
+    job.tasks[job.job.tasks[0]].end(143)
+    said = {}
+    for now in range(0, 24 * 3600, 10):
+        for each in policies.end_with_training(job, float(now)):
+            said.setdefault(each.key, each.line)
+    assert list(said.values())[:2] == [
+        f"the training has been done for {secs} s: waiting for evaluator"
+        for secs in (60, 120)
+    ]
+    assert len(said) == 11  # from one minute to half a day
+
+
+def test_an_evaluator_that_waits_for_its_restart_has_no_more_time(job_of):
+    job, tasks = job_of(
+        replicas={"chief": 1, "evaluator": 1}, evaluation_timeout_secs=100.0
+    )
+    tasks["chief"].end(0)
+    job.completed_at = 7.0
+    tasks["evaluator"].end(1)
+    tasks["evaluator"].restart(at=110.0)
+    assert _done(policies.end_with_training(job, 106.9)) == []
+    [failure] = policies.end_with_training(job, 107.0)
+    assert (failure.exit_status, failure.reason) == (
+        3,
+        "the training is done, but evaluator did not end within 100 s after it; "
+        "--evaluation-timeout is that limit",
+    )
