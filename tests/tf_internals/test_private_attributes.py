@@ -19,8 +19,8 @@ _HOOKS = f"{_PYTHON}.training.basic_session_run_hooks"
 _MONITORED = f"{_PYTHON}.training.monitored_session"
 # Each class, or module, with the private attributes that this package uses.
 ATTRIBUTES = {
-    f"{_HOOKS}:CheckpointSaverHook": "_checkpoint_dir _global_step_tensor _save _saver "
-    "_timer",
+    f"{_HOOKS}:CheckpointSaverHook": "_checkpoint_dir _get_saver _global_step_tensor "
+    "_save _saver _timer",
     f"{_HOOKS}:FinalOpsHook": "_final_ops",
     f"{_HOOKS}:LoggingTensorHook": "_current_tensors _iter_count _log_at_end "
     "_log_tensors _timer",
