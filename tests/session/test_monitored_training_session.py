@@ -61,7 +61,9 @@ def described(value):
             ):
                 del settings[name]
         if kind is CheckpointHook:  # holds TensorFlow's, and trains on while it writes
-            return described(value._stock)
+            held = described(value._stock)
+            del held["_save"]
+            return held
         # TensorFlow's, which checks what it restores.
         if kind is VerifiedSessionCreator:
             kind = train.ChiefSessionCreator
