@@ -60,21 +60,10 @@ def described(value):
                 "_step_before_last",
             ):
                 del settings[name]
-        if kind is CheckpointHook:  # TensorFlow's, which trains on while it writes
-            kind = train.CheckpointSaverHook
-            for name in (
-                *("_creator", "_writer", "_original", "_restored", "_target", "_meta"),
-                "_lock",
-                *(
-                    "_waits",
-                    "_overhead",
-                    "_clock",
-                    "_saved_at",
-                    "_left_out",
-                    "measures",
-                ),
-            ):
-                del settings[name]
+        if kind is CheckpointHook:  # holds TensorFlow's, and trains on while it writes
+            held = described(value._stock)
+            del held["_save"]
+            return held
         # TensorFlow's, which checks what it restores.
         if kind is VerifiedSessionCreator:
             kind = train.ChiefSessionCreator

@@ -86,7 +86,7 @@ def test_the_traceback_says_so_where_each_checkpoint_has_nan(train, tmp_path):
         path.unlink()
     assert train(nan_at=1, save_steps=1) == [
         _ERROR,
-        "The loss is NaN at step 2. Newest good checkpoint: not known here, as each "
+        "The loss is NaN at step 3. Newest good checkpoint: not known here, as each "
         f"has NaN: {tmp_path}/model.ckpt-3 in 'weight'. {_TO_TRY}\n",
     ]
 
