@@ -25,8 +25,8 @@ from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.signals import request
-from estimator_runtime.tf_internals import internals
-from estimator_runtime.tf_internals.internals import STEP_METHODS
+from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals.hooks import STEP_METHODS
 
 if TYPE_CHECKING:
     from estimator_runtime.checkpoint.restore.session_creator import (
@@ -99,7 +99,7 @@ def flush_event_files(hooks: Iterable[tf.compat.v1.train.SessionRunHook]) -> Non
 
     TensorFlow's Saver does so at each save, as it flushes all streams of C's library.
     """
-    for writer in internals.open_event_files(hooks):
+    for writer in tf_hooks.open_event_files(hooks):
         with _only_logged(writer):
             writer.flush()
 

@@ -31,7 +31,7 @@ from estimator_runtime.errors import (
     PredictorClosedError,
     PredictorInputError,
 )
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 __all__ = ["Predictor", "from_estimator", "from_saved_model"]
 
@@ -483,7 +483,7 @@ def _compile(
     fetch_names = [each.name for each in fetches.values()]
     if len({*feed_names}) < len(feed_names) or {*feed_names} & {*fetch_names}:
         return None
-    return internals.compile_call(session, feed_names, fetch_names)
+    return sessions.compile_call(session, feed_names, fetch_names)
 
 
 def _needed_keys(feeds: _Tensors, fetches: _Tensors) -> frozenset[str]:

@@ -23,7 +23,7 @@ from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import PeerTimeoutError
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 _logger = logging.getLogger(__name__)
 # To read all of a checkpoint from a slow disk may take long.
@@ -59,7 +59,7 @@ def peers(context: Any) -> list[tuple[str, int]]:
 
 def is_on() -> bool:
     """Return whether this program has a coordination service."""
-    return bool(internals.eager_context().coordination_service)
+    return bool(sessions.eager_context().coordination_service)
 
 
 class SharedNote:
@@ -81,7 +81,7 @@ class SharedNote:
     def post(self, text: str) -> None:
         """Write the note, unless a task has written it already."""
         try:
-            internals.eager_context().set_config_key_value(self._key, text or " ")
+            sessions.eager_context().set_config_key_value(self._key, text or " ")
         except tf.errors.AlreadyExistsError:
             return
 
@@ -94,12 +94,12 @@ class SharedNote:
         Raises:
             tf.errors.DeadlineExceededError: If it is not there by then.
         """
-        context = internals.eager_context()
+        context = sessions.eager_context()
         return context.get_config_key_value(self._key, int(1000 * timeout_secs)).strip()
 
     def acknowledge(self) -> None:
         """Record for the other tasks that this one has read the note."""
-        internals.eager_context().set_config_key_value(self._ack(self._own), "1")
+        sessions.eager_context().set_config_key_value(self._ack(self._own), "1")
 
     def wait_for_acknowledgements(self, tasks: list[tuple[str, int]]) -> None:
         """Wait until all these tasks have read the note.
@@ -108,7 +108,7 @@ class SharedNote:
             tasks: List of (task type, index).
         """
         for task in tasks:
-            internals.eager_context().get_config_key_value(self._ack(task))
+            sessions.eager_context().get_config_key_value(self._ack(task))
 
     def _ack(self, task: tuple[str, int]) -> str:
         task_type, index = task

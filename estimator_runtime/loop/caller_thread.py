@@ -35,7 +35,7 @@ from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.graph import op_kinds, ops, order
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
 from estimator_runtime.loop.plan import MAX_PLANS
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 _MOST_OPS = 4000
 _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
@@ -79,7 +79,7 @@ class CallingThread:
         if self.flush is None:
             return None
         graph, early = self._session.graph, self.global_step.early
-        asked = internals.FetchHandler(graph, fetches, {})
+        asked = sessions.FetchHandler(graph, fetches, {})
         roots = [t.op for t in asked.fetches() if t.name not in early]
         roots.extend(asked.targets())
         key = tuple(op.name for op in roots)

@@ -9,7 +9,7 @@ from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.plan import Plan
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 _VALUE = "value"
 
@@ -51,7 +51,7 @@ class GlobalStep:
 
     def _is_late(self, graph: tf.Graph, name: str) -> bool:
         """Return whether a tensor may need an op that changes the variable."""
-        if not isinstance(self.variable, internals.BaseResourceVariable):
+        if not isinstance(self.variable, graphs.BaseResourceVariable):
             return True
         needed = Subgraph(graph, [graph.get_tensor_by_name(name).op]).ops
         users = ops.users(self.variable.handle)
@@ -74,7 +74,7 @@ def adds_one(step: Subgraph, variable: Any) -> bool:
     """
     # Rule out reference variables, and those of a strategy, which has one for each
     # device.
-    if not isinstance(variable, internals.BaseResourceVariable):
+    if not isinstance(variable, graphs.BaseResourceVariable):
         return False
     writing = [op for op in ops.users(variable.handle) if ops.may_write(op)]
     adding = [op for op in writing if op.name in step.ops]
@@ -94,13 +94,13 @@ def reads_of(graph: tf.Graph, variable: Any) -> list[str]:
     element = _element(variable)
     if element is None:
         return []
-    reads = graph.get_collection(internals.GLOBAL_STEP_READ_KEY)
+    reads = graph.get_collection(graphs.GLOBAL_STEP_READ_KEY)
     return [element.name, *(tensor.name for tensor in reads)]
 
 
 def _element(variable: Any) -> tf.Tensor | None:
     """Return the tensor that a fetch of a variable reads; None without a single one."""
     # A variable with several replicas would add ops to the graph when asked.
-    if isinstance(variable, internals.DistributedVariable):
+    if isinstance(variable, graphs.DistributedVariable):
         return None
     return getattr(variable, "_graph_element", None)

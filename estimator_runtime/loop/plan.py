@@ -18,17 +18,17 @@ from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.graph import ops
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs, sessions
 
-_SESSION_RUN = internals.SESSION_RUN
+_SESSION_RUN = sessions.SESSION_RUN
 
 # Kinds of fetches that never change what they refer to.
 _LEAVES = (
     tf.Tensor,
     tf.Operation,
     tf.Variable,
-    internals.BaseResourceVariable,
-    internals.CompositeTensor,
+    graphs.BaseResourceVariable,
+    graphs.CompositeTensor,
 )
 # Other mappings, such as a defaultdict, have more to them than their items.
 _MAPPINGS = (dict, collections.OrderedDict)
@@ -152,12 +152,12 @@ class Plan:
     ) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
         self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
-        handler = internals.FetchHandler(session.graph, self.wanted, {})
+        handler = sessions.FetchHandler(session.graph, self.wanted, {})
         if handler.has_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._session, self._flush = session, flush
         self._names = [tensor.name for tensor in handler.fetches()]
-        self.results = recipe(handler, self._names, internals.owned)
+        self.results = recipe(handler, self._names, sessions.owned)
         options = config_pb2.CallableOptions()
         if substitute is None:
             options.fetch.extend(self._names)
@@ -182,7 +182,7 @@ class Plan:
         It is compiled at its first use, because that takes time. TensorFlow frees what
         it has compiled when nothing refers to the plan any more.
         """
-        compiled = internals.compiled(self._session, self._options)
+        compiled = sessions.compiled(self._session, self._options)
         return self._flush.wrap(compiled) if self._flush else compiled
 
     def traced(
@@ -206,8 +206,8 @@ class Plan:
         """Return a function from raw values to the results of some of the fetches."""
         # Copy the fetches: the handler keeps a view of a dict's names, and the program
         # may change the dict.
-        handler = internals.FetchHandler(self._session.graph, copied(fetches), {})
-        return recipe(handler, self._names, internals.owned)
+        handler = sessions.FetchHandler(self._session.graph, copied(fetches), {})
+        return recipe(handler, self._names, sessions.owned)
 
     def places_of(self, names: Collection[str]) -> tuple[int, ...]:
         """Return the indices of the named tensors in the raw values."""
@@ -259,7 +259,7 @@ class Planner:
 
         The result is None if `Session.run` has to serve the request.
         """
-        if self.obstacle or internals.is_closed(self._session):
+        if self.obstacle or sessions.is_closed(self._session):
             return None
         try:
             key = request_key(wanted)

@@ -18,13 +18,14 @@ from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
 from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
 from estimator_runtime.signals.session_close import closable, slow_close_logged
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals import sessions
 
 CALLER = "caller"
 _SESSION_LOST = "Session handle is not found"  # message of a server that lost it
 
 
-class HookedSession(internals.StockHookedSession):
+class HookedSession(sessions.StockHookedSession):
     """TensorFlow's hooked session, with changes for a lost task or session.
 
     It distinguishes a session that another task has lost from a cancelled one, and its
@@ -52,7 +53,7 @@ class HookedSession(internals.StockHookedSession):
         """Close the session, after the hooks have counted all steps."""
         self.sync_hooks()
         # TensorFlow closes a lost session while it handles the error of the loss.
-        is_lost = isinstance(sys.exc_info()[1], internals.PREEMPTION_ERRORS)
+        is_lost = isinstance(sys.exc_info()[1], sessions.PREEMPTION_ERRORS)
         session = self._sess  # type: ignore[has-type]
         self._sess = session and closable(session, request.is_requested(), is_lost)
         # After a loss, the bounded close itself logs what it waits for.
@@ -113,12 +114,12 @@ class PlannedSession(HookedSession):
         if (
             is_plain
             and self._idle.covers(fetches)
-            and not internals.is_closed(self._sess)
+            and not sessions.is_closed(self._sess)
         ):
             return self._run_idle(fetches)
         self._idle.interrupt()
-        context = internals.SessionRunContext(
-            internals.SessionRunArgs(fetches, feed_dict), self._sess
+        context = tf_hooks.SessionRunContext(
+            tf_hooks.SessionRunArgs(fetches, feed_dict), self._sess
         )
         wanted = {CALLER: fetches}
         options = options or config_pb2.RunOptions()
@@ -193,8 +194,8 @@ class PlannedSession(HookedSession):
         if idle.passes(raw):
             return idle.results(raw)
         idle.end()
-        context = internals.SessionRunContext(
-            internals.SessionRunArgs(fetches), self._sess
+        context = tf_hooks.SessionRunContext(
+            tf_hooks.SessionRunArgs(fetches), self._sess
         )
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
         # Until hooks are due, they ask for the same at every step. If a call of another
@@ -267,9 +268,7 @@ class PlannedSession(HookedSession):
         for hook in self._hooks:
             if hook in unless:
                 continue
-            values = internals.SessionRunValues(
-                outputs.get(hook), options, run_metadata
-            )
+            values = tf_hooks.SessionRunValues(outputs.get(hook), options, run_metadata)
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested
 

@@ -28,13 +28,13 @@ from estimator_runtime.loop.planned import HookedSession, PlannedSession
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 _Saver = tf.compat.v1.train.CheckpointSaverHook
 _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 
 
-class LoopSessionCreator(internals.CoordinatedSessionCreator):
+class LoopSessionCreator(sessions.CoordinatedSessionCreator):
     """Creates the session below a `LoopSession`, and creates it again if it is lost.
 
     Args:

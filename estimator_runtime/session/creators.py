@@ -28,7 +28,7 @@ from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.session.hooks.peer_watchdog import servers_watched
 from estimator_runtime.session.settings import SessionSettings
 from estimator_runtime.signals import request
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
@@ -152,7 +152,7 @@ class ChiefCreator(VerifiedSessionCreator):
         is_adopted = False
         try:
             # Checked last: from here on, a ps that restarts ends this session.
-            is_adopted = owner.is_signed(session) and internals.is_ready(
+            is_adopted = owner.is_signed(session) and sessions.is_ready(
                 self._get_session_manager(), session
             )
         finally:
@@ -206,7 +206,7 @@ class ChiefCreator(VerifiedSessionCreator):
         config = ps_notes.brief(self._config, self._max_wait_secs)
         with tf.compat.v1.Session(self._master, config=config) as session:
             step = _train.get_global_step()
-            if step is None or not internals.is_ready_for_local_init(
+            if step is None or not sessions.is_ready_for_local_init(
                 self._get_session_manager(), session
             ):
                 return None

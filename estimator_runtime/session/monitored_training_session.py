@@ -19,15 +19,15 @@ from estimator_runtime.session.hooks import peer_watchdog, standard
 from estimator_runtime.session.hooks.coordinated_stop import CoordinatedStopHook
 from estimator_runtime.session.hooks.last_steps import last_steps
 from estimator_runtime.session.settings import SessionSettings
-from estimator_runtime.tf_internals import internals
-from estimator_runtime.tf_internals.internals import USE_DEFAULT
+from estimator_runtime.tf_internals import sessions
+from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 
 _logger = logging.getLogger(__name__)
 _SYNCHRONOUS_GRACE_SECS = 1
 
 
 @frozen.replaces(
-    "tensorflow.python.training.training", internals.StockMonitoredTrainingSession
+    "tensorflow.python.training.training", sessions.StockMonitoredTrainingSession
 )
 def MonitoredTrainingSession(
     master: str = "",
@@ -127,7 +127,7 @@ def MonitoredTrainingSession(
         # A thread of the chief waits for the next gradients, and so never ends.
         stop_grace_period_secs = min(stop_grace_period_secs, _SYNCHRONOUS_GRACE_SECS)
     hooks += standard.launcher_reports(settings, [*chief_only_hooks, *hooks])
-    strategy = internals.current_worker_context()
+    strategy = sessions.current_worker_context()
     guards = peer_watchdog.watchdogs(
         master, max_wait_secs, settings.checkpoint_dir, in_step=bool(strategy)
     )
@@ -185,7 +185,7 @@ def _session_of_strategy(
     _log_ignored_options(settings)
     coordination.check_restored(strategy, settings.checkpoint_dir)
     try:
-        session = internals.session_with_worker_context(
+        session = sessions.session_with_worker_context(
             strategy,
             hooks=[*hooks, CoordinatedStopHook(strategy)],
             chief_only_hooks=chief_only_hooks,
@@ -202,7 +202,7 @@ def _session_of_strategy(
         # After a failed collective op, all later ones of this process fail
         # (BaseCollectiveExecutor::StartAbort). And a session that is restored does not
         # have the values of the other trainers, which are some steps ahead.
-        internals.stop_recovering(
+        sessions.stop_recovering(
             session, lambda error: [guard.on_loss(error) for guard in guards]
         )
     for guard in guards:

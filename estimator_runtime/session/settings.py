@@ -13,7 +13,7 @@ from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
-from estimator_runtime.tf_internals.internals import USE_DEFAULT
+from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 
 _DEFAULT_SUMMARY_STEPS = 100
 # Arguments that TensorFlow's session for a multi-worker strategy also takes.

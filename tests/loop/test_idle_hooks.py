@@ -14,7 +14,7 @@ from tensorflow.python.training import training_util
 
 import estimator_runtime
 from estimator_runtime.loop.session import LoopSession
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 estimator_runtime.install()
 tf1 = tf.compat.v1
@@ -117,7 +117,7 @@ def test_the_caller_gets_the_global_step_that_it_reads_after_the_step(monitored)
     global_step = train.get_or_create_global_step()
     with tf.control_dependencies([global_step.assign_add(1, read_value=False)]):
         after = global_step.read_value()
-    tf1.add_to_collection(internals.GLOBAL_STEP_READ_KEY, after)
+    tf1.add_to_collection(graphs.GLOBAL_STEP_READ_KEY, after)
     with monitored(hooks=[train.StopAtStepHook(last_step=30)]) as session:
         assert [session.run(after) for _ in range(20)] == list(range(1, 21))
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import savers, sessions
 
 tf1 = tf.compat.v1
 
@@ -32,8 +32,8 @@ _PLAIN = {
 # because its ops are in the graph already.
 _BUILDERS = {
     type(None),
-    internals.BaseSaverBuilder,
-    internals.BulkSaverBuilder,
+    savers.BaseSaverBuilder,
+    savers.BulkSaverBuilder,
 }
 
 
@@ -131,7 +131,7 @@ class Snapshot:
         self._places = [names.index(each.tensor.name) for each in self.saved]
         self._are_held = [is_held(each.tensor) for each in self.saved]
         options = config_pb2.CallableOptions(fetch=names)
-        self._read = internals.compiled(session, options)
+        self._read = sessions.compiled(session, options)
 
     def take(self) -> Values:
         """Return the values of this moment; no step may run during the call."""

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 
 class Extras:
@@ -93,11 +93,11 @@ class Extras:
 
     @functools.cached_property
     def _read(self) -> Callable[..., list[Any]]:
-        return internals.compile_call(self._session, [], list(self.reads))
+        return sessions.compile_call(self._session, [], list(self.reads))
 
     @functools.cached_property
     def _compute(self) -> Callable[..., list[Any]]:
         targets = [op.name for op in self._operations]
-        return internals.compile_call(
+        return sessions.compile_call(
             self._session, list(self._fed), self._fetched, targets
         )

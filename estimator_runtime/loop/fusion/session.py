@@ -24,7 +24,8 @@ from estimator_runtime.loop.plan import MAX_PLANS, CannotPlan, key_of, structure
 from estimator_runtime.loop.planned import CALLER, PlannedSession
 from estimator_runtime.loop.run_length import RunLength, RunLog
 from estimator_runtime.loop.step_kind import StepKind
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals import sessions
 
 tf1 = tf.compat.v1
 _logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class FusedSession(PlannedSession):
                     self._steps = self._build(fetches, key)
                     self._step_key = key or object()
         steps = self._steps
-        if steps is None or internals.is_closed(self._sess):
+        if steps is None or sessions.is_closed(self._sess):
             return super().run(fetches, feed_dict, options, run_metadata)
         if key == self._step_key and self._end_of_data is not None:
             error, self._end_of_data = self._end_of_data, None
@@ -196,10 +197,10 @@ class FusedSession(PlannedSession):
         graph = self._sess.graph
         # A hook may watch a tensor that the caller does not fetch, or give its name.
         watched = hook_schedule.watched_losses(self._hooks)
-        losses = internals.FetchHandler(graph, watched, {}).fetches()
+        losses = sessions.FetchHandler(graph, watched, {}).fetches()
         step = Subgraph(graph, [*targets, *(each.op for each in (*tensors, *losses))])
         global_step = self._calling_thread.global_step
-        asked = internals.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
+        asked = sessions.FetchHandler(graph, hook_schedule.fetches(self._hooks), {})
         extras = Extras(self._sess, step, asked.fetches(), asked.targets())
         inside = [t for t in asked.fetches() if t.op.name in step.ops]
         request = while_loop.LoopRequest(
@@ -240,8 +241,8 @@ class FusedSession(PlannedSession):
         self._has_run = True
         next_due = min((each for each in due if each is not None), default=None)
         count = 1 if is_single else self._run_length.up_to(next_due)
-        context = internals.SessionRunContext(
-            internals.SessionRunArgs(fetches), self._sess
+        context = tf_hooks.SessionRunContext(
+            tf_hooks.SessionRunArgs(fetches), self._sess
         )
         wanted = {CALLER: fetches}
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
@@ -298,7 +299,7 @@ def check_hooks(graph: tf.Graph, hooks: Sequence[Any]) -> None:
         name = type(hook).__name__
         if any(hook is other for other in hooks[:i]):
             raise CannotFuse(f"is seen twice by one {name}")
-        for fetches in internals.fetches_at_end(hook):
+        for fetches in tf_hooks.fetches_at_end(hook):
             operations = ops_of(graph, fetches).values()
             if drawn := graph_ops.with_own_randomness(graph, operations):
                 raise CannotFuse(
@@ -331,5 +332,5 @@ def _check_config(config: config_pb2.ConfigProto) -> None:
 
 def ops_of(graph: tf.Graph, fetches: object) -> dict[str, tf.Operation]:
     """Return the ops that a call of the session runs, by name."""
-    asked = internals.FetchHandler(graph, fetches, {})
+    asked = sessions.FetchHandler(graph, fetches, {})
     return Subgraph(graph, [*(t.op for t in asked.fetches()), *asked.targets()]).ops

@@ -24,7 +24,7 @@ from estimator_runtime.loop.plan import (
     recipe,
     request_key,
 )
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 _RAN = "steps run"
 _VALUES = "values"
@@ -46,7 +46,7 @@ class _RunRequest:
     def __init__(self, steps: Steps, wanted: Mapping[Any, Any]) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
-        handler = internals.FetchHandler(steps.step.graph, self._wanted, {})
+        handler = sessions.FetchHandler(steps.step.graph, self._wanted, {})
         tensors, known = handler.fetches(), steps.fused.steps.values
         in_step = steps.step.ops
         needed = {t.name: t for t in tensors if t.name in known or t.op.name in in_step}

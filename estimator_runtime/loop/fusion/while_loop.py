@@ -21,7 +21,7 @@ from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph import order
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 from estimator_runtime.loop.plan import Substitute
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
 # Every step stores the values that the caller fetches in variables, so they must be
@@ -67,7 +67,7 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
         CannotFuse: If parts of the step cannot run in a loop.
     """
     step.check_fusable()
-    if isinstance(request.global_step, internals.DistributedVariable):
+    if isinstance(request.global_step, graphs.DistributedVariable):
         raise CannotFuse("is one of several replicas")
     if request.global_step is None or not adds_one(step, request.global_step):
         raise CannotFuse("does not add 1 to the global step")
@@ -100,7 +100,7 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Add the loop to the graph, outside any scope that the program has entered."""
     try:
-        with internals.adding_to(step.graph), tf.name_scope("fused_steps"):
+        with graphs.adding_to(step.graph), tf.name_scope("fused_steps"):
             return _fuse(step, request)
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
         # TensorFlow's own reason, such as a type of value that no loop can carry.
@@ -239,7 +239,7 @@ def _loop(
             return [i + 1, *values]
 
     initial = [tf.zeros([d or 0 for d in _dims(t)], t.dtype) for t in carried.values()]
-    results = internals.while_loop(
+    results = graphs.while_loop(
         condition,
         body,
         [tf.constant(0), *initial],

@@ -18,7 +18,7 @@ import re
 
 import tensorflow as tf
 
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 _RESOURCE = tf.resource.as_datatype_enum
 
@@ -171,7 +171,7 @@ class OpKind:
 def of(name: str) -> OpKind:
     """Return what is known about ops of a type."""
     facts = frozenset(f for f, pattern in _PATTERNS.items() if pattern.fullmatch(name))
-    definition = internals.op_definition(name)
+    definition = graphs.op_definition(name)
     if definition is None:
         return OpKind(name=name, facts=facts, is_defined=False)
     attributes = {each.name for each in definition.attr}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from estimator_runtime.loop.graph import op_kinds
 from estimator_runtime.loop.graph.op_kinds import OpKind
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 # Set on control flow that TensorFlow lowers: its branches become part of the graph.
 _LOWERED = "_lower_using_switch_merge"
@@ -78,7 +78,7 @@ def have_own_state(graph: tf.Graph) -> bool:
     Control flow that TensorFlow's Python API builds is lowered, unless a function
     contains it.
     """
-    library = internals.functions_of(graph)
+    library = graphs.functions_of(graph)
     pending = [
         op.node_def
         for op in graph.get_operations()
@@ -134,7 +134,7 @@ def called_functions(
     The functions of datasets are left out: they run on threads of their own, and their
     kernels belong to the iterator.
     """
-    library = internals.functions_of(graph)
+    library = graphs.functions_of(graph)
     calling = [op for op in operations if op_kinds.of(op.type).calls_functions]
     names = {op.type for op in calling if op.type in library}
     names.update(name for op in calling for name in _called_by(op.node_def))
@@ -167,7 +167,7 @@ def _called_by(node: tf.compat.v1.NodeDef) -> Iterator[str]:
 
 def mark(op: tf.Operation) -> None:
     """Mark an op as a loop of steps, or as computed after one."""
-    internals.set_flag(op, _LOOP)
+    graphs.set_flag(op, _LOOP)
 
 
 def users(handle: tf.Tensor) -> list[tf.Operation]:
@@ -247,5 +247,5 @@ def _kinds_in(functions: Mapping[str, Any]) -> set[OpKind]:
 
 def _replicas(variable: Any) -> Iterable[Any]:
     """Return the variables that a variable consists of, one for each replica."""
-    is_distributed = isinstance(variable, internals.DistributedVariable)
+    is_distributed = isinstance(variable, graphs.DistributedVariable)
     return variable.values if is_distributed else [variable]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from estimator_runtime.loop.graph import op_kinds, ops
 from estimator_runtime.loop.graph.op_kinds import OpKind
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
 
@@ -28,7 +28,7 @@ def subgraphs(fetches: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
         flat = tf.nest.flatten(fetches)
     except TypeError as error:  # a dict whose keys cannot be sorted
         raise CannotFuse(f"is asked for {fetches!r}, which has no order") from error
-    flat = [internals.value_of(f) if isinstance(f, tf.Variable) else f for f in flat]
+    flat = [graphs.value_of(f) if isinstance(f, tf.Variable) else f for f in flat]
     other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
     if other:
         raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")
@@ -179,7 +179,7 @@ def reference_variable(name: str) -> str:
 
 def has_reference(op: tf.Operation) -> bool:
     """Return whether an op takes or returns a reference variable."""
-    return any(map(internals.is_reference, (*op.inputs, *op.outputs)))
+    return any(map(graphs.is_reference, (*op.inputs, *op.outputs)))
 
 
 def _is_resource(op: tf.Operation) -> bool:

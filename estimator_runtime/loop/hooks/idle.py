@@ -27,7 +27,7 @@ import tensorflow as tf
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.loop.plan import Plan, key_of
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import hooks as tf_hooks
 
 
 class IdleHooks:
@@ -44,7 +44,7 @@ class IdleHooks:
     """
 
     def __init__(
-        self, hooks: Sequence[Any], clock: Callable[[], float] = internals.current
+        self, hooks: Sequence[Any], clock: Callable[[], float] = tf_hooks.current
     ) -> None:
         distinct = len({id(hook) for hook in hooks}) == len(hooks)
         self.is_possible = bool(hooks) and distinct and all(map(_can_wait, hooks))
@@ -162,9 +162,9 @@ def _can_wait(hook: Any) -> bool:
     if schedule.is_nan_watch:
         return isinstance(hook._loss_tensor, tf.Tensor)
     timer: Any = getattr(hook, "_timer", None)
-    if type(timer) is internals.SecondOrStepTimer:
+    if type(timer) is tf_hooks.SecondOrStepTimer:
         return schedule.by_clock or timer._every_secs is None
-    return timer is None or type(timer) is internals.NeverTriggerTimer
+    return timer is None or type(timer) is tf_hooks.NeverTriggerTimer
 
 
 def _deadline(hook: Any) -> float:

@@ -15,8 +15,8 @@ from estimator_runtime.loop.hooks.protocol import (
     FetchingHook,
     ScheduledHook,
 )
-from estimator_runtime.tf_internals import internals
-from estimator_runtime.tf_internals.internals import STEP_METHODS
+from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals.hooks import STEP_METHODS
 
 _TENSORFLOW = "tensorflow.python.training.basic_session_run_hooks."
 _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
@@ -196,9 +196,9 @@ def _until(timer: Any, count: int) -> int | None:
     None if the timer never triggers, or goes by the clock: the hook asks such a timer
     at the end of each run, and it triggers then.
     """
-    if timer is None or type(timer) is internals.NeverTriggerTimer:
+    if timer is None or type(timer) is tf_hooks.NeverTriggerTimer:
         return None
-    if type(timer) is not internals.SecondOrStepTimer:
+    if type(timer) is not tf_hooks.SecondOrStepTimer:
         return 1  # the program's own timer may trigger at any step
     every_steps = timer._every_steps
     if every_steps is None:

@@ -21,7 +21,7 @@ from estimator_runtime.loop.plan import (
     request_key,
 )
 from estimator_runtime.output.training_log import TRAINING_LOG
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import sessions
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8
@@ -79,7 +79,7 @@ class PackedRequest:
         self._session, self._step = session, step
         # The copy also keeps the leaves alive, because their key uses their identity.
         self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
-        handler = internals.FetchHandler(session.graph, self._wanted, {})
+        handler = sessions.FetchHandler(session.graph, self._wanted, {})
         if handler.has_handles:
             raise CannotPack("is asked for a session handle")
         fetches = handler.fetches()
@@ -103,7 +103,7 @@ class PackedRequest:
         """
         try:
             if not feeds and options is None and run_metadata is None:
-                values = internals.run_parsed(
+                values = sessions.run_parsed(
                     self._session, self._tensors, self._targets
                 )
             else:
@@ -155,7 +155,7 @@ class PackedRequests:
             feeds: Fed values by tensor.
             options: The options of the call.
         """
-        if internals.is_closed(self._session):
+        if sessions.is_closed(self._session):
             return None
         if options.HasField("debug_options"):
             self._log.unchanged("is watched by a debugger (RunOptions.debug_options)")
@@ -194,7 +194,7 @@ class PackedRequests:
             CannotPack: If the step cannot be packed.
         """
         graph = self._session.graph
-        asked = internals.FetchHandler(graph, fetches, {})
+        asked = sessions.FetchHandler(graph, fetches, {})
         targets, tensors = asked.targets(), asked.fetches()
         step = Subgraph(graph, [*targets, *(tensor.op for tensor in tensors)])
         if not _is_step(step):

@@ -22,7 +22,7 @@ from estimator_runtime.loop.graph.subgraph import (
 )
 from estimator_runtime.loop.packing.pack_ops import add_pack
 from estimator_runtime.loop.packing.transfers import StepTransfers
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
 SCOPE = "packed_step"
@@ -70,7 +70,7 @@ class PackedStep:
         if self.packed_count == self.count:
             raise CannotPack("has no tensors that could cross between tasks as one")
         # No call in another thread may see the copy without everything it waits for.
-        with internals.adding_to(self._graph):
+        with graphs.adding_to(self._graph):
             with tf.name_scope(SCOPE) as self._scope:
                 pass
             self._copy_step(transfers)
@@ -118,7 +118,7 @@ class PackedStep:
         for op in after:
             if ops.has_only_state(op):
                 raise CannotPack(f"is run with {op.name!r}, which keeps state")
-        with internals.adding_to(self._graph):
+        with graphs.adding_to(self._graph):
             self._copy_ops(after)
         found = [reads.get(tensor.name, self._copy(tensor)) for tensor in fetches]
         return found, [self._copies.get(op.name, op) for op in targets]
@@ -141,7 +141,7 @@ class PackedStep:
             return error
         message = _COPY_NAME.sub(lambda m: names.get(m[0], m[0]), raw.message)
         op = self._graph.get_operation_by_name(names[error.op.name])
-        message = internals.interpolate_graph(message, self._graph)
+        message = graphs.interpolate_graph(message, self._graph)
         return type(error)(op.node_def, op, message)
 
     def _copy(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -163,7 +163,7 @@ class PackedStep:
         variable = None
         if len(self._graph.get_collection(tf1.GraphKeys.GLOBAL_STEP)) == 1:
             variable = tf1.train.get_global_step(self._graph)
-        if not isinstance(variable, internals.BaseResourceVariable):
+        if not isinstance(variable, graphs.BaseResourceVariable):
             return {}
         handle = variable.handle
         adding = [
@@ -173,12 +173,12 @@ class PackedStep:
         ]
         if not adding:
             return {}
-        with internals.adding_to(self._graph), tf1.device(handle.device):
+        with graphs.adding_to(self._graph), tf1.device(handle.device):
             read = tf.raw_ops.ReadVariableOp(
                 resource=handle, dtype=variable.dtype, name=f"{SCOPE}_global_step"
             )
         for op in adding:
-            internals.run_after(op, read.op)
+            graphs.run_after(op, read.op)
         return dict.fromkeys(reads_of(self._graph, variable), read)
 
     def _users(
@@ -248,7 +248,7 @@ class PackedStep:
         self._copies.update(zip(names, copies, strict=True))
         for name, before in waits:
             before = self._copies.get(before.name, before)
-            internals.run_after(self._copies[name], before)
+            graphs.run_after(self._copies[name], before)
 
 
 def _device(op: tf.Operation, task: str | None) -> str:

@@ -19,7 +19,7 @@ from estimator_runtime.output import metrics_file, progress_bar
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
-from estimator_runtime.tf_internals import internals
+from estimator_runtime.tf_internals import hooks as tf_hooks
 
 _train = tf.compat.v1.train
 _Hook: TypeAlias = tf.compat.v1.train.SessionRunHook
@@ -75,7 +75,7 @@ def launcher_reports(
 
 def batches_per_step(hooks: Sequence[_Hook]) -> int | None:
     """Return how many batches a SyncReplicasOptimizer aggregates, or None."""
-    synchronous = internals.SyncReplicasOptimizerHook
+    synchronous = tf_hooks.SyncReplicasOptimizerHook
     found = [each for each in hooks if isinstance(each, synchronous)]
     return found[-1]._sync_optimizer._replicas_to_aggregate if found else None
 

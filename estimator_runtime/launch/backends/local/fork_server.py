@@ -238,9 +238,9 @@ def _warm_up() -> None:
 
         estimator_runtime.install()
         import estimator_runtime.distributed.train_and_evaluate
-        from estimator_runtime.tf_internals import internals
+        from estimator_runtime.tf_internals import sessions
 
-    if internals.has_executed_ops():
+    if sessions.has_executed_ops():
         raise LaunchError(
             "TensorFlow has executed an op while it was imported, and could not be "
             "forked; start the job with --cold"
