@@ -27,6 +27,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import errno
 import fcntl
 import gc
 import json
@@ -147,7 +148,11 @@ class Reporter:
     def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
         while data:
-            data = data[os.write(self._pipe(), data) :]
+            try:
+                data = data[os.write(self._pipe(), data) :]
+            except OSError as error:
+                if error.errno != errno.EBADF:  # the program has just closed it
+                    raise
 
     def _pipe(self) -> int:
         """Return the descriptor of the pipe, which is opened again if need be.
