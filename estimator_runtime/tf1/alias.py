@@ -22,4 +22,6 @@ class Alias(Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Replace `module` in `sys.modules` with the other one."""
-        sys.modules[module.__name__] = importlib.import_module(self._name)
+        # Not import_module, which is wrapped in this mode.
+        found = importlib.__import__(self._name, fromlist=("*",))
+        sys.modules[module.__name__] = found

@@ -183,7 +183,7 @@ class TensorFlow1(_Module):
         if value is not _MISSING:
             return value
         if name == _CHECKPOINT_READER:
-            return importlib.import_module(f"{_ROOT}.python.{name}")
+            return VIEWS.module(f"{_ROOT}.python.{name}")
         why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")
         raise AttributeError(
             f"module {_ROOT!r} has no attribute {name!r}: {why}",

@@ -35,10 +35,10 @@ def define(module: types.ModuleType, source: bytes) -> None:
 
 def _op(name: str, folder: str) -> Any:
     raw = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    found = _OPS.get(name) or getattr(tf.raw_ops, raw, None)
-    return found or gone(
-        f"the op {raw} of tf.contrib.{folder}", INSTEAD.get(folder, "")
-    )
+    if found := _OPS.get(name) or getattr(tf.raw_ops, raw, None):
+        return found
+    remedy = INSTEAD.get(folder, "no TensorFlow since has it")
+    return gone(f"tf.contrib.{folder}'s op {raw}", remedy)
 
 
 def gather_tree(

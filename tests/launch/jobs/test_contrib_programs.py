@@ -62,8 +62,8 @@ def main(_):
     config = tf.contrib.learn.RunConfig(model_dir="model", tf_random_seed=1)
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
     estimator.train(input_fn, max_steps=150)
-    data = tf.data.Dataset.from_tensors({"ids": np.array([[2, 3, 4, 5]], "i4")})
-    [found] = estimator.predict(lambda: data)
+    given = {"ids": np.array([[2, 3, 4, 5]], "i4")}
+    [found] = estimator.predict(lambda: tf.data.Dataset.from_tensors(given))
     print("reversed", found["ids"].tolist())
 
 
@@ -162,12 +162,10 @@ tf.losses.huber_loss(boxes / 33, centers)
 total = tf.losses.get_total_loss()
 step = slim.get_or_create_global_step()
 train_op = slim.learning.create_train_op(total, tf.train.AdamOptimizer(0.01), step)
-first = slim.learning.train(train_op, "model", number_of_steps=1, log_every_n_steps=0)
-last = slim.learning.train(train_op, "model", number_of_steps=40, log_every_n_steps=0)
-print("loss", first, last)
 restored = slim.get_variables_to_restore(include=["centers"])
-slim.assign_from_checkpoint_fn(tf.train.latest_checkpoint("model"), restored)
 print("variables", sorted(v.op.name for v in restored))
+loss = slim.learning.train(train_op, "model", number_of_steps=40, log_every_n_steps=0)
+print("loss", loss)
 """
 
 
@@ -230,6 +228,6 @@ def test_an_experiment_trains_as_a_cluster_and_again_after_a_crash(start, tmp_pa
 def test_boxes_are_detected_by_the_training_loop_of_slim(start):
     job = start(DETECTION, "train.py")
     assert job.end() == 0, job.text
-    [losses] = re.findall(r"^loss (\S+) (\S+)$", job.text, re.M)
-    assert float(losses[1]) < float(losses[0]) / 2
+    [loss] = re.findall(r"^loss (\S+)$", job.text, re.M)
+    assert float(loss) < 0.1
     assert "variables ['centers/biases', 'centers/weights']" in job.text
