@@ -159,11 +159,11 @@ with slim.arg_scope(resnet_v2.resnet_arg_scope(batch_norm_decay=0.9)):
 net = slim.flatten(net)
 centers = slim.fully_connected(net, 2, activation_fn=None, scope="centers")
 tf.losses.huber_loss(boxes / 33, centers)
+restored = slim.get_variables_to_restore(include=["centers"])
+print("variables", sorted(v.op.name for v in restored))
 total = tf.losses.get_total_loss()
 step = slim.get_or_create_global_step()
 train_op = slim.learning.create_train_op(total, tf.train.AdamOptimizer(0.01), step)
-restored = slim.get_variables_to_restore(include=["centers"])
-print("variables", sorted(v.op.name for v in restored))
 loss = slim.learning.train(train_op, "model", number_of_steps=40, log_every_n_steps=0)
 print("loss", loss)
 """
