@@ -21,7 +21,8 @@ EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
 
 
 def doctor(*arguments, cwd, **environ):
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    left_out = {"TF_USE_LEGACY_KERAS", "ESTIMATOR_RUNTIME_TF1_CONTRIB"}
+    inherited = {k: v for k, v in os.environ.items() if k not in left_out}
     done = subprocess.run(
         [sys.executable, "-m", "estimator_runtime", "doctor", *map(str, arguments)],
         cwd=cwd,
