@@ -21,7 +21,6 @@ _LAYERS = (
     ("reporting",),
     ("tf_internals",),
     ("patching",),
-    ("loop.graph.op_kinds", "loop.hooks.protocol"),
     ("output",),
     ("signals",),
     ("checkpoint.tensor_bundle",),

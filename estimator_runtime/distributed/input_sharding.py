@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds
+from estimator_runtime.tf_internals import op_kinds
 
 _Nodes = Mapping[str, Any]  # `NodeDef` by name
 

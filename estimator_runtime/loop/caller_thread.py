@@ -32,10 +32,10 @@ import tensorflow as tf
 
 from estimator_runtime.loop.denormals import DenormalFlush
 from estimator_runtime.loop.global_step import GlobalStep
-from estimator_runtime.loop.graph import op_kinds, ops, order
+from estimator_runtime.loop.graph import ops, order
 from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
 from estimator_runtime.loop.plan import MAX_PLANS
-from estimator_runtime.tf_internals import sessions
+from estimator_runtime.tf_internals import op_kinds, sessions
 
 _MOST_OPS = 4000
 _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows

@@ -83,7 +83,7 @@ def closable(session: Any, is_stop: bool = False, is_lost: bool = False) -> Any:
 
 def _may_wait(session: Any) -> bool:
     """Return whether a close may wait for a tuner, and for nothing else."""
-    from estimator_runtime.loop.graph import op_kinds  # imports TensorFlow
+    from estimator_runtime.tf_internals import op_kinds  # imports TensorFlow
 
     try:
         operations = session.graph.get_operations()
@@ -107,7 +107,7 @@ def is_end_observable(graph: Any, frees_variables: bool = True) -> bool:
         frees_variables: Whether the variables end with the session. In a cluster they
             do not: they end with the server that holds them.
     """
-    from estimator_runtime.loop.graph import op_kinds  # imports TensorFlow
+    from estimator_runtime.tf_internals import op_kinds  # imports TensorFlow
 
     try:
         graph_def = graph.as_graph_def()

@@ -16,7 +16,7 @@ from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
-from estimator_runtime.loop.graph import op_kinds
+from estimator_runtime.tf_internals import op_kinds
 
 _MOST_NAMED = 3
 _RESTORE_ATTEMPTS = 3  # for a checkpoint that each check finds to be good

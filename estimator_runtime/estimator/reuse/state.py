@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.subgraph import keeps_resource
-from estimator_runtime.tf_internals import graphs
+from estimator_runtime.tf_internals import graphs, op_kinds
 
 
 def reached(operations: Iterable[tf.Operation]) -> dict[str, tf.Operation]:

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph import op_kinds
+from estimator_runtime.tf_internals import op_kinds
 
 tf1 = tf.compat.v1
 # The kernel updates a smaller variable on one thread too, in half the time of the ops.

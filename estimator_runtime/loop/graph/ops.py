@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds
-from estimator_runtime.loop.graph.op_kinds import OpKind
-from estimator_runtime.tf_internals import graphs
+from estimator_runtime.tf_internals import graphs, op_kinds
+from estimator_runtime.tf_internals.op_kinds import OpKind
 
 # Set on control flow that TensorFlow lowers: its branches become part of the graph.
 _LOWERED = "_lower_using_switch_merge"

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds, ops
-from estimator_runtime.loop.graph.op_kinds import OpKind
-from estimator_runtime.tf_internals import graphs
+from estimator_runtime.loop.graph import ops
+from estimator_runtime.tf_internals import graphs, op_kinds
+from estimator_runtime.tf_internals.op_kinds import OpKind
 
 tf1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from estimator_runtime.loop.graph import op_kinds, ops, xla
+from estimator_runtime.loop.graph import ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
 from estimator_runtime.loop.plan import (
@@ -21,7 +21,7 @@ from estimator_runtime.loop.plan import (
     request_key,
 )
 from estimator_runtime.output.training_log import TRAINING_LOG
-from estimator_runtime.tf_internals import sessions
+from estimator_runtime.tf_internals import op_kinds, sessions
 
 # A program may have several steps, such as those of a generator and a discriminator.
 _MAX_STEPS = 8

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 import tensorflow as tf
 
 from estimator_runtime.loop.global_step import reads_of
-from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.order import ordered, predecessors
 from estimator_runtime.loop.graph.subgraph import (
     Subgraph,
@@ -22,7 +22,7 @@ from estimator_runtime.loop.graph.subgraph import (
 )
 from estimator_runtime.loop.packing.pack_ops import add_pack
 from estimator_runtime.loop.packing.transfers import StepTransfers
-from estimator_runtime.tf_internals import graphs
+from estimator_runtime.tf_internals import graphs, op_kinds
 
 tf1 = tf.compat.v1
 SCOPE = "packed_step"

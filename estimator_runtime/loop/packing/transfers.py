@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds, ops
+from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.order import ordered, predecessors
 from estimator_runtime.loop.graph.subgraph import Subgraph
+from estimator_runtime.tf_internals import op_kinds
 
 # A tensor with more elements is sent alone.
 _MAX_ELEMENTS = 1 << 16

@@ -5,7 +5,7 @@ import fnmatch
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop.graph import op_kinds
+from estimator_runtime.tf_internals import op_kinds
 
 
 def facts(name):
