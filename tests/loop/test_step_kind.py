@@ -5,13 +5,12 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-import estimator_runtime as er
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.loop.step_kind import RULES, StepKind
 
 tf1 = tf.compat.v1
 train = tf1.train
-PAGE = pathlib.Path(er.__file__).parents[1] / "docs" / "how_a_step_runs.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_a_step_runs.md"
 
 
 @pytest.fixture(autouse=True)
