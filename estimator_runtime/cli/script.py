@@ -438,8 +438,10 @@ def summary_of(failure: BaseException) -> str | None:
     """Return in one line what a framework has raised, and at which line of the program.
 
     It is the last line, so that nobody has to look for it in a hundred lines of
-    TensorFlow. None if another module has raised the exception.
+    TensorFlow. None if another module has raised the exception, or a note explains it.
     """
+    if getattr(failure, "__notes__", ()):
+        return None
     frames = list(traceback.walk_tb(failure.__traceback__))
     package = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     if package.partition(".")[0] not in reporting.FRAMEWORKS:

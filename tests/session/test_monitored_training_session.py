@@ -61,9 +61,7 @@ def described(value):
             ):
                 del settings[name]
         if kind is CheckpointHook:  # holds TensorFlow's, and trains on while it writes
-            held = described(value._stock)
-            del held["_save"]
-            return held
+            return described(value._stock)
         # TensorFlow's, which checks what it restores.
         if kind is VerifiedSessionCreator:
             kind = train.ChiefSessionCreator

@@ -93,9 +93,10 @@ def test_a_global_step_is_said_to_stand_still_only_where_it_does(
         with tf.compat.v1.Session() as session:
             session.run(step.initializer)
             hook.after_create_session(session, None)
+            context = tf.compat.v1.train.SessionRunContext(None, session)
             for value in seen:
                 values = tf.compat.v1.train.SessionRunValues(value, None, None)
-                hook.after_run(None, values)
+                hook.after_run(context, values)
     said = [m for m in caplog.messages if "has not been increased" in m]
     assert len(said) == warnings
 
