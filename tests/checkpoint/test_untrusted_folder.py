@@ -12,7 +12,7 @@ from estimator_runtime.checkpoint import event_file
 from estimator_runtime.checkpoint.best import BestCheckpoints, Criterion
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import durable, locks
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.state_file import STATE_FILE, read_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed.finish_note import FinishNote
@@ -133,7 +133,6 @@ class TestLinks:
         (ckpt / "damaged").symlink_to(other)
         moved = Checkpoint.at(str(ckpt / "model.ckpt-30")).set_aside()
         assert moved == f"{ckpt}/damaged-2"
-
 
 
 def pipe(path):

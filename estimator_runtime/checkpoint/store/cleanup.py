@@ -78,7 +78,7 @@ def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
         with _warned(saving.path):
             if state is not None:
                 _undo_if_unnamed(saving, state)
-                state = _list_obsolete(saving, state)
+                state = _resume_deletions(saving, state)
     for path in temporaries(folder):
         if is_dead(path, now):
             TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
@@ -182,8 +182,10 @@ def _undo_if_unnamed(saving: SavingFolder, state: State) -> None:
         )
 
 
-def _list_obsolete(saving: SavingFolder, state: State) -> State:
+def _resume_deletions(saving: SavingFolder, state: State) -> State:
     """List the checkpoints again that a dead run was about to delete.
+
+    Of one without an index, which the run was deleting, the other files are removed.
 
     The note of them is not trusted. A checkpoint counts only if it is there, of the
     same series, and older than both the newest one and the one that was saved.
@@ -196,13 +198,19 @@ def _list_obsolete(saving: SavingFolder, state: State) -> State:
         step = each.step
         return (
             each.name in noted
-            and each.has_index
+            and not each.is_v1
             and each.series == series
             and step is not None
             and all(limit is not None and step < limit for limit in limits)
         )
 
-    again = [each for each in checkpoints_in(folder) if may_go(each)] if noted else []
+    obsolete = (
+        [each for each in checkpoints_in(folder) if may_go(each)] if noted else []
+    )
+    for each in obsolete:
+        if not each.has_index:
+            each.delete()
+    again = [each for each in obsolete if each.has_index]
     if not again:
         return state
     times = [each.saved_at for each in again]
