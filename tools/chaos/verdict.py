@@ -117,7 +117,9 @@ def judge(
         return "mixed", "values of several steps"
     if start == 0:
         return "step 0", f"step 0 beside good {sorted(good)}"
-    if start not in allowed and not (or_later and start > max(allowed, default=0)):
+    # One that is readable, such as with bytes after its end, is better than an older one.
+    is_later = or_later and start > max(good.values(), default=0)
+    if start not in allowed and not is_later:
         return "wrong", f"started from {start}, not from {sorted(allowed)}"
     if outcome["saved"] != start + TRAINED:
         return "wrong", f"saved {outcome['saved']} after {start} + {TRAINED}"
