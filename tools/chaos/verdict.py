@@ -117,7 +117,7 @@ def judge(
         return "mixed", "values of several steps"
     if start == 0:
         return "step 0", f"step 0 beside good {sorted(good)}"
-    # One that is readable, such as with bytes after its end, is better than an older one.
+    # One that is readable, such as with bytes after its end, beats an older one.
     is_later = or_later and start > max(good.values(), default=0)
     if start not in allowed and not is_later:
         return "wrong", f"started from {start}, not from {sorted(allowed)}"
