@@ -157,12 +157,12 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._writer = writer
         self._waits = waits
         self._overhead = overhead
-        if overhead is not None:  # until a cost is known
-            self._timer._every_secs = interval.LEAST_SECS
         self._clock = clock
         self._saved_at: float | None = None
         self._left_out: int | None = None  # the newest step, if its save was skipped
         self.measures: CheckpointCost | None = None
+        if overhead is not None:
+            self._follow_cost(overhead)
         self._restored: str | None = None
         # Where the checkpoints of this session go.
         self._target: Target | SaverTarget | None = None
@@ -223,6 +223,13 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             if self._lock is not None:
                 self._lock.release()
 
+    def _follow_cost(self, overhead: float) -> None:
+        """Set the interval by the cost of a checkpoint; the least before one is known."""
+        cost_secs = 0.0 if self.measures is None else self.measures.cost_secs
+        self._timer._every_secs = interval.at_cost(overhead, cost_secs)
+        # The hook may be the program's, which trains with it again.
+        interval.mark(self._timer)
+
     def _save(
         self, session: tf.compat.v1.Session, step: int, is_last: bool = False
     ) -> bool:
@@ -238,8 +245,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             self._writer.make_room(instead_of=self._series)
         waited_secs = self._clock() - start
         if self.measures is not None and self._overhead is not None:
-            cost_secs = self.measures.cost_secs
-            self._timer._every_secs = interval.at_cost(self._overhead, cost_secs)
+            self._follow_cost(self._overhead)
         _tensorflow.info(
             "Calling checkpoint listeners before saving checkpoint %d...", step
         )

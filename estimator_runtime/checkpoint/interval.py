@@ -10,6 +10,7 @@ LEAST_SECS = 10.0
 MOST_SECS = 30 * 60.0
 # TensorFlow's default. A hook with another interval keeps it.
 DEFAULT_SECS = 600
+_MARK = "_estimator_runtime_follows_cost"
 
 
 def at_cost(overhead: float, secs: float) -> float:
@@ -27,4 +28,10 @@ def is_default(hook: Any) -> bool:
     """Return whether a CheckpointSaverHook has TensorFlow's default interval."""
     # A subclass in the program may have no timer, or one of its own.
     timer = getattr(hook, "_timer", None)
-    return getattr(timer, "_every_secs", None) == DEFAULT_SECS
+    has_default = getattr(timer, "_every_secs", None) == DEFAULT_SECS
+    return has_default or hasattr(timer, _MARK)
+
+
+def mark(timer: Any) -> None:
+    """Note that the interval of a timer follows the cost, and is not the program's."""
+    setattr(timer, _MARK, True)

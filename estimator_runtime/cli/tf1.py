@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from estimator_runtime.cli.parser import Parser, write_out
 from estimator_runtime.tf1.contrib import wheel
@@ -37,5 +38,8 @@ def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
-    write_out(f"{wheel.install(options.wheel, options.output)}\n")
+    try:
+        write_out(f"{wheel.install(options.wheel, options.output)}\n")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 0

@@ -111,11 +111,12 @@ class ParameterServer:
             inbox.close()
 
     def _is_released(self) -> bool:
-        has_ended = self._note.step() is not None
-        # A launcher sends the signal when the job is done.
+        # A launcher sends the signal when the job is done. Then the model directory is
+        # not read, which may hang.
         takes = self._inbox is not None and signal.SIGTERM in self._inbox.numbers
         is_by_launcher = self._is_launched and takes
-        is_over = self._stopped_by is not None or (has_ended and not is_by_launcher)
+        has_ended = not is_by_launcher and self._note.step() is not None
+        is_over = self._stopped_by is not None or has_ended
         if is_over and not self._liveness.has_any():
             why = "the training has ended" if has_ended else "no trainer is left"
             TRAINING_LOG.info("%s; this ps is done", why)

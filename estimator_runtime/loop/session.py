@@ -120,7 +120,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
     `step_kind` lists the ways in which a step may run, `hooks.protocol` what hooks
     and the session creator may offer.
 
-    A signal stops the session between two steps; see `preemption`. After the signal,
+    A signal stops the session between two steps; see `signals`. After the signal,
     `should_stop` returns True, the hooks' `end` saves the last step, and closing the
     session raises the exception that ends the program. If the program calls `run` again
     without checking `should_stop`, that call does the same.

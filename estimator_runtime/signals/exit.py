@@ -20,6 +20,8 @@ from estimator_runtime import reporting
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
+# What is not data.
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 
 
 def flush() -> None:
@@ -50,7 +52,8 @@ def finalize() -> None:
     for module in (main, *reversed(others)):
         names = vars(module) if isinstance(module, types.ModuleType) else {}
         for name in reversed(list(names)):
-            if not name.startswith("__"):
+            # Daemon threads of the program may still call its functions.
+            if not name.startswith("__") and not isinstance(names[name], _CODE):
                 names.pop(name, None)
     gc.collect()
     flush()
@@ -59,7 +62,11 @@ def finalize() -> None:
 
 def _is_of_program(module: object) -> bool:
     names = vars(module) if isinstance(module, types.ModuleType) else {}
-    is_framework = str(names.get("__name__")).partition(".")[0] in reporting.FRAMEWORKS
+    package = str(names.get("__name__")).partition(".")[0]
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None and spec.parent and package == spec.parent.partition(".")[0]:
+        return True  # an installed package that `-m` runs
+    is_framework = package in reporting.FRAMEWORKS
     file = str(names.get("__file__") or "<built in>")
     return reporting.is_file_of_program(file) and not is_framework
 

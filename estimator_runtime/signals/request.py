@@ -400,9 +400,10 @@ class _StopRequest:
             if first is None or not is_new:
                 return
             self._is_first_announced = True
-            # No grace period after Ctrl-C: the user can press it again.
-            if first != signal.SIGINT:
-                self.grace.begin(grace_secs)
+        # No grace period after Ctrl-C: the user can press it again. Without the lock,
+        # because a handler may take it while its thread holds that of the grace period.
+        if first != signal.SIGINT:
+            self.grace.begin(grace_secs)
         self._announce(first)
 
     def _announce(self, number: int) -> None:

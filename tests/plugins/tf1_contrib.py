@@ -1,8 +1,10 @@
 """Provides the original `tf.contrib` to tests, fetched once for all of them."""
 
 import fcntl
+import os
 import pathlib
 import tempfile
+import time
 
 import pytest
 
@@ -19,13 +21,20 @@ def original_contrib():
     """
     folder = wheel.find()
     if folder is None:
-        folder = pathlib.Path(tempfile.gettempdir(), f"{wheel.PACKAGE}-{wheel.VERSION}")
+        name = f"{wheel.PACKAGE}-{wheel.VERSION}-{os.getuid()}"
+        folder = pathlib.Path(tempfile.gettempdir(), name)
+        os.environ.setdefault("PIP_RETRIES", "1")  # a test may not wait for minutes
         with open(f"{folder}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             environ = {wheel.FOLDER_VARIABLE: str(folder)}
+            failure = folder.with_name(f"{folder.name}.failed")
             try:
+                if failure.exists() and time.time() - failure.stat().st_mtime < 600:
+                    pytest.skip(failure.read_text())  # as another process has found
                 if not (folder / "LICENSE").is_file():
                     wheel.install([], None, environ)
             except EstimatorRuntimeError as error:
-                pytest.skip(f"the original tf.contrib cannot be fetched: {error}")
+                reason = f"the original tf.contrib cannot be fetched: {error}"
+                failure.write_text(reason)
+                pytest.skip(reason)
     return {wheel.FOLDER_VARIABLE: str(folder)}

@@ -74,13 +74,16 @@ def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
         OSError: If the folder cannot be read.
     """
     state = readable_state(folder)
+    failed = set()  # they may hold the only copy of a checkpoint
     for saving in _dead_saves(folder, now):
+        failed.add(saving.path)
         with _warned(saving.path):
             if state is not None:
                 _undo_if_unnamed(saving, state)
                 state = _resume_deletions(saving, state)
+            failed.remove(saving.path)
     for path in temporaries(folder):
-        if is_dead(path, now):
+        if path not in failed and is_dead(path, now):
             TRAINING_LOG.info("Removing %s, which a run that died left behind.", path)
             with _warned(path):
                 _remove(path)

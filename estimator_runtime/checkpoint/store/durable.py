@@ -55,7 +55,7 @@ def replace_file(path: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)  # while it is locked
     except OSError:
         remove_if_there(temporary)
         raise

@@ -41,6 +41,7 @@ class FileWorker:
         self._waiting: dict[str, Callable[[], Any]] = {}
         self._running: str | None = None
         self._answers: dict[str, Any] = {}
+        self._late: dict[str, Callable[[], Any]] = {}  # operations that `ask` left
         self._done = 0
         self._hung_at: int | None = None  # the count of `_done` when a wait ran out
         self._seen, self._seen_at = -1, 0.0
@@ -67,12 +68,19 @@ class FileWorker:
     ) -> Any:
         """Return the answer of an operation, or None if it does not come in time.
 
+        A late answer is that of the next call for the same operation.
+
         While the files hang, only the first call waits, unless `goes_on` is given: then
         the wait lasts as long as that returns True.
         """
-        self.put(question, operation)
-        self.wait(question, goes_on)
-        return self._answers.get(question)
+        is_asked_again = self._late.get(question) == operation
+        self._late[question] = operation
+        if not is_asked_again:
+            self.put(question, operation)
+        if not self.wait(question, goes_on):
+            return None
+        del self._late[question]
+        return self._answers.pop(question, None)
 
     def wait(self, question: str, goes_on: Callable[[], bool] | None = None) -> bool:
         """Wait for the operation of a question, and return whether it has ended."""

@@ -34,8 +34,8 @@ _logger = logging.getLogger(__name__)
 class FusedSession(PlannedSession):
     """A planned session that runs up to `steps_per_run` steps in one call.
 
-    A run ends at the next step that some hook must see (see `hook_schedule`), so hooks
-    act at the same steps as with single steps. Variables, losses and random streams
+    A run ends at the next step that some hook must see (see `loop.hooks.schedule`), so
+    hooks act at the same steps as with single steps. Variables, losses and random streams
     are bit-identical to those of single steps. A stop request takes effect at the end
     of a run.
 

@@ -55,7 +55,7 @@ _TAKEN = {
     **{f"tensorflow_core/python/{name}.py": _CORE for name in _CORE_MODULES},
     "tensorflow_estimator/contrib/": _ESTIMATOR,
 }
-_LICENSE = """\
+LICENSE = """\
 Copyright 2015-2020 The TensorFlow Authors. All Rights Reserved.
 
 These files are unchanged parts of tensorflow 1.15.5 and tensorflow-estimator 1.15.2,
@@ -80,7 +80,7 @@ def find(environ: Mapping[str, str] = os.environ) -> pathlib.Path | None:
     """
     if named := environ.get(FOLDER_VARIABLE):
         folder = pathlib.Path(named)
-        if not (folder / "LICENSE").is_file():
+        if not _holds_contrib(folder):
             raise EstimatorRuntimeError(
                 f"{FOLDER_VARIABLE} is {named!r}, which does not hold tf.contrib; run: "
                 f"{COMMAND}, or unset it"
@@ -189,7 +189,7 @@ def _pip(*arguments: str) -> None:
 
 def _build(wheel: pathlib.Path, sources: Sequence[pathlib.Path]) -> None:
     """Write the small wheel; the same sources make the same bytes."""
-    files = {f"{PACKAGE}/LICENSE": _LICENSE.encode()}
+    files = {f"{PACKAGE}/LICENSE": LICENSE.encode()}
     for path in sources:
         files.update(_taken(path))
     parents = {parent for name in files for parent in pathlib.PurePath(name).parents}
@@ -227,13 +227,24 @@ def _hash(data: bytes) -> str:
 
 def _unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
     """Put the files of the package into a folder, which may hold an older package."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / "LICENSE").is_file():
+    if folder.exists() and any(folder.iterdir()) and not _holds_contrib(folder):
         raise EstimatorRuntimeError(
             f"{FOLDER_VARIABLE} is {str(folder)!r}, a folder that holds other files; "
             "name an empty one"
         )
-    with tempfile.TemporaryDirectory(dir=wheel.parent) as unpacked:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, so that it gets its name when it is whole.
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unpacked:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(unpacked)
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(pathlib.Path(unpacked, PACKAGE), folder)
+        if folder.exists():
+            os.rename(folder, pathlib.Path(unpacked, "old"))
+        os.rename(pathlib.Path(unpacked, PACKAGE), folder)
+
+
+def _holds_contrib(folder: pathlib.Path) -> bool:
+    """Return whether a folder has been made here: its license says so."""
+    try:
+        return (folder / "LICENSE").read_text() == LICENSE
+    except (OSError, UnicodeDecodeError):
+        return False

@@ -284,7 +284,7 @@ def test_a_program_that_needs_the_original_contrib_is_told_to_install_it(
 def test_the_original_contrib_is_named_where_it_is_installed(
     write, monkeypatch, tmp_path
 ):
-    (tmp_path / "LICENSE").touch()
+    (tmp_path / "LICENSE").write_text(wheel.LICENSE)
     monkeypatch.setenv(wheel.FOLDER_VARIABLE, str(tmp_path))
     text = f"tf.contrib is TensorFlow 1.15.5's, in {tmp_path}"
     assert of_contrib(write) == [("ok", text)]

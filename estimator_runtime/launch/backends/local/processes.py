@@ -194,8 +194,16 @@ class Processes:
             status = -int(signal.SIGKILL)
             self._events.put(Ended(run=run, status=status, cause=cause))
             return
-        self._reader.add(number, run, [reader for reader, _ in pipes])
         theirs = [writer for _, writer in pipes]
+        try:
+            self._reader.add(number, run, [reader for reader, _ in pipes])
+        except RuntimeError as error:  # of a thread
+            for fd in theirs:
+                os.close(fd)
+            cause = f"could not be started: {error} (see ulimit -u)"
+            status = -int(signal.SIGKILL)
+            self._events.put(Ended(run=run, status=status, cause=cause))
+            return
         environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
         try:
@@ -298,8 +306,13 @@ class _Pipes:
             )
             for fd, target in zip(fds, targets, strict=True)
         ]
-        for thread in self._threads:
-            thread.start()
+        for number, thread in enumerate(self._threads):
+            try:
+                thread.start()
+            except RuntimeError:  # there is no room for another thread
+                for fd in fds[number:]:
+                    os.close(fd)
+                raise
 
     def finish(self, deadline: float) -> None:
         """Forward what the run has last written, until a time; it has ended."""

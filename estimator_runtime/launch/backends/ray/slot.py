@@ -107,6 +107,7 @@ class Slot:
         self.port: int | None = None
         self.actor: Any = None
         self._run: Run | None = None
+        self._is_requested = False  # whether the actor has been told to start the run
         self._follower: threading.Thread | None = None
         self._heard_at: float | None = None  # when the present actor answered last
         self._has_address = task.type != TaskType.EVALUATOR
@@ -157,13 +158,16 @@ class Slot:
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run at the address of the task, or where Ray places the actor."""
         with self._lock:
-            actor, self._run = self.fill(), run
+            actor, self._run, self._is_requested = self.fill(), run, False
         self._thread(self._start, actor, run, environ)
 
     def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a run, unless it has ended."""
+        """Send a signal to a run that has not ended; one that waits is not started."""
         with self._lock:
             actor = self.actor if self._run == run else None
+            if actor is not None and not self._is_requested:
+                actor, self._run = None, None
+                self._hear(Ended(run=run, status=-int(number)))
         if actor is not None:
             actor.signal.remote(run, int(number))
 
@@ -228,11 +232,17 @@ class Slot:
             if node_id != self.node_id and self._has_address:
                 raise OSError("its node is gone")
             self.node_id = node_id
-            starting = actor.start.remote(run, environ, self.port)
+            with self._lock:
+                if self._run != run:  # a signal has come first
+                    return
+                starting = actor.start.remote(run, environ, self.port)
+                self._is_requested = True
             self._cluster.get(starting, self._waits.answer_secs)
         except OSError as error:
             if isinstance(error, GetTimeoutError):
                 self._lose(actor, error)
+                return
+            if self._run != run:  # a signal has ended it before
                 return
             cause = f"cannot get its address again: {error.strerror or error}"
             self._hear(Ended(run=run, status=-1, cause=cause, is_displaced=True))
