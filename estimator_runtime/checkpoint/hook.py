@@ -224,7 +224,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
                 self._lock.release()
 
     def _follow_cost(self, overhead: float) -> None:
-        """Set the interval by the cost of a checkpoint; the least before one is known."""
+        """Set the interval by the cost of a checkpoint, if it is known."""
         cost_secs = 0.0 if self.measures is None else self.measures.cost_secs
         self._timer._every_secs = interval.at_cost(overhead, cost_secs)
         # The hook may be the program's, which trains with it again.

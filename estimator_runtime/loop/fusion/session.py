@@ -35,9 +35,9 @@ class FusedSession(PlannedSession):
     """A planned session that runs up to `steps_per_run` steps in one call.
 
     A run ends at the next step that some hook must see (see `loop.hooks.schedule`), so
-    hooks act at the same steps as with single steps. Variables, losses and random streams
-    are bit-identical to those of single steps. A stop request takes effect at the end
-    of a run.
+    hooks act at the same steps as with single steps. Variables, losses and random
+    streams are bit-identical to those of single steps. A stop request takes effect at
+    the end of a run.
 
     A step that cannot be fused is run singly, and the log says why. Every step is run
     singly once the caller has asked for anything else, such as another train op, or

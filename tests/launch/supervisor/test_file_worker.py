@@ -1,6 +1,7 @@
 """File operations that hang, and what a supervisor gets from them."""
 
 import threading
+import time
 
 import pytest
 
@@ -33,6 +34,21 @@ def test_operations_run_in_order_and_their_results_come_back(files):
     for number in range(3):
         files.put(f"question {number}", lambda number=number: done.append(number))
     assert files.ask("all", lambda: list(done)) == [0, 1, 2]
+
+
+def test_a_late_answer_is_that_of_the_next_call_for_the_same_operation(files):
+    calls = []
+
+    def slow():
+        calls.append(1)
+        time.sleep(0.25)  # longer than `ask` waits
+        return len(calls)
+
+    deadline = time.monotonic() + 20
+    while (found := files.ask("newest", slow)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert (found, len(calls)) == (1, 1)
 
 
 def test_an_operation_that_hangs_is_waited_for_once_and_the_latest_comes_after_it(
