@@ -1,5 +1,7 @@
 """Back ends, which packages register as entry points."""
 
+import os
+
 import pytest
 
 from estimator_runtime.cli.main import main
@@ -48,6 +50,8 @@ def their_package(tmp_path, monkeypatch):
     (tmp_path / "train.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
+    # The command hands its options on in the environment of this process.
+    monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
 def test_a_back_end_of_another_package_runs_a_job(their_package):
