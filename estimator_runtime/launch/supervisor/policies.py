@@ -54,7 +54,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Restart:
-    """Let a task that has ended wait for its next start; one of them is charged."""
+    """Schedule the next start of a task that has ended, and charge a restart if due."""
 
     task: Task
     at: float
@@ -63,7 +63,7 @@ class Restart:
 
 @dataclasses.dataclass(frozen=True)
 class Terminate:
-    """Give a task time to end: with SIGTERM, or without if it ends by itself."""
+    """Set the time a task has to end, and send SIGTERM unless it ends by itself."""
 
     task: Task
     grace_secs: float
@@ -112,7 +112,7 @@ class Fail:
 
 @dataclasses.dataclass(frozen=True)
 class Say:
-    """Tell the user; a line with a key is told only once."""
+    """Print a line for the user; a line with a key is printed only once."""
 
     line: str
     key: Hashable = None
@@ -218,7 +218,7 @@ Policy = Callable[[JobState, float], Iterator[Action]]
 def on_report(
     job: JobState, state: TaskState, report: Mapping[str, Any]
 ) -> Iterator[Action]:
-    """Tell the user what a report shows: a training without steps, or equal input."""
+    """Report a training without steps, or tasks that read the same input."""
     if "stalled" in report:
         yield from _stall(state.task, report["stalled"])
     if "input" in report:
@@ -576,7 +576,7 @@ def kill_overdue(job: JobState, now: float) -> Iterator[Action]:
 
 
 def give_up_unkillable(job: JobState, now: float) -> Iterator[Action]:
-    """Give up a task that does not end after SIGKILL.
+    """Stop waiting for a task that does not end after SIGKILL.
 
     It hangs in the kernel, or the component that reports its end hangs.
     """
