@@ -315,20 +315,6 @@ def test_tasks_that_read_the_same_batches_are_named(job_of, reads, told):
     ]
 
 
-def test_each_group_that_reads_the_same_batches_is_named_once(job_of):
-    job, tasks = job_of(replicas={"chief": 1, "worker": 3, "ps": 1})
-    for name, read in zip(
-        ("chief", "worker 0", "worker 1", "worker 2"), "aabb", strict=True
-    ):
-        tasks[name].hear({"input": read}, 1.0)
-    first, again = (
-        [say.key for say in policies.on_report(job, tasks["chief"], {"input": "a"})]
-        for _ in range(2)
-    )
-    assert first == again
-    assert len(set(first)) == 2
-
-
 # The end of the training.
 
 
@@ -407,20 +393,3 @@ def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of(trained):
         for secs in (60, 120)
     ]
     assert len(said) == 11  # from one minute to half a day
-
-
-def test_an_evaluator_that_waits_for_its_restart_has_no_more_time(job_of):
-    job, tasks = job_of(
-        replicas={"chief": 1, "evaluator": 1}, evaluation_timeout_secs=100.0
-    )
-    tasks["chief"].end(0)
-    job.completed_at = 7.0
-    tasks["evaluator"].end(1)
-    tasks["evaluator"].restart(at=110.0)
-    assert _done(policies.end_with_training(job, 106.9)) == []
-    [failure] = policies.end_with_training(job, 107.0)
-    assert (failure.exit_status, failure.reason) == (
-        3,
-        "the training is done, but evaluator did not end within 100 s after it; "
-        "--evaluation-timeout is that limit",
-    )
