@@ -178,11 +178,6 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
             "script after it, as in 'SCRIPT --wrkers=2'; 'estimator-runtime render "
             "--help' lists ours",
         ),
-        (
-            ["run", "--keep-best", "2", "train.py"],
-            "--keep-best 2 needs the metric by which checkpoints are the best; add "
-            "--best-metric NAME, such as --best-metric loss",
-        ),
     ],
 )
 def test_an_argument_that_a_command_does_not_know_is_explained_as_one_of_that_command(
@@ -592,6 +587,7 @@ def best_of(tmp_path, flags, arguments):
     [
         (["--best-metric", "auc", "--best-mode", "max"], "keep_best=3"),
         (["--keep-best", "3", "--best-metric", "auc"], "best_mode='max'"),
+        (["--keep-best", "3"], "best_metric='auc', best_mode='max'"),
     ],
 )
 def test_of_the_options_of_best_checkpoints_the_program_may_have_some(
