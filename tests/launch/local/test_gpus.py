@@ -46,6 +46,12 @@ def test_each_trainer_gets_its_own_and_an_evaluator_what_is_left(
     assert _divide(job, count, per_worker)[:2] == ({"ps 0": "", **visible}, set())
 
 
+def test_a_single_trainer_gets_all():
+    job = _job(workers=0, evaluator=1)
+    assert _divide(job, 3)[0] == {"chief": "0,1,2", "evaluator": ""}
+    assert _divide(job, 3, per_worker=1)[0] == {"chief": "0", "evaluator": "1"}
+
+
 def test_trainers_that_share_a_gpu_take_its_memory_as_they_need_it():
     assert _divide(_job(workers=2, ps=1), count=2) == (
         {"ps 0": "", "chief": "0", "worker 0": "1", "worker 1": "0"},

@@ -30,7 +30,8 @@ class LocalBackend:
         private_network: Whether the tasks get a network of their own, in which only
             they can reach each other.
         gpus_per_worker: The GPUs of the chief and of each worker. A part lets several
-            share one, 0 keeps all tasks on the CPU, and None gives each one in turn.
+            share one, and 0 keeps all tasks on the CPU. None gives each one in turn,
+            and all to a single trainer.
         console: Where the output lines of the tasks go.
     """
 

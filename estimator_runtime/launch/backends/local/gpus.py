@@ -37,7 +37,8 @@ def environ_of_tasks(
     Args:
         job: The job.
         gpus_per_worker: The GPUs of the chief and each worker; a part for a GPU that
-            several share. None gives each trainer one, in turn.
+            several share. None gives each trainer one, in turn, and all to a single
+            trainer, which may use them with a MirroredStrategy.
         environ: The environment of this process.
         say: Tells the user how the GPUs are divided.
         count: Returns the number of GPUs of this machine, as the driver says.
@@ -108,7 +109,9 @@ def _shares(
 
     The evaluator gets one that is left. Every ps stays on the CPU.
     """
-    each = 1.0 if gpus_per_worker is None else gpus_per_worker
+    each = gpus_per_worker
+    if each is None:
+        each = len(gpus) if len(job.trainers) == 1 else 1
     size = max(1, int(each))
     starts = [int(index * each) for index in range(len(job.trainers))]
     needed = starts[-1] + size
