@@ -265,7 +265,7 @@ RAY = (
         kind={**_SECS, "dest": "placement_timeout_secs"},
         needs="ray",
         help="wait so long for room, also on nodes that have yet to join (default: "
-        "300, only on the nodes that the cluster has)",
+        "300)",
     ),
     Flag(
         name="--working-dir",

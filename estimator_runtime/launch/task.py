@@ -143,15 +143,9 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The tasks must not go on running where they are.
-
-    Attributes:
-        reason: Why, for the user.
-        is_late: Whether this became so while they ran, and what they save is kept.
-    """
+    """The tasks must not go on running where they are; with the reason."""
 
     reason: str
-    is_late: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

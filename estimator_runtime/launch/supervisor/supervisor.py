@@ -162,9 +162,8 @@ class Supervisor:
             self._handle_loss(event.reason)
             return
         if isinstance(event, Refused):
-            # The leader can save what has been trained before its folder was refused.
-            lets_save = event.is_late and self._state.leader.is_alive
-            self._fail(Fail(event.reason, lets_save=lets_save))
+            # The leader may have trained before its folder was refused, in a restart.
+            self._fail(Fail(event.reason, lets_save=self._state.leader.is_alive))
             return
         state = self._state.tasks[event.run.task]
         if isinstance(event, Output):

@@ -208,12 +208,11 @@ def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     assert outcome.reason == f"the job is done at step 20, in {saved}/model.ckpt-20"
 
 
-@pytest.mark.parametrize("is_late, number", [(False, _KILL), (True, _TERM)])
-def test_a_folder_that_is_refused_late_lets_the_leader_save(run, is_late, number):
-    refusal = Refused(reason="node 1 has no such folder", is_late=is_late)
+def test_a_folder_that_is_refused_lets_the_leader_save(run):
+    refusal = Refused(reason="node 1 has no such folder")
     outcome, tasks, _ = run(lambda *_: None, at={9: lambda it: it.refuse(refusal)})
     assert (outcome.exit_status, outcome.reason) == (1, "node 1 has no such folder")
-    assert dict(tasks.signals)["chief"] == number
+    assert dict(tasks.signals)["chief"] == _TERM
 
 
 def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):

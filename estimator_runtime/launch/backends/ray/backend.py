@@ -34,8 +34,8 @@ class RayBackend:
         placement: "spread" over many nodes, or "pack" on few.
         working_dir: A folder that is copied to the nodes, and in which the tasks run.
             None runs them in the current folder, which all nodes must have.
-        placement_timeout_secs: How long the job may wait for room. None waits for five
-            minutes, and refuses at once a job for which the cluster is too small.
+        placement_timeout_secs: How long the job may wait for room, also on nodes that
+            have yet to join; None for five minutes.
         console: Where the output lines of the tasks go.
     """
 
@@ -81,8 +81,8 @@ class RayBackend:
 
         Raises:
             ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
-                written, a variable has an invalid value, no cluster answers, or Ray or
-                the cluster can never provide what the job needs.
+                written, a variable has an invalid value, no cluster answers, or Ray
+                can never provide what the job needs.
             LaunchError: If there is no room in time.
         """
         from estimator_runtime.launch.backends.ray.cluster import RayCluster, connect
@@ -96,12 +96,6 @@ class RayBackend:
         folder = os.getcwd() if self.working_dir is None else None
         cluster = RayCluster(job, self.placement, folder, self.console)
         try:
-            never = cluster.why_never()
-            if never is not None and self.placement_timeout_secs is None:
-                raise ConfigError(
-                    f"the cluster can never run this job: {never}; start fewer tasks, "
-                    "or, where nodes are about to join, set a --placement-timeout"
-                )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             cluster.reserve(timeout_secs)
             tasks = RayTasks(job, cluster, timeout_secs, self.console)
