@@ -31,7 +31,6 @@ def compare(
     """Compare the devices of TensorFlow with the device files of NVIDIA GPUs."""
     gpus = [each for each in answer.devices if each["type"] == "GPU"]
     cores = len(os.sched_getaffinity(0))
-    facts = {"devices": answer.devices, "cpu_cores": cores}
     cpus = f"{cores} CPU {'core' if cores == 1 else 'cores'}"
     hidden = environ.get("CUDA_VISIBLE_DEVICES")
     if gpus:
@@ -39,12 +38,11 @@ def compare(
             f"{each['name']} ({each['details'].get('device_name', 'unknown kind')})"
             for each in gpus
         )
-        return Finding(OK, f"{cpus}, {names}", facts)
+        return Finding(OK, f"{cpus}, {names}")
     if not nvidia_devices:
-        return Finding(OK, f"{cpus}, no GPU", facts)
+        return Finding(OK, f"{cpus}, no GPU")
     if hidden is not None:
-        text = f"{cpus}, no GPU (CUDA_VISIBLE_DEVICES is {hidden!r})"
-        return Finding(OK, text, facts)
+        return Finding(OK, f"{cpus}, no GPU (CUDA_VISIBLE_DEVICES is {hidden!r})")
     remedy = (
         "compare the driver of nvidia-smi with what this TensorFlow needs, or: "
         if answer.cuda
@@ -54,4 +52,4 @@ def compare(
         f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; {remedy}pip "
         "install 'tensorflow[and-cuda]'"
     )
-    return Finding(PROBLEM, text, facts)
+    return Finding(PROBLEM, text)

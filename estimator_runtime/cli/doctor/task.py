@@ -1,7 +1,6 @@
 """TF_CONFIG as this task reads it, and whether its cluster can be reached."""
 
 import concurrent.futures
-import dataclasses
 import errno
 import socket
 from collections.abc import Iterator
@@ -28,17 +27,16 @@ def check_config(subject: Subject) -> Iterator[Finding]:
     check_form(subject.environ)
     # Only the script knows whether it needs a chief.
     config = TFConfig.from_environ(subject.environ, chief_required=False)
-    facts = {**dataclasses.asdict(config), "cluster": dict(config.cluster)}
     if not config.cluster:
-        yield Finding(OK, "no cluster in it: this process trains by itself", facts)
+        yield Finding(OK, "no cluster in it: this process trains by itself")
         return
     sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
     text = f"this is {_own(config)}, of a cluster of {sizes}"
     if {TaskType.CHIEF, TaskType.MASTER} & set(config.cluster):
-        yield Finding(OK, text, facts)
+        yield Finding(OK, text)
     else:
         text += "; without a chief only multi-worker strategies train"
-        yield Finding(NOTE, text, facts)
+        yield Finding(NOTE, text)
 
 
 def check_own_port(subject: Subject) -> Iterator[Finding]:
@@ -56,9 +54,9 @@ def check_own_port(subject: Subject) -> Iterator[Finding]:
             f"cannot listen on port {port} ({error.strerror}); "
             f"{ender if is_taken else ''}give another port"
         )
-        yield Finding(PROBLEM, text, {"address": address})
+        yield Finding(PROBLEM, text)
     else:
-        yield Finding(OK, f"{address} is free", {"address": address})
+        yield Finding(OK, f"{address} is free")
 
 
 def check_other_tasks(subject: Subject) -> Iterator[Finding]:
@@ -69,7 +67,6 @@ def check_other_tasks(subject: Subject) -> Iterator[Finding]:
         return
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         reasons = dict(zip(others, pool.map(_reach, others.values()), strict=True))
-    facts = {"tasks": {name: reason or "listening" for name, reason in reasons.items()}}
     silent = [name for name, reason in reasons.items() if reason == _REFUSED]
     lost = [
         f"{name} at {others[name]} ({reason})"
@@ -81,15 +78,15 @@ def check_other_tasks(subject: Subject) -> Iterator[Finding]:
             f"no way to {', '.join(lost)}; check the name or address, and the "
             "firewalls between"
         )
-        yield Finding(PROBLEM, text, facts)
+        yield Finding(PROBLEM, text)
     elif silent:
         text = (
             f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
             "start them"
         )
-        yield Finding(NOTE, text, facts)
+        yield Finding(NOTE, text)
     else:
-        yield Finding(OK, f"all listening: {', '.join(others)}", facts)
+        yield Finding(OK, f"all listening: {', '.join(others)}")
 
 
 def _addresses(config: TFConfig | None) -> dict[str, str]:
