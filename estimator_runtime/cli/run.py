@@ -111,9 +111,10 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         status = run(program, arguments)
         is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
-        if problem := misplaced_option(error, arguments, parser):
-            sys.stderr.write(f"{NAME}: {problem}\n")
         code = 0 if error.code is None else error.code
+        # As argparse ends a program whose arguments it refuses.
+        if code == 2 and (hint := misplaced_option(arguments, parser)):
+            sys.stderr.write(f"{NAME}: {hint}\n")
         # Python prints what is no number.
         if not isinstance(code, int) or not script.waits_at_exit(error):
             raise

@@ -13,7 +13,6 @@ outermost frame, reported here, and turned into an exit status.
 
 import builtins
 import contextlib
-import difflib
 import importlib.util
 import itertools
 import operator
@@ -239,13 +238,8 @@ def _script_remedy(path: str) -> str:
         if could_be_module and os.path.isfile(os.path.join(path, "__main__.py")):
             return f"to run it as a package, put -m before it: -m {path}"
         return "name a script in it"
-    folder, name = os.path.split(path)
-    if re.fullmatch(r"python[0-9.]*", name):
+    if re.fullmatch(r"python[0-9.]*", os.path.basename(path)):
         return "leave it out, and name the script itself"
-    if os.path.isdir(folder or "."):
-        scripts = [each for each in os.listdir(folder or ".") if each.endswith(".py")]
-        for similar in difflib.get_close_matches(name, scripts, n=1, cutoff=0.7):
-            return f"did you mean {os.path.join(folder, similar)!r}?"
     if could_be_module and not path.endswith(".py"):
         return f"if it is a module, put -m before it: -m {path}"
     return f"relative paths start from {os.getcwd()!r}"
