@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import json
 import os
 import select
@@ -34,19 +33,14 @@ _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
 
 
 def check(port: int | str) -> None:
-    """Check that TensorBoard can be started, before the training begins.
+    """Check that TensorBoard can have a port, before the training begins.
 
     Args:
         port: A port number, 0 for any free port, or `FIRST_FREE`.
 
     Raises:
-        ConfigError: If TensorBoard is not installed, or the port is in use.
+        ConfigError: If the port is in use.
     """
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ConfigError(
-            "--tensorboard needs the package tensorboard, which is not installed; "
-            "install it with: pip install tensorboard"
-        )
     if port in (FIRST_FREE, 0):
         return
     with socket.socket() as probe:
@@ -69,7 +63,7 @@ class Dashboard:
         folder: The folder, with its subfolders; it does not need to exist yet.
         port: As for `check`.
         say: Called once, from another thread, with a line of text: the address as soon
-            as TensorBoard responds, or the reason why it could not be started.
+            as TensorBoard listens, or the reason why it could not be started.
     """
 
     def __init__(

@@ -76,18 +76,3 @@ def test_a_port_in_use_is_refused_before_anything_is_started(options, tmp_path):
         "used (Address already in use); give another one, 0 for any that is free, or "
         "none for the first from 6006\n",
     )
-
-
-def test_a_missing_tensorboard_is_named_with_what_installs_it(tmp_path):
-    without = (
-        "import sys\n"
-        "sys.modules['tensorboard'] = None\n"  # Python finds no module of this name
-        "from estimator_runtime.cli.main import main\n"
-        "sys.exit(main(['run', '--tensorboard', *sys.argv[1:]]))\n"
-    )
-    assert run(tmp_path, "-c", without) == (
-        1,
-        "",
-        "estimator-runtime: error: --tensorboard needs the package tensorboard, which "
-        "is not installed; install it with: pip install tensorboard\n",
-    )
