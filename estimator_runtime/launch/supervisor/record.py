@@ -77,7 +77,8 @@ class Record:
         """Record the folders that a report of a run names, if it names any."""
         if "model_dir" in report or "checkpoint_dir" in report:
             self._named.append((run, report))
-            self.files.ask("folders", self._take_folders)
+            self.files.put("folders", self._take_folders)
+            self.files.wait("folders")
 
     def problem(self) -> str | None:
         """Return why the job cannot go on, or None if no reason is known."""
