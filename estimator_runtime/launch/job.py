@@ -3,16 +3,27 @@
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.config.waits import STOP_GRACE_VARIABLE, stop_grace_secs
+from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.config.waits import (
+    LOCAL_WAITS,
+    PEER_TIMEOUT_VARIABLE,
+    STOP_GRACE_VARIABLE,
+    stop_grace_secs,
+)
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.task import Task
 
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
+# A task that does not answer its peers is mostly silent to the launcher too, which
+# kills it. So the peers wait longer than the launcher by this factor.
+_PEERS_WAIT_LONGER = 1.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,6 +180,20 @@ class Job:
     def resources_of(self, task: Task) -> Resources:
         """Return the resources that a task takes."""
         return self.resources.get(task.type, Resources())
+
+    def environ_of(self, task: Task, cluster: Cluster) -> dict[str, str]:
+        """Return the variables by which a task learns its role and its waits."""
+        peer_timeout_secs = _PEERS_WAIT_LONGER * self.heartbeat_timeout_secs
+        waits = {**LOCAL_WAITS, PEER_TIMEOUT_VARIABLE: f"{peer_timeout_secs:g}"}
+        config = TFConfig(cluster=cluster, task_type=task.type, task_index=task.index)
+        # Values that the user has set take precedence.
+        given = {**os.environ, **self.env}
+        return {
+            **{name: given.get(name, value) for name, value in waits.items()},
+            # `grace_secs` already has the user's value.
+            STOP_GRACE_VARIABLE: f"{self.grace_secs:g}",
+            "TF_CONFIG": config.to_json(),
+        }
 
     @functools.cached_property
     def trainers(self) -> tuple[Task, ...]:

@@ -16,17 +16,17 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor import policies
+from estimator_runtime.launch.supervisor import actions, policies, stop_policies
+from estimator_runtime.launch.supervisor.actions import Action, Fail
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.supervisor.log import START_MARK
-from estimator_runtime.launch.supervisor.machine import TaskState
-from estimator_runtime.launch.supervisor.policies import Action, Fail, JobState
+from estimator_runtime.launch.supervisor.machine import JobState, TaskState
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.supervisor.restart_policy import Budget
-from estimator_runtime.launch.supervisor.starter import TaskStarter
 from estimator_runtime.launch.supervisor.status import Status
 from estimator_runtime.launch.task import (
     Ended,
@@ -79,7 +79,7 @@ class Supervisor:
         self._console = screen.console
         self._state = JobState(job, _initial(job))
         self._record = Record(job, self._console.say)
-        self._starter = TaskStarter(job, tasks)
+        self._cluster = Cluster()
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
@@ -232,7 +232,7 @@ class Supervisor:
             if self._state.ending is None:
                 self._execute(policy(self._state, now))
         if self._state.ending is not None:
-            for policy in policies.IN_STOP:
+            for policy in stop_policies.IN_STOP:
                 self._execute(policy(self._state, now))
 
     def _look_for_last_checkpoint(self, now: float) -> None:
@@ -241,15 +241,7 @@ class Supervisor:
         if job.ending or job.completed_at is not None or not job.has_trained:
             return
         job.trained_at = now if job.trained_at is None else job.trained_at
-        newest = self._record.newest()
-        if newest is None:
-            job.answers_since = None
-        elif job.answers_since is None:
-            job.answers_since = now
-        is_unknown = newest is not None and newest.unknown is not None
-        step = None if newest is None else newest.step
-        missing = policies.missing_in(job, step, is_hung=newest is None)
-        job.missing = None if is_unknown else missing
+        job.missing = policies.missing_in(job, self._record.newest())
         if job.missing is None:
             job.completed_at = now
 
@@ -300,15 +292,15 @@ class Supervisor:
 
     # Actions.
 
-    def _execute(self, actions: Iterable[Action]) -> None:
+    def _execute(self, found: Iterable[Action]) -> None:
         # A policy decides by one and the same state, so it has to end first.
-        for action in list(actions):
+        for action in list(found):
             match action:
-                case policies.Say():
+                case actions.Say():
                     self._say(action)
                 case Fail():
                     self._fail(action)
-                case policies.Start():
+                case actions.Start():
                     self._start(action)
                 case _:
                     self._execute_for(self._state.tasks[action.task], action)
@@ -316,25 +308,25 @@ class Supervisor:
     def _execute_for(self, state: TaskState, action: Action) -> None:
         now = self._clock()
         match action:
-            case policies.Restart():
+            case actions.Restart():
                 self._restart(state, action)
-            case policies.Terminate():
+            case actions.Terminate():
                 state.stop(now, action.grace_secs)
                 if action.is_signalled:
                     self._tasks.signal(state.last.run, signal.SIGTERM)
-            case policies.Kill():
+            case actions.Kill():
                 state.kill(now, action.cause)
                 self._tasks.signal(state.last.run, signal.SIGKILL)
-            case policies.GiveUp():
+            case actions.GiveUp():
                 run, status = state.last.run, -int(signal.SIGKILL)
                 cause = "did not end after SIGKILL"
                 self._events.put(Ended(run=run, status=status, cause=cause))
-            case policies.Release():
+            case actions.Release():
                 state.release()
                 if action.reason is not None:
                     self._state.unevaluated = state.task, action.reason
 
-    def _say(self, action: policies.Say) -> None:
+    def _say(self, action: actions.Say) -> None:
         if action.key is None or action.key not in self._said:
             self._said.add(action.key)
             self._console.say(action.line, level=action.level)
@@ -348,22 +340,26 @@ class Supervisor:
         if self._state.ending is None:
             self._state.ending = action
             self._events.is_hurried = True
-            self._execute(policies.stop_in_order(self._state, self._clock()))
+            self._execute(stop_policies.stop_in_order(self._state, self._clock()))
 
-    def _start(self, action: policies.Start) -> None:
-        try:
-            if self._state.needs_addresses and not self._starter.place():
+    def _start(self, action: actions.Start) -> None:
+        job = self._state.job
+        if self._state.needs_addresses:
+            try:
+                cluster = self._tasks.place(job.addressed)
+            except LaunchError as error:
+                self._fail(Fail(str(error)))
                 return
-        except LaunchError as error:
-            self._fail(Fail(str(error)))
-            return
-        self._state.needs_addresses = False
+            if cluster is None:  # it is too early for that
+                return
+            self._cluster, self._state.needs_addresses = cluster, False
         for task in action.tasks:
             self._record.logs.of[task].start_run()
-        states = [self._state.tasks[task] for task in action.tasks]
-        self._starter.start(states, self._clock())
+        for task in action.tasks:
+            run = self._state.tasks[task].start(self._clock())
+            self._tasks.start(run, job.environ_of(task, self._cluster))
 
-    def _restart(self, state: TaskState, action: policies.Restart) -> None:
+    def _restart(self, state: TaskState, action: actions.Restart) -> None:
         if action.is_charged:
             state.budget.spend(state.failure)
             self._record.restarts += 1
