@@ -19,6 +19,7 @@ killed. When the launcher is gone, however it ended, everything that is left end
 import contextlib
 import ctypes
 import fcntl
+import importlib.metadata
 import json
 import os
 import resource
@@ -74,11 +75,16 @@ def main(arguments: list[str]) -> int:
     # The launcher has started this process with these signals blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     process_tree.end_with(launcher)
+    # As it is installed, so that nothing here imports a higher layer.
+    distribution = importlib.metadata.distribution("estimator-runtime")
+    scripts = distribution.entry_points.select(group="console_scripts")
+    program = scripts["estimator-runtime"]
     try:
         if is_private:
             _enter_private_network()
         if is_warm:
             _warm_up()
+            run_program = program.load()
     except EstimatorRuntimeError as error:
         _send(connection, {"refused": str(error)})
         return 1
@@ -86,14 +92,12 @@ def main(arguments: list[str]) -> int:
     # From here on, the end of the socket shows the end of the launcher.
     process_tree.end_with(None)
     _send(connection, {"ready": os.getpid()})
-    is_task = ForkServer(connection, command if not is_warm else None).serve()
-    if not is_task:
+    own = None if is_warm else helper_command(program.module, *command)
+    if not ForkServer(connection, own).serve():
         return 0
     # This is a forked child, which has left the loop above so that it can end like any
     # other program.
-    from estimator_runtime.cli import main as cli_main
-
-    return cli_main.main(command)
+    return run_program(command)
 
 
 class ForkServer:
@@ -101,8 +105,8 @@ class ForkServer:
 
     Args:
         connection: The socket to the launcher.
-        command: The arguments of `estimator-runtime` for a new process per task; None
-            forks this process instead.
+        command: The command of a new process per task; None forks this process
+            instead.
     """
 
     def __init__(self, connection: socket.socket, command: list[str] | None) -> None:
@@ -161,13 +165,10 @@ class ForkServer:
         self, number: int, fds: Sequence[int], environ: Mapping[str, str]
     ) -> bool:
         """Start a task, or report its end; return True in a forked child."""
-        program = None
-        if self._command is not None:
-            program = helper_command("estimator_runtime.cli.main", *self._command)
         stdout, stderr, self._reports[number] = fds
         os.set_inheritable(self._reports[number], False)
         try:
-            pid = fork(fds, environ, program)
+            pid = fork(fds, environ, self._command)
         except OSError as error:
             # There is no room for another process now. The other tasks go on, and the
             # launcher may try again.
