@@ -93,9 +93,8 @@ class Supervisor:
         self._last_tick = clock()
         self._has_ended: bool | None = None  # and whether well
 
-    @property
     def state(self) -> str:
-        """One of "starting", "running", "stopping", "succeeded" and "failed"."""
+        """Return the state of the job; see `JobHandle.state`."""
         if self._has_ended is not None:
             return "succeeded" if self._has_ended else "failed"
         if self._state.ending is not None:
@@ -103,16 +102,14 @@ class Supervisor:
         has_begun = any(it.last.run.attempt >= 0 for it in self._state.tasks.values())
         return "running" if has_begun else "starting"
 
-    @property
     def model_dir(self) -> str | None:
-        """The model directory; None until a task has reported it."""
+        """Return the model directory; None until a task has reported it."""
         return self._record.model_dir
 
-    def cancel(self, exit_status: int, reason: str) -> None:
-        """Stop the job in an orderly way; a second call kills all tasks at once.
-
-        Any thread may call this method. The outcome has this exit status and reason.
-        """
+    def cancel(
+        self, exit_status: int = 1, reason: str = "the job was cancelled"
+    ) -> None:
+        """Stop the job, from any thread; see `JobHandle.cancel`."""
         self._requests.append((exit_status, reason))
 
     def run(self) -> Outcome:
