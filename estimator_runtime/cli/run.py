@@ -171,7 +171,7 @@ def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcom
         while not handle.has_ended(_POLL_SECS):
             folder = handle.model_dir()
             if port is not None and folder is not None:
-                dashboard = Dashboard.started(folder, port, console.pin)
+                dashboard = Dashboard.started(folder, port, console.say)
                 port = None
                 if dashboard is not None:
                     stack.callback(dashboard.close)

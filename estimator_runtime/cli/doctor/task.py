@@ -1,6 +1,5 @@
 """TF_CONFIG as this task reads it, and whether its cluster can be reached."""
 
-import concurrent.futures
 import errno
 import socket
 from collections.abc import Iterator
@@ -9,10 +8,6 @@ from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Sub
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import TFConfig, check_form
 from estimator_runtime.distributed import peers
-
-_CONNECT_SECS = 2.0
-_THREADS = 32
-_REFUSED = "nobody listens"
 
 
 def check_config(subject: Subject) -> Iterator[Finding]:
@@ -44,7 +39,7 @@ def check_own_port(subject: Subject) -> Iterator[Finding]:
     address = _addresses(subject.config).get(_own(subject.config))
     if address is None:
         return
-    port = _split(address)[1]
+    port = int(address.rpartition(":")[2])
     try:
         _listen(port)
     except OSError as error:
@@ -65,18 +60,14 @@ def check_other_tasks(subject: Subject) -> Iterator[Finding]:
     others.pop(_own(subject.config), None)
     if not others:
         return
-    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        reasons = dict(zip(others, pool.map(_reach, others.values()), strict=True))
-    silent = [name for name, reason in reasons.items() if reason == _REFUSED]
-    lost = [
-        f"{name} at {others[name]} ({reason})"
-        for name, reason in reasons.items()
-        if reason not in (None, _REFUSED)
-    ]
+    given = peers.ask_all(list(others.values()), peers.ask)
+    answers = dict(zip(others, given, strict=True))
+    lost = [n for n, answer in answers.items() if answer is peers.Answer.UNREACHABLE]
+    silent = [n for n, answer in answers.items() if answer is peers.Answer.REFUSED]
     if lost:
+        names = ", ".join(f"{name} at {others[name]}" for name in lost)
         text = (
-            f"no way to {', '.join(lost)}; check the name or address, and the "
-            "firewalls between"
+            f"no way to {names}; check the name or address, and the firewalls between"
         )
         yield Finding(PROBLEM, text)
     elif silent:
@@ -111,19 +102,3 @@ def _listen(port: int) -> None:
         probe.bind(address)
         # A process that holds the port without listening does not block a task.
         probe.listen()
-
-
-def _reach(address: str) -> str | None:
-    """Return why "host:port" cannot be reached; None if it can."""
-    try:
-        with socket.create_connection(_split(address), _CONNECT_SECS):
-            return None
-    except ConnectionRefusedError:
-        return _REFUSED
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

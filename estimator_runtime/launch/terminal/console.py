@@ -46,8 +46,6 @@ class Console:
         is_terminal: Whether status rows can be shown below the lines.
         as_json: Whether lines are JSON objects; then there are no status rows.
         can_unicode: Whether status rows may contain characters outside ASCII.
-        pinned: Lines that stay in view with the status rows, such as the address of
-            TensorBoard.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class Console:
         self._writers = _writers_of(streams)
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
-        self.pinned: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
 
@@ -108,11 +105,6 @@ class Console:
         # JSON has its own escapes.
         text = line if self.as_json else terminal.printable(line)
         self.write(_OURS, text, level=level)
-
-    def pin(self, line: str) -> None:
-        """Write one line of the launcher, and keep it in view with the status rows."""
-        self.pinned.append(line)
-        self.say(line)
 
     def conclude(self, verdict: str, is_failure: bool) -> None:
         """Write the last lines of a job, and wait a while until they are read."""

@@ -113,10 +113,8 @@ class Screen:
             console.status([("", line(seen))])
         else:
             rows = [(task.name, describe(task)) for task in seen.tasks]
-            about = places(seen, console.pinned)
-            more = [("launcher", about)] if about else []
             bar = total(seen, console.columns, console.can_unicode)
-            console.status([*rows, *more, ("total", bar)])
+            console.status([*rows, ("total", bar)])
 
     def close(self) -> None:
         """Leave the last status rows, and report how many lines were left out."""
@@ -196,12 +194,6 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
         return text
     bar = ("█" if can_unicode else "#") * int(share * width)
     return f"{percentage}{bar:<{width}}| {text}"
-
-
-def places(seen: JobStatus, pinned: Sequence[str]) -> str:
-    """Return where else the user finds something about the job, as one line."""
-    logs = [] if seen.log_dir is None else [f"logs: {seen.log_dir}"]
-    return ", ".join([*pinned, *logs])
 
 
 def _trained(seen: JobStatus) -> int:

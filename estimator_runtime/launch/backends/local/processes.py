@@ -185,31 +185,26 @@ class Processes:
         """Request a new task from the fork server; see `Tasks.start`."""
         number = len(self._numbers)
         self._numbers[run] = number
-        try:
-            pipes = [os.pipe() for _ in range(3)]
-        except OSError as error:
-            # As the fork server reports it where it has no room for a process.
-            cause = f"could not be started: {error.strerror} (see ulimit -n)"
-            status = -int(signal.SIGKILL)
-            self._events.put(Ended(run=run, status=status, cause=cause))
-            return
-        theirs = [writer for _, writer in pipes]
-        try:
-            self._reader.add(number, run, [reader for reader, _ in pipes])
-        except RuntimeError as error:  # of a thread
-            for fd in theirs:
-                os.close(fd)
-            cause = f"could not be started: {error} (see ulimit -u)"
-            status = -int(signal.SIGKILL)
-            self._events.put(Ended(run=run, status=status, cause=cause))
-            return
         environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
+        ours: list[int] = []
+        theirs: list[int] = []
         try:
+            for _ in range(3):
+                reader, writer = os.pipe()
+                ours.append(reader)
+                theirs.append(writer)
+            self._reader.add(number, run, ours)
             socket.send_fds(self._connection, [message], theirs)
-        except OSError as error:
-            reason = f"the fork server does not accept another task: {error}"
-            self._events.put(Lost(reason=reason))
+        except (OSError, RuntimeError) as error:  # of a pipe, a thread, the fork server
+            if len(ours) < 3:  # no thread reads them, and closes them
+                for fd in ours:
+                    os.close(fd)
+            # As the fork server reports it where it has no room for a process.
+            why = getattr(error, "strerror", None) or error
+            cause = f"could not be started: {why} (see ulimit -n and -u)"
+            status = -int(signal.SIGKILL)
+            self._events.put(Ended(run=run, status=status, cause=cause))
         finally:
             for fd in theirs:
                 os.close(fd)
