@@ -99,7 +99,7 @@ class FileWorker:
         """Name files that have not answered for long; call this repeatedly."""
         with self._changed:
             since = self._busy_since
-            if since is None and self._running is not None:
+            if since is None and (self._running or self._waiting):
                 self._busy_since = now
         if since is None and self.is_named:
             self.is_named = False

@@ -335,7 +335,7 @@ def test_a_last_checkpoint_that_shows_later_is_waited_for(run, saved, tmp_path):
     assert outcome.exit_status == 0, said
     assert outcome.reason.startswith("the job is done at step 20")
     waiting = re.findall(
-        r"chief has saved step 20, but the newest has 10: waiting 6\d s at most", said
+        r"chief has saved step 20, but the newest has 10: waiting 59\d s at most", said
     )
     assert len(waiting) == 1, said
 
