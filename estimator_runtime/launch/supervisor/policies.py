@@ -10,7 +10,6 @@ three kinds of policies:
 
 from __future__ import annotations
 
-import collections
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -60,11 +59,9 @@ _LONG_SECS = 60.0
 def on_report(
     job: JobState, state: TaskState, report: Mapping[str, Any]
 ) -> Iterator[Action]:
-    """Report a training without steps, or tasks that read the same input."""
+    """Report a training without steps, and a job that evaluates nothing."""
     if "stalled" in report:
         yield from _stall(state.task, report["stalled"])
-    if "input" in report:
-        yield from _equal_input(job)
     types = {task.type for task in job.tasks}
     if "model_dir" in report and TaskType.EVALUATOR not in types:
         # Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
@@ -77,26 +74,6 @@ def _stall(task: Task, stall: Mapping[str, Any]) -> Iterator[Action]:
         if number:
             yield Say("and another of its threads at:")
         yield from (Say(f"  {place}") for place in places)
-
-
-def _equal_input(job: JobState) -> Iterator[Action]:
-    """Warn of trainers that read the same batches, once all have reported."""
-    if any("input" not in state.report for state in job.trainers):
-        return
-    readers = collections.defaultdict(list)
-    for state in job.trainers:
-        readers[state.report["input"]].append(str(state.task))
-    readers.pop(None, None)
-    for *names, last in readers.values():
-        if names:
-            yield Say(
-                f"WARNING: {', '.join(names)} and {last} read the same batches in the "
-                "same order. Give each its own part: import estimator_runtime; def "
-                "input_fn(config): ... dataset = estimator_runtime.shard(dataset, "
-                "config). The Estimator calls input_fn with its RunConfig",
-                key=("input", last),
-                level="warning",
-            )
 
 
 # The end of a run.

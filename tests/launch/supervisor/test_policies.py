@@ -296,40 +296,6 @@ def test_a_task_that_takes_no_step_is_named_with_where_it_is(job_of):
     ]
 
 
-@pytest.mark.parametrize(
-    ("reads", "told"),
-    [
-        ({"worker 1": "a", "chief": "a", "worker 0": "a"}, ["chief, worker 0 and worker 1"]),
-        ({"chief": "a", "worker 0": "b", "worker 1": "b"}, ["worker 0 and worker 1"]),
-        ({"chief": "a", "worker 0": "b", "worker 1": "c"}, []),
-        ({"chief": None, "worker 0": None, "worker 1": None}, []),
-        ({"chief": "a", "worker 0": "a"}, []),
-    ],
-)  # fmt: skip
-def test_tasks_that_read_the_same_batches_are_named(job_of, reads, told):
-    job, tasks = job_of(replicas=_PS)
-    for name, read in reads.items():
-        tasks[name].hear({"input": read}, 1.0)
-    lines = _said(policies.on_report(job, tasks["chief"], {"input": "a"}))
-    assert [line.split(" read ")[0] for line in lines] == [
-        f"WARNING: {names}" for names in told
-    ]
-
-
-def test_each_group_that_reads_the_same_batches_is_named_once(job_of):
-    job, tasks = job_of(replicas={"chief": 1, "worker": 3, "ps": 1})
-    for name, read in zip(
-        ("chief", "worker 0", "worker 1", "worker 2"), "aabb", strict=True
-    ):
-        tasks[name].hear({"input": read}, 1.0)
-    first, again = (
-        [say.key for say in policies.on_report(job, tasks["chief"], {"input": "a"})]
-        for _ in range(2)
-    )
-    assert first == again
-    assert len(set(first)) == 2
-
-
 # The end of the training.
 
 
