@@ -72,9 +72,6 @@ class JobHandle(Protocol):
             reason: The reason that the outcome names.
         """
 
-    def state(self) -> str:
-        """Return "starting", "running", "stopping", "succeeded" or "failed"."""
-
     def model_dir(self) -> str | None:
         """Return the model directory, or None if no task has reported it yet."""
 

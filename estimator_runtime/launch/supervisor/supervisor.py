@@ -91,16 +91,6 @@ class Supervisor:
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._said: set[object] = set()  # the keys of lines that are told only once
         self._last_tick = clock()
-        self._has_ended: bool | None = None  # and whether well
-
-    def state(self) -> str:
-        """Return the state of the job; see `JobHandle.state`."""
-        if self._has_ended is not None:
-            return "succeeded" if self._has_ended else "failed"
-        if self._state.ending is not None:
-            return "stopping"
-        has_begun = any(it.last.run.attempt >= 0 for it in self._state.tasks.values())
-        return "running" if has_begun else "starting"
 
     def model_dir(self) -> str | None:
         """Return the model directory; None until a task has reported it."""
@@ -118,19 +108,13 @@ class Supervisor:
         Raises:
             LaunchError: If no task can be started.
         """
-        self._has_ended = None
         try:
             self._tasks.open(self._events, lambda: bool(self._requests))
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:
                 self._step()
-            outcome = self._conclude()
-            self._has_ended = not outcome.exit_status
-            return outcome
-        except BaseException:
-            self._has_ended = False
-            raise
+            return self._conclude()
         finally:
             # Callbacks run from the last to the first, even if one of them fails.
             with contextlib.ExitStack() as closing:
