@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib.metadata
-import os
 import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -141,30 +140,11 @@ class SupervisedJob(Supervisor):
             self._outcome.set_exception(error)
 
 
-def check_launch(job: Job, environ: Mapping[str, str]) -> None:
-    """Check what the launcher itself needs for a job, and create its log folder.
-
-    Raises:
-        ConfigError: If TF_CONFIG is set in `environ`, or the log folder that the job
-            names cannot be created or written.
-    """
+def check_launch(environ: Mapping[str, str]) -> None:
+    """Raise a ConfigError if the environment of the launcher has a TF_CONFIG."""
     if "TF_CONFIG" in environ:
         raise ConfigError(
             "TF_CONFIG is set in the environment, and the launcher makes one for each "
             "task; unset TF_CONFIG, or leave out --workers, --ps, --evaluator and "
             "--backend to run one task"
-        )
-    if job.log_dir is None:
-        return
-    try:
-        os.makedirs(job.log_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be created: {error.strerror}; give "
-            "another one"
-        ) from error
-    if not os.access(job.log_dir, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be written by this process; change its "
-            "permissions, or give another one"
         )

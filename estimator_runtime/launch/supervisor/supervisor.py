@@ -109,7 +109,9 @@ class Supervisor:
             LaunchError: If no task can be started.
         """
         try:
-            self._tasks.open(self._events, lambda: bool(self._requests))
+            self._fail_for(self._record.problem())  # of the log folder
+            if self._state.ending is None:
+                self._tasks.open(self._events, lambda: bool(self._requests))
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:

@@ -42,16 +42,15 @@ class LocalBackend:
         """Start a job; see `Backend.submit`.
 
         Raises:
-            ConfigError: If this is not Linux, TF_CONFIG is set in this process, the log
-                folder cannot be written, a variable has an invalid value, or there are
-                too few GPUs.
+            ConfigError: If this is not Linux, TF_CONFIG is set in this process, a
+                variable has an invalid value, or there are too few GPUs.
         """
         if sys.platform != "linux":
             raise ConfigError(
                 f"clusters of local processes need Linux, and this is {sys.platform}; "
                 "start each task yourself, with a TF_CONFIG of its own"
             )
-        check_launch(job, os.environ)
+        check_launch(os.environ)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         environs = gpus.environ_of_tasks(
             job, self.gpus_per_worker, os.environ, self.console.say

@@ -80,15 +80,14 @@ class RayBackend:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
-            ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
-                written, a variable has an invalid value, no cluster answers, or Ray
-                can never provide what the job needs.
+            ConfigError: If TF_CONFIG is set in this process, a variable has an invalid
+                value, no cluster answers, or Ray can never provide what the job needs.
             LaunchError: If there is no room in time.
         """
         from estimator_runtime.launch.backends.ray.cluster import RayCluster, connect
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
-        check_launch(job, os.environ)
+        check_launch(os.environ)
         _check_gpus(job)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         connect(self.address, self.working_dir)
