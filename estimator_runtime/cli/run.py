@@ -85,8 +85,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
-    if options.tensorboard is not None:
-        tensorboard.check(options.tensorboard)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
