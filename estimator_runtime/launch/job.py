@@ -32,7 +32,8 @@ class Resources:
 
     Attributes:
         cpus: Number of cores; a fraction is allowed.
-        gpus: Number of GPUs; a fraction is allowed. With 0, the task sees no GPU.
+        gpus: Number of GPUs: a whole number, or a part of one. With 0, the task sees
+            no GPU.
     """
 
     cpus: float = 1.0
@@ -42,7 +43,8 @@ class Resources:
         """Check the values.
 
         Raises:
-            ConfigError: If one is negative or not a finite number.
+            ConfigError: If one is negative or not a finite number, or if it is several
+                GPUs and a part of one.
         """
         for name in ("cpus", "gpus"):
             value = getattr(self, name)
@@ -50,6 +52,11 @@ class Resources:
                 raise ConfigError(
                     f"Resources: {name} is {value!r}; give a number, 0 or more"
                 )
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ConfigError(
+                f"a task takes {self.gpus:g} GPU; give a whole number with "
+                "--gpus-per-worker, or less than 1"
+            )
 
     def __str__(self) -> str:
         gpus = f" and {self.gpus:g} GPU" if self.gpus else ""

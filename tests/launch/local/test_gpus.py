@@ -114,7 +114,12 @@ def test_a_list_for_the_tasks_wins():
             "2 tasks train on 0.5 GPU each, which is 1 GPU, and this process sees 0; "
             "start fewer, or give a smaller --gpus-per-worker",
         ),
-        (8, 1.5, "--gpus-per-worker is 1.5; give a whole number, or less than 1"),
+        (
+            8,
+            1.5,
+            "a task takes 1.5 GPU; give a whole number with --gpus-per-worker, or less "
+            "than 1",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(count, per_worker, problem):

@@ -77,8 +77,7 @@ def test_parts_of_several_gpus_are_refused_before_a_cluster_is_asked(launch, tmp
     (tmp_path / "train.py").touch()
     job = launch("--backend", "ray", "--gpus-per-worker", "1.5", "train.py")
     assert _error(job) == (
-        "a task takes 1.5 GPU, and Ray assigns a fraction of one GPU, or whole GPUs; give a "
-        "whole number with --gpus-per-worker, or less than 1"
+        "a task takes 1.5 GPU; give a whole number with --gpus-per-worker, or less than 1"
     )
 
 

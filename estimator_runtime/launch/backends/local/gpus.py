@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job import Job, Resources
 from estimator_runtime.launch.task import Task
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -87,13 +87,9 @@ def _shares(
     each = gpus_per_worker
     if each is None:
         each = len(gpus) if len(job.trainers) == 1 else 1
-    size = max(1, int(each))
+    size = max(1, int(Resources(gpus=each).gpus))  # which refuses what cannot be
     starts = [int(index * each) for index in range(len(job.trainers))]
     needed = starts[-1] + size
-    if each > 1 and each != size:
-        raise ConfigError(
-            f"--gpus-per-worker is {each:g}; give a whole number, or less than 1"
-        )
     if gpus_per_worker is not None and needed > len(gpus):
         raise ConfigError(
             f"{len(starts)} tasks train on {each:g} GPU each, which is {needed} GPU, "

@@ -88,7 +88,6 @@ class RayBackend:
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
         check_launch(os.environ)
-        _check_gpus(job)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         connect(self.address, self.working_dir)
         job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
@@ -102,17 +101,6 @@ class RayBackend:
         except BaseException:
             cluster.close()
             raise
-
-
-def _check_gpus(job: Job) -> None:
-    """Raise `ConfigError` if a task takes neither a part of one GPU nor whole ones."""
-    for task in job.tasks:
-        gpus = job.resources_of(task).gpus
-        if gpus > 1 and gpus != int(gpus):
-            raise ConfigError(
-                f"a task takes {gpus:g} GPU, and Ray assigns a fraction of one GPU, or "
-                "whole GPUs; give a whole number with --gpus-per-worker, or less than 1"
-            )
 
 
 def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:
