@@ -7,7 +7,6 @@ for processes on this machine and on others. Events reach it through one queue.
 import dataclasses
 import json
 import queue
-import signal
 import threading
 from collections.abc import Callable
 from types import NoneType
@@ -15,15 +14,6 @@ from typing import Any, Protocol
 
 from estimator_runtime.config.cluster_spec import Cluster
 
-# The signals that stop a job: the launcher handles them and stops its tasks in order.
-STOP_SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGXCPU,
-)
 # Limit for the lines in the queue, in characters, and what an event adds to its line.
 _MAX_WAITING = 1 << 20
 _PER_EVENT = 100

@@ -17,7 +17,6 @@ killed. When the launcher is gone, however it ended, everything that is left end
 """
 
 import contextlib
-import ctypes
 import fcntl
 import importlib.metadata
 import json
@@ -35,10 +34,9 @@ from typing import Any, NoReturn
 from estimator_runtime import reporting
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
 from estimator_runtime.launch.backends.local import process_tree
-from estimator_runtime.launch.task import STOP_SIGNALS
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.injection.children import helper_command
-from estimator_runtime.signals.inbox import SignalInbox
+from estimator_runtime.signals.inbox import STOP_SIGNALS, SignalInbox
 
 # The size of a request, whose TF_CONFIG lists every task. The default buffer of a
 # socket is larger.
@@ -392,9 +390,11 @@ def _enter_namespace() -> None:
     """Enter a network namespace, and bring its loopback interface up."""
     user, group = os.geteuid(), os.getegid()
     try:
-        _unshare(_CLONE_NEWNET)  # root may do this, and then keeps all rights
+        process_tree.call_libc(
+            "unshare", _CLONE_NEWNET
+        )  # root may do this, and then keeps all rights
     except PermissionError:
-        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        process_tree.call_libc("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
         with contextlib.suppress(FileNotFoundError):
             _write_to_proc("setgroups", "deny")
         _write_to_proc("uid_map", f"{user} {user} 1")
@@ -405,13 +405,6 @@ def _enter_namespace() -> None:
         _, flags = struct.unpack(_IFREQ, answer)
         request = struct.pack(_IFREQ, b"lo", flags | _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
-
-
-def _unshare(flags: int) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.unshare(flags):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def _write_to_proc(name: str, text: str) -> None:

@@ -43,7 +43,7 @@ def adopt_orphans() -> None:
 
     A program that it executes does so too, but not a process that it forks.
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    call_libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with(parent: int | None, number: int = signal.SIGKILL) -> None:
@@ -53,7 +53,7 @@ def end_with(parent: int | None, number: int = signal.SIGKILL) -> None:
         parent: The pid of the parent; None undoes that.
         number: The signal.
     """
-    _prctl(_PR_SET_PDEATHSIG, 0 if parent is None else number)
+    call_libc("prctl", _PR_SET_PDEATHSIG, 0 if parent is None else number, 0, 0, 0)
     if parent not in (None, os.getppid()):  # it ended before that
         os.kill(os.getpid(), number)
 
@@ -76,7 +76,9 @@ def kill_descendants() -> None:
             os.waitpid(-1, 0)
 
 
-def _prctl(option: int, value: int) -> None:
+def call_libc(name: str, *arguments: int) -> None:
+    """Call a function of the C library; raise an OSError if it fails."""
     library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(option, value, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+    if getattr(library, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -21,7 +21,6 @@ from estimator_runtime.launch.backends.local import process_tree
 from estimator_runtime.launch.backends.local.ports import HeldPorts
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import (
-    STOP_SIGNALS,
     Ended,
     Events,
     Lost,
@@ -35,6 +34,7 @@ from estimator_runtime.launch.task import (
 from estimator_runtime.output import log_filter
 from estimator_runtime.patching.injection.children import helper_command
 from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.signals.inbox import STOP_SIGNALS
 
 _HOST = "127.0.0.1"
 _MAX_MESSAGE = 65536
