@@ -94,10 +94,6 @@ class Screen:
             return
         self.console.write(str(task), line, is_error)
 
-    def write_of_fork_server(self, line: str) -> None:
-        """Show a line of the fork server; any thread may call this method."""
-        self.console.say(line)
-
     def show(self, seen: JobStatus, now: float) -> None:
         """Show the progress of the job; call this once a second."""
         self._warning_count = seen.hidden_warnings
@@ -123,11 +119,9 @@ class Screen:
             self.console.say(log_filter.summary(self._warning_count))
         if self._below_count:
             noun = "line is" if self._below_count == 1 else "lines are"
-            hidden = (each.hidden for each in self._levels.values())
-            lowest = min(filter(None, hidden), key=levels.LEVELS.index)
             self.console.say(
                 f"{self._below_count} {noun} only in the logs of the tasks; "
-                f"--log-level {lowest} shows them here"
+                f"--log-level {levels.LEVELS[0]} shows them here"
             )
 
 

@@ -204,6 +204,6 @@ def test_the_lines_that_are_only_in_the_files_are_counted():
         screen.write(_CHIEF, text, is_error=True)
     screen.close()
     assert stream.getvalue() == (
-        "launcher | 2 lines are only in the logs of the tasks; --log-level info shows "
+        "launcher | 2 lines are only in the logs of the tasks; --log-level debug shows "
         "them here\n"
     )

@@ -59,7 +59,7 @@ class LocalBackend:
             job,
             self.warm,
             self.private_network,
-            screen.write_of_fork_server,
+            self.console.say,
             environs,
         )
         return SupervisedJob(job, processes, screen, "local")
