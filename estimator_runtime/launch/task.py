@@ -198,21 +198,12 @@ class Events:
     Lines of output must not fill the memory, so the code that reads them from the tasks
     calls `takes_lines` first. While that returns False, it leaves the lines in the
     pipes, where the tasks wait for room, and puts only other events, which are few.
-
-    Args:
-        is_behind: Returns whether the reader of the lines is behind with them.
-
-    Attributes:
-        is_hurried: Whether lines are accepted even if their reader is behind. That is
-            needed when the tasks are to end, because a task that waits cannot end.
     """
 
-    def __init__(self, is_behind: Callable[[], bool] = lambda: False) -> None:
-        self._is_behind = is_behind
+    def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._waiting = 0
         self._lock = threading.Lock()
-        self.is_hurried = False
 
     def put(self, event: "Event") -> None:
         """Add an event; any thread may call this method."""
@@ -234,9 +225,7 @@ class Events:
 
     def takes_lines(self) -> bool:
         """Return whether there is room for lines."""
-        if self._waiting >= _MAX_WAITING:
-            return False
-        return self.is_hurried or not self._is_behind()
+        return self._waiting < _MAX_WAITING
 
     def _count(self, event: "Event", sign: int) -> None:
         if isinstance(event, Output):

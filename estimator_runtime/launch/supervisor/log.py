@@ -27,9 +27,10 @@ _PART_OF_FREE, _LEAST_BYTES, _MOST_BYTES = 50, 64 << 10, 64 << 20
 _EARLIER = ".1"  # ends the name of the renamed file
 # A program that is removing its folder would fail if a log appeared there meanwhile.
 _REMOVED_SECS = 1.0
-# Characters that wait to be written: from _BEHIND on the disk counts as behind, and
-# from _MAX_WAITING on there is no room for more. A line takes more than its characters.
-_BEHIND, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
+# Characters that wait to be written: from _MANY on they no longer wait for the model
+# directory to be known, and from _MAX_WAITING on there is no room for more. A line
+# takes more than its characters.
+_MANY, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
 # How long the end of a job waits for the last lines to be written.
 _FLUSH_SECS = 15.0
 _EXCERPT_LINES = 20
@@ -224,15 +225,8 @@ class Logs:
         self._added += len(line) + _PER_LINE
         if self._is_open:
             self.worker.put("lines", self._drain)
-        elif size >= _BEHIND:
+        elif size >= _MANY:
             self.open(None)
-
-    def is_behind(self) -> bool:
-        """Return whether so many lines are waiting that callers should pause.
-
-        Nobody should pause for files that have been named as hung.
-        """
-        return self._added - self._taken >= _BEHIND and not self.worker.is_named
 
     def flush(self) -> None:
         """Wait for all lines, for a while; without a folder, use a temporary one."""

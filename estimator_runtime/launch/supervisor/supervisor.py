@@ -83,9 +83,7 @@ class Supervisor:
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
-        self._events = Events(
-            lambda: self._console.is_behind() or self._record.logs.is_behind()
-        )
+        self._events = Events()
         screen.open([str(task) for task in job.tasks])
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
@@ -322,7 +320,6 @@ class Supervisor:
         """Stop the job, unless it is stopping already."""
         if self._state.ending is None:
             self._state.ending = action
-            self._events.is_hurried = True
             self._execute(stop_policies.stop_in_order(self._state, self._clock()))
 
     def _start(self, action: actions.Start) -> None:

@@ -22,9 +22,9 @@ _OURS = "launcher"
 _COLUMNS, _ROWS = 80, 24
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
-# Characters that wait to be written: from _BEHIND on the reader counts as behind, and
-# from _MAX_WAITING on lines are left out.
-_BEHIND, _MAX_WAITING = 1 << 20, 8 << 20
+# Characters that wait to be written: from _MAX_WAITING on lines are left out, until
+# there are fewer than _FEW.
+_FEW, _MAX_WAITING = 1 << 20, 8 << 20
 _LEFT_OUT = "... lines left out here: they were not read in time ...\n"
 _RETRY_SECS = 0.05
 
@@ -113,10 +113,6 @@ class Console:
         else:
             self._put(self._stderr, f"estimator-runtime: {verdict}\n")
         self.flush()
-
-    def is_behind(self) -> bool:
-        """Return whether so much output is waiting that callers should pause."""
-        return any(each.waiting >= _BEHIND for each in self._writers.values())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
         """Wait until everything is written; leave out what is not read in time."""
@@ -222,7 +218,7 @@ class _Writer:
         """Write a text; if too much is waiting it is left out, and a line says so."""
         with self._changed:
             self._leaves_out = self._leaves_out or self.waiting >= _MAX_WAITING
-            if self._leaves_out and self.waiting >= _BEHIND:
+            if self._leaves_out and self.waiting >= _FEW:
                 return
             if self._leaves_out:
                 self._leaves_out = False
