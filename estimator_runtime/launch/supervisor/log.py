@@ -277,37 +277,18 @@ class Logs:
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
     """Return those of the last lines of a program that say why it failed.
 
-    That is the last Python traceback with its whole message, shortened in its middle;
-    or the error that this package reported; or the last lines that are not routine
-    output of TensorFlow.
+    That is the last Python traceback, or the error that this package reported, and what
+    follows, shortened in its middle; or else the last five lines. Routine output of
+    TensorFlow is left out everywhere.
     """
-    for index in range(len(lines) - 1, -1, -1):
-        if lines[index].startswith(_OUR_ERROR):
-            return _shorten(_message(lines[index:], has_begun=True))
-        if lines[index] == _TRACEBACK:
-            return _shorten(_message(lines[index:]))
-    telling = [line for line in lines if line.strip() and not _NOISE.match(line)]
+    telling = [line for line in lines if not _NOISE.match(line)]
+    while telling and not telling[-1].strip():
+        telling.pop()
+    for index in range(len(telling) - 1, -1, -1):
+        line = telling[index]
+        if line == _TRACEBACK or line.startswith(_OUR_ERROR):
+            return _shorten(telling[index:])
     return tuple(telling[-5:])
-
-
-def _message(lines: Sequence[str], has_begun: bool = False) -> Sequence[str]:
-    """Return the error that the lines begin with, to the end of its message.
-
-    Routine output may stand between the lines of a traceback, because Python writes
-    them one by one. After the message, it is where the message ends. A message may have
-    blank lines.
-    """
-    found = list(lines[:1])
-    for line in lines[1:]:
-        if not _NOISE.match(line):
-            if line.strip() or has_begun:
-                found.append(line)
-            has_begun = has_begun or (bool(line) and not line.startswith("  "))
-        elif has_begun:
-            break
-    while not found[-1].strip():
-        found.pop()
-    return found
 
 
 def _shorten(lines: Sequence[str]) -> tuple[str, ...]:
