@@ -79,7 +79,6 @@ class Say:
 
     line: str
     key: Hashable = None
-    level: str = "info"
 
 
 Action = Start | Restart | Terminate | Kill | GiveUp | Release | Fail | Say

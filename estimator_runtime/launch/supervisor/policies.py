@@ -85,13 +85,6 @@ def on_end(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     A task that fails is restarted while its budget lasts, a gang as a whole. A task
     without which the job can be completed is released.
     """
-    if state.is_server and state.last.status == 0 and job.model_dir is None:
-        yield Say(
-            f"WARNING: {state.task} has ended, and no task has named a model "
-            "directory: does the program use TF_CONFIG? If not, each task trains alone",
-            key="ps",
-            level="warning",
-        )
     if state.phase is TaskPhase.RELEASED:
         return
     if job.restarts_with_gang(state):

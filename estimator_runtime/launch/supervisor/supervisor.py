@@ -310,7 +310,7 @@ class Supervisor:
     def _say(self, action: actions.Say) -> None:
         if action.key is None or action.key not in self._said:
             self._said.add(action.key)
-            self._console.say(action.line, level=action.level)
+            self._console.say(action.line)
 
     def _fail_for(self, problem: str | None) -> None:
         if problem is not None:

@@ -93,22 +93,6 @@ class JobStatus:
         return dataclasses.asdict(self)
 
     @property
-    def is_trained(self) -> bool:
-        """Whether the training has reached its last step."""
-        return is_reached(self.step, self.last_step)
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The tasks that a training which has reached its last step waits for."""
-        if not self.is_trained:
-            return ()
-        return tuple(
-            task.name
-            for task in self.tasks
-            if task.state != "done" and not task.name.startswith("ps ")
-        )
-
-    @property
     def loss(self) -> float | None:
         """The loss of the first task that logs one: the chief, if there is one."""
         known = (task.loss for task in self.tasks if task.loss is not None)

@@ -139,9 +139,7 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
     of = "" if seen.last_step is None else f" of {seen.last_step}"
     saved = "none" if seen.saved_step is None else seen.saved_step
     parts = [f"step {_trained(seen)}{of}", f"checkpoint {saved}"]
-    if seen.awaited:
-        parts.append(f"waiting for {', '.join(seen.awaited)}")
-    elif seen.rate is not None:
+    if seen.rate is not None:
         rates = [f"{it.name} {it.rate:.1f}" for it in seen.tasks if it.rate is not None]
         each = f" ({', '.join(rates)})" if rates and not has_rows else ""
         parts.append(f"{seen.rate:.1f} steps/s{each}")

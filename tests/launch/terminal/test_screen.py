@@ -75,15 +75,6 @@ def test_the_line_of_a_job_has_all_numbers():
     assert line(unknown) == "step 7 | checkpoint none | restarts 2"
 
 
-def test_a_job_that_waits_for_the_end_of_a_task_says_so():
-    waiting = dataclasses.replace(_SEEN, step=1002, rate=None)
-    assert line(waiting).startswith(
-        "step 1000 of 1000 | checkpoint 150 | waiting for chief, evaluator | loss"
-    )
-    done = [dataclasses.replace(task, state="done") for task in _SEEN.tasks]
-    assert "waiting" not in line(dataclasses.replace(waiting, tasks=tuple(done)))
-
-
 _TOTAL = (
     "step 200 of 1000 | checkpoint 150 | 50.0 steps/s | 0:00:16 left | loss 0.25 | "
     "0:01:04 elapsed"
