@@ -15,7 +15,6 @@ import builtins
 import contextlib
 import importlib.util
 import itertools
-import operator
 import os
 import re
 import runpy
@@ -408,14 +407,14 @@ def report(failure: BaseException) -> int:
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if is_default and not is_stop_reported and (text := summary_of(failure)):
         _write(f"estimator-runtime: error: {text}\n")
-    if _is_of_version_1(failure):
+    if _may_be_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
             if "--tf1" in sys.argv[1:]
             else "a program that was written for it runs with 'estimator-runtime run "
             "--tf1', and 'estimator-runtime doctor' says what it needs"
         )
-        _write(f"estimator-runtime: that name is of TensorFlow 1; {remedy}\n")
+        _write(f"estimator-runtime: that name may be of TensorFlow 1; {remedy}\n")
     if hook_failure is not None:
         _write("Error in sys.excepthook:\n")
         _print(hook_failure)
@@ -473,29 +472,15 @@ def _reason(failure: BaseException) -> str:
     return next((line for line in lines if not _BEFORE_REASON.match(line)), "")
 
 
-def _is_of_version_1(failure: BaseException) -> bool:
-    """Return whether a program failed at a name that only TensorFlow 1 has."""
-    tensorflow: Any = sys.modules.get("tensorflow")
-    if tensorflow is None or mode.is_on():
-        return False
+def _may_be_of_version_1(failure: BaseException) -> bool:
+    """Return whether a program failed at a name that TensorFlow 2 does not have."""
     if isinstance(failure, AttributeError):
-        dotted = f"{getattr(failure.obj, '__name__', '')}.{failure.name}"
-    elif isinstance(failure, ImportError):
-        # from tensorflow import contrib; import tensorflow.contrib
-        match = re.match(r"cannot import name '(\w+)'", str(failure))
-        dotted = f"{failure.name}.{match[1]}" if match else str(failure.name)
+        module = str(getattr(failure.obj, "__name__", ""))
     else:
-        return False
-    # The modules of the API of TensorFlow 2 are in _api.v2.
-    root, *path = (part for part in dotted.split(".") if part not in ("_api", "v2"))
+        module = str(getattr(failure, "name", ""))  # of an ImportError
     # A program that names compat.v1 itself does not need the mode.
-    if root != "tensorflow" or not path or "compat" in path:
-        return False
-    try:
-        operator.attrgetter(".".join(path))(tensorflow.compat.v1)
-    except AttributeError:
-        return "contrib" in path
-    return True
+    is_told = mode.is_on() or ".compat." in module or "tensorflow" not in sys.modules
+    return module.partition(".")[0] == "tensorflow" and not is_told
 
 
 def _write(text: str) -> None:
