@@ -43,13 +43,9 @@ def compare(
         return Finding(OK, f"{cpus}, no GPU")
     if hidden is not None:
         return Finding(OK, f"{cpus}, no GPU (CUDA_VISIBLE_DEVICES is {hidden!r})")
-    remedy = (
-        "compare the driver of nvidia-smi with what this TensorFlow needs, or: "
-        if answer.cuda
-        else "this TensorFlow was built without CUDA: "
-    )
     text = (
-        f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; {remedy}pip "
-        "install 'tensorflow[and-cuda]'"
+        f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; compare the driver "
+        "of nvidia-smi with what this TensorFlow needs, or: pip install "
+        "'tensorflow[and-cuda]'"
     )
     return Finding(PROBLEM, text)

@@ -33,7 +33,6 @@ class ProbeResult:
 
     Attributes:
         devices: A dict with "name", "type" and "details" for each device.
-        cuda: Whether TensorFlow was built with CUDA.
         missing: Each missing name to its shortest prefix that does not exist.
         of_version_1: The missing names that TensorFlow 1 mode has, to an empty string,
             and those of `tf.contrib` that it lacks, to the reason.
@@ -43,7 +42,6 @@ class ProbeResult:
     """
 
     devices: Sequence[Mapping[str, Any]]
-    cuda: bool
     missing: Mapping[str, str]
     of_version_1: Mapping[str, str]
     patches: Mapping[str, Mapping[str, str]]
@@ -136,7 +134,6 @@ def main(_arguments: list[str]) -> NoReturn:
             }
             for each in tf.config.list_physical_devices()
         ],
-        cuda=tf.test.is_built_with_cuda(),
         missing=missing,
         of_version_1=of_version_1,
         patches={

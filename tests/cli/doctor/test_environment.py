@@ -40,7 +40,7 @@ def test_a_gpu_that_tensorflow_does_not_see_is_a_problem_unless_it_is_hidden(
     found, machine, environ, state, text
 ):
     answer = ProbeResult(
-        devices=found, cuda=True, missing={}, of_version_1={}, patches={}, report=""
+        devices=found, missing={}, of_version_1={}, patches={}, report=""
     )
     finding = compare(answer, environ, machine)
     assert (finding.state, finding.text) == (state, text)
