@@ -36,7 +36,6 @@ def answer(missing=(), of_version_1=(), lacking=()):
     of_version_1 = {**dict.fromkeys(of_version_1, ""), **dict(lacking)}
     return ProbeResult(
         devices=[],
-        cuda=False,
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
@@ -210,7 +209,6 @@ def test_a_name_that_no_tensorflow_has_is_a_problem_once(write):
     names = ["tensorflow.oracle.a", "tensorflow.oracle.b"]
     lacks = ProbeResult(
         devices=[],
-        cuda=False,
         missing=dict.fromkeys(names, "tensorflow.oracle"),
         of_version_1={},
         patches={},
