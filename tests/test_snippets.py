@@ -70,9 +70,6 @@ OTHERS = {
     "docs/checkpoints.md | estimator-runtime checkpoints": (
         "test_snippets.py: test_the_checkpoints_are_listed_with_an_interval"
     ),
-    "docs/clusters.md | launcher | WARNING: chief and worker 0 read": (
-        "launch/jobs/test_input.py: test_a_job_says_which_tasks_read_the_same_batches"
-    ),
     "docs/clusters.md | estimator-runtime run --workers 2 train.py": (
         "launch/jobs/test_training_jobs.py: test_a_job_ends_by_itself_with_the_last_step_"
         "saved"

@@ -252,7 +252,8 @@ def test_the_environment_can_ask_for_it(tmp_path, monkeypatch):
             {"keep_best": 2},
             ConfigError,
             "keep_best is 2, but best_metric is not given; name the metric of the "
-            "evaluation that says which checkpoints are the best",
+            "evaluation that says which checkpoints are the best, such as 'loss', in "
+            "RunConfig or with --best-metric",
         ),
         (
             {"keep_best": 2, "best_metric": "auc"},

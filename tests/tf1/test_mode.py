@@ -271,7 +271,7 @@ def test_the_report_lists_what_the_mode_changes(tmp_path):
 
 
 HINT = (
-    "estimator-runtime: that name is of TensorFlow 1; a program that was written for it "
+    "estimator-runtime: that name may be of TensorFlow 1; a program that was written for it "
     "runs with 'estimator-runtime run --tf1', and 'estimator-runtime doctor' says what "
     "it needs"
 )

@@ -51,7 +51,6 @@ def compare(
     """Compare the devices of TensorFlow with the device files of NVIDIA GPUs."""
     gpus = [each for each in answer.devices if each["type"] == "GPU"]
     cores = len(os.sched_getaffinity(0))
-    facts = {"devices": answer.devices, "cpu_cores": cores, "cuda": answer.cuda}
     cpus = f"{cores} CPU {'core' if cores == 1 else 'cores'}"
     hidden = environ.get("CUDA_VISIBLE_DEVICES")
     if gpus:
@@ -59,14 +58,14 @@ def compare(
             f"{each['name']} ({each['details'].get('device_name', 'unknown kind')})"
             for each in gpus
         )
-        return Finding(OK, f"{cpus}, {names}, CUDA {answer.cuda}", facts)
+        return Finding(OK, f"{cpus}, {names}, CUDA {answer.cuda}")
     if not nvidia_devices:
-        return Finding(OK, f"{cpus}, no GPU", facts)
+        return Finding(OK, f"{cpus}, no GPU")
     if hidden is not None:
         text = f"{cpus}, no GPU (CUDA_VISIBLE_DEVICES is {hidden!r})"
-        return Finding(OK, text, facts)
+        return Finding(OK, text)
     text = f"{nvidia_devices[0]} is there, but TensorFlow sees no GPU; {_cause(answer)}"
-    return Finding(PROBLEM, text, facts)
+    return Finding(PROBLEM, text)
 
 
 def _cause(answer: ProbeResult) -> str:
@@ -95,4 +94,4 @@ def _driver() -> Finding:
     text = "; ".join(lines) or f"nvidia-smi says nothing, with status {done.returncode}"
     if done.returncode:
         return Finding(PROBLEM, f"the NVIDIA driver does not work: {text}")
-    return Finding(OK, f"name, memory and driver of each GPU: {text}", {"gpus": lines})
+    return Finding(OK, f"name, memory and driver of each GPU: {text}")
