@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
@@ -102,7 +102,6 @@ class BestCheckpoints:
             )
         self._criterion = criterion
         self._now = now
-        self._warned: set[str] = set()  # names that a warning has been logged for
 
     def offer(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         """Keep a checkpoint if it is one of the best, and delete those that are not.
@@ -140,12 +139,12 @@ class BestCheckpoints:
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
-        # The notes are not trusted: what they name elsewhere is not ours to delete.
+        # The notes are not trusted: what they name elsewhere is not ours to delete. A
+        # checkpoint without a note cannot be ruled out as the best, so it stays.
         there = {c.name: c for c in checkpoints_in(self._folder)}
         written = self._metrics()
         noted = {n: v for n, v in written.items() if n in there}
         whole = {n for n, each in there.items() if each.has_index}
-        self._name_unknown(whole - noted.keys() - {name})
         found = {n: v for n, v in noted.items() if n in whole}
         # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
@@ -189,23 +188,6 @@ class BestCheckpoints:
             if is_free:
                 Checkpoint.at(prefix).delete()
         return is_free
-
-    def _name_unknown(self, names: Iterable[str]) -> None:
-        """Log once which checkpoints in the folder have no noted metrics.
-
-        Their notes were lost, or a user has put them there. Without a value of the
-        metric, a checkpoint cannot be ruled out as the best, so it stays.
-        """
-        unknown = sorted(set(names) - self._warned)
-        if unknown:
-            self._warned.update(unknown)
-            _logger.warning(
-                "%s in %s: kept, but not counted among the best, because %s does not "
-                "have its metrics. Delete what you do not need",
-                ", ".join(unknown),
-                self._folder,
-                _METRICS,
-            )
 
     def _metrics(self) -> dict[str, dict[str, float]]:
         """Return the noted metrics, by name of the checkpoint."""
