@@ -168,42 +168,46 @@ def test_a_saver_that_reshapes_may_restore_values_of_another_shape(ckpt):
             assert session.run(weight).shape == (10, 10)
 
 
-def test_an_estimator_that_is_done_stays_done_without_a_state_file(tmp_path):
+@pytest.fixture
+def train_to():
+    """Return a function that trains an Estimator to a step and returns its weights.
+
+    Its attribute `trainings` counts those that were not done already.
+    """
+
     def model_fn(features, labels, mode):
-        weight = tf.compat.v1.get_variable("weight", initializer=1.0)
-        step = tf.compat.v1.train.get_global_step()
-        train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(
-            weight * features, step
-        )
-        return tf.estimator.EstimatorSpec(mode, loss=weight, train_op=train_op)
-
-    def input_fn():
-        return tf.data.Dataset.from_tensors((1.0, 1.0)).repeat()
-
-    for _ in range(2):
-        estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
-        estimator.train(input_fn, max_steps=3)
-        assert estimator.get_variable_value("global_step") == 3
-        (tmp_path / "checkpoint").unlink()
-
-
-def test_a_damaged_result_of_a_training_that_is_done_is_trained_again(ckpt, caplog):
-    def model_fn(features, labels, mode):
+        train_to.trainings += 1
         weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 100)
         step = tf.compat.v1.train.get_global_step()
         train_op = tf.group(step.assign_add(1), weight.assign_add([1.0] * 100))
         return tf.estimator.EstimatorSpec(mode, loss=weight[0], train_op=train_op)
 
-    def train():
-        estimator = tf.estimator.Estimator(model_fn, str(ckpt))
-        estimator.train(
-            lambda: tf.data.Dataset.from_tensors((1.0, 1.0)).repeat(), max_steps=30
-        )
+    def input_fn():
+        return tf.data.Dataset.from_tensors((1.0, 1.0)).repeat()
+
+    def train_to(folder, max_steps):
+        estimator = tf.estimator.Estimator(model_fn, str(folder))
+        estimator.train(input_fn, max_steps=max_steps)
         return estimator.get_variable_value("weight").tolist()
 
-    assert train() == [30.0] * 100
+    train_to.trainings = 0
+    return train_to
+
+
+def test_an_estimator_that_is_done_stays_done_without_a_state_file(tmp_path, train_to):
+    for _ in range(2):
+        assert train_to(tmp_path, 3) == [3.0] * 100
+        (tmp_path / "checkpoint").unlink()
+    assert train_to.trainings == 1
+
+
+def test_a_damaged_result_of_a_training_that_is_done_is_trained_again(
+    ckpt, caplog, train_to
+):
+    assert train_to(ckpt, 30) == [30.0] * 100
     flip(ckpt / DATA, 50)
-    assert train() == [30.0] * 100
+    assert train_to(ckpt, 30) == [30.0] * 100
+    assert train_to.trainings == 1
     assert "has a wrong checksum for 'weight'" in caplog.text
     assert (ckpt / "damaged" / DATA).exists()
 
