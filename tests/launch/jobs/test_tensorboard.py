@@ -8,7 +8,6 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
@@ -84,25 +83,3 @@ def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
     assert page.is_there()
     job.process.kill()
     page.wait_until_gone()
-
-
-def test_a_worker_that_cannot_see_the_model_directory_makes_none(tmp_path):
-    from estimator_runtime.session.hooks.step_rate import TaskRateHook
-
-    folder = tmp_path / "of the chief"
-    with tf.Graph().as_default():
-        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
-        hook = TaskRateHook(1, str(folder), "worker-0")
-        with tf.compat.v1.train.MonitoredSession(hooks=[hook]) as session:
-            for _ in range(3):
-                session.run(step)
-            assert not folder.exists()
-            folder.mkdir()
-            session.run(step)
-    [events] = folder.glob("worker-0/events.*")
-    found = [
-        (event.step, value.tag)
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-    ]
-    assert found == [(4, "task/steps_per_sec")]

@@ -40,7 +40,6 @@ def test_the_excerpt_has_no_routine_output_that_came_between_the_lines():
     chatter = [
         "estimator-runtime: chief started, pid 12",
         "2026-11-20 14:00:00.123456: I tensorflow/core/x.cc:1] for your information",
-        "",
     ]
     for index in range(1, 4):
         lines = [*traceback[:index], *chatter, *traceback[index:]]
