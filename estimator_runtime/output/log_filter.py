@@ -27,8 +27,12 @@ from estimator_runtime.config.options import OPTIONS, parse_switch
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ERRORS = "2"
-# Device files of NVIDIA's driver, of AMD's, and of either under WSL.
-_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
+# The kinds of devices that TensorFlow makes (device_factory.cc).
+DEVICE_TYPES = "TF_ENABLED_DEVICE_TYPES"
+# Device files of NVIDIA's driver, of AMD's, of either under WSL, and of TPUs.
+_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg", "/dev/accel*", "/dev/vfio/[0-9]*")
+# The folder for drivers of other vendors' devices, beside TensorFlow's.
+_PLUGINS = "tensorflow-plugins"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
@@ -69,7 +73,7 @@ def is_verbose(environ: Mapping[str, str]) -> bool:
 
 
 def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
-    """Return whether a device file of a GPU exists.
+    """Return whether a device file of a GPU or TPU exists.
 
     Args:
         patterns: Glob patterns of such files.
@@ -80,14 +84,17 @@ def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
 def set_native_level(environ: MutableMapping[str, str]) -> None:
     """Make TensorFlow's C++ code log errors only, unless the user chose a level.
 
-    On a machine with a GPU, its lines show how TensorFlow uses the GPU, and stay. Call
-    this before TensorFlow is imported: it reads the level once.
+    On a machine without a GPU, TensorFlow does not look for one either, which it would
+    log as an error (`failed call to cuInit`). On one with a GPU, its lines show how it
+    uses the GPU, and stay. Call this before TensorFlow is imported: it reads both once.
 
     Raises:
         ConfigError: If ESTIMATOR_RUNTIME_VERBOSE has an invalid value.
     """
     if not is_verbose(environ) and not has_gpu():
         environ.setdefault(NATIVE_LEVEL, _ERRORS)
+        if not any(os.path.isdir(os.path.join(each, _PLUGINS)) for each in sys.path):
+            environ.setdefault(DEVICE_TYPES, "CPU")
 
 
 class DeprecationFilter(logging.Filter):

@@ -182,17 +182,28 @@ def test_one_line_says_how_many_were_left_out(count, expected):
 
 
 @pytest.mark.parametrize(
-    ("environ", "gpus", "level"),
+    ("environ", "gpus", "level", "devices"),
     [
-        ({}, [], "2"),
-        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, [], "0"),
-        ({log_filter.VARIABLE: "1"}, [], None),
-        ({}, ["/dev/nvidia0"], None),
+        ({}, [], "2", "CPU"),
+        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, [], "0", "CPU"),
+        ({"TF_ENABLED_DEVICE_TYPES": "CPU,MINE"}, [], "2", "CPU,MINE"),
+        ({log_filter.VARIABLE: "1"}, [], None, None),
+        ({}, ["/dev/nvidia0"], None, None),
     ],
 )
 def test_native_code_logs_errors_only_unless_the_user_or_a_gpu_needs_more(
-    monkeypatch, environ, gpus, level
+    monkeypatch, environ, gpus, level, devices
 ):
     monkeypatch.setattr("glob.glob", lambda pattern: gpus)
     log_filter.set_native_level(environ)
     assert environ.get("TF_CPP_MIN_LOG_LEVEL") == level
+    assert environ.get("TF_ENABLED_DEVICE_TYPES") == devices
+
+
+def test_devices_of_an_installed_plugin_are_looked_for(monkeypatch, tmp_path):
+    (tmp_path / "tensorflow-plugins").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr("glob.glob", lambda pattern: [])
+    environ = {}
+    log_filter.set_native_level(environ)
+    assert environ == {"TF_CPP_MIN_LOG_LEVEL": "2"}
