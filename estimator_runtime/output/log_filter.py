@@ -44,6 +44,14 @@ _TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
 _OLD_LAYERS = re.compile(
     r"`(?:tf\.layers\.\w+|tf\.nn\.rnn_cell\.\w+|layer\.apply)` is deprecated and "
 )
+# How it warns of what the frozen package calls to build a Keras model.
+_OLD_KERAS = re.compile(
+    r"`(?:tf\.keras\.backend\.set_learning_phase|Model\.state_updates)` "
+)
+# Packages that may be between that call and the warning.
+_BETWEEN = {
+    *("estimator_runtime", "keras", "logging", "tensorflow", "tf_keras", "warnings")
+}
 # Modules whose classes and functions only Estimators use, whoever calls them. Those of
 # the third are `tf.estimator.export.PredictOutput` and its like.
 _SUBJECTS_OF_ESTIMATORS = (
@@ -134,13 +142,13 @@ def is_hidden(record: logging.LogRecord) -> bool:
 
 
 def _is_called_by_estimators() -> bool:
-    """Return whether the frozen package has called TensorFlow, which logs now."""
+    """Return whether the frozen package has called TensorFlow or Keras, which warns."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if _is_in(frame.f_code.co_filename, "tensorflow_estimator"):
             return True
         name = str(frame.f_globals.get("__name__"))
-        if name.partition(".")[0] not in ("estimator_runtime", "logging", "tensorflow"):
+        if name.partition(".")[0] not in _BETWEEN:
             return False
         frame = frame.f_back
     return False
@@ -184,7 +192,10 @@ def leave_out_old_layers(counter: DeprecationFilter) -> None:
     show = warnings.showwarning
 
     def show_others(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        if _OLD_LAYERS.match(str(message)):
+        text = str(message)
+        if _OLD_LAYERS.match(text) or (
+            _OLD_KERAS.match(text) and _is_called_by_estimators()
+        ):
             counter.add()
         else:
             show(message, *args, **kwargs)

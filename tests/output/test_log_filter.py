@@ -85,6 +85,24 @@ def test_that_layers_of_tensorflow_1_are_deprecated_is_left_out_and_others_are_s
     assert (shown, counter.count) == (["`mine` is deprecated and will be removed"], 2)
 
 
+def test_what_keras_says_of_the_calls_of_a_keras_estimator_is_left_out(
+    monkeypatch, tmp_path
+):
+    shown, counter = [], log_filter.DeprecationFilter()
+    monkeypatch.setattr(warnings, "showwarning", lambda *all: shown.append(str(all[0])))
+    log_filter.leave_out_old_layers(counter)
+    warnings.simplefilter("always")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    estimator = tf.keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
+    data = (tf.ones([4, 2]), tf.ones([4, 1]))
+    estimator.train(lambda: tf.data.Dataset.from_tensors(data), steps=1)
+    assert [x for x in shown if "learning_phase" in x or "state_updates" in x] == []
+    assert counter.count >= 2
+    tf.keras.backend.set_learning_phase(0)  # by the program
+    assert len([x for x in shown if "set_learning_phase` is deprecated" in x]) == 1
+
+
 def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(logger):
     def metrics(labels, predictions):
         return v1.metrics.auc(labels, predictions["logistic"], curve="PR")
