@@ -19,8 +19,8 @@ def send_gradients_of_changing_length_dense() -> None:
     """Make the tasks of a multi-worker strategy exchange such gradients as dense ones.
 
     The gradient of a lookup, such as an embedding's, has a row for each of its ids, and
-    so another length in each task. TensorFlow would pad them (`all_reduce_indexed_slices`
-    in cross_device_utils.py), but in a session its collective ops fail with a shape
+    so another length in each task. TensorFlow pads them (`all_reduce_indexed_slices` in
+    cross_device_utils.py), but in a session its collective ops fail with a shape
     mismatch. Gradients whose length the graph knows stay sparse.
     """
     stock_all_reduce = cross_device_ops.CollectiveAllReduce._all_reduce
