@@ -43,6 +43,7 @@ OTHERS = {
     "CONTRIBUTING.md | python3 -m venv": _NOX,
     "README.md | $ python examples/digits.py": "end_to_end/test_main_job.py",
     "README.md | pip install": "pip itself; nox installs the package in the same way",
+    "README.md | estimator-runtime run examples": "end_to_end/test_main_job.py",
     "README.md | python3 -m venv": _NOX,
     "README.md | estimator-runtime doctor": "end_to_end/test_examples.py",
     "docs/start.md | estimator-runtime run train.py --your --flags     #": "test_snippets.py",
@@ -52,8 +53,10 @@ OTHERS = {
     'benchmarks/README.md | {"benchmark": "steps"': "the form of a file, cut short",
     "docs/architecture.md | ": "a picture; test_docs.py looks for its modules",
     "docs/checkpoints.md | estimator-runtime checkpoints": "test_snippets.py",
-    "docs/clusters.md | estimator-runtime run --workers 2 train.py": "launch/jobs/test_training_jobs.py",
-    "docs/how_do_i.md | # sbatch --nodes 4": "needs a SLURM cluster",
+    "docs/clusters.md | estimator-runtime run --workers 2": "launch/jobs/test_training_jobs.py",
+    "docs/how_do_i.md | # sbatch --nodes 4": "test_recipes.py",
+    "docs/how_do_i.md | apiVersion: kubeflow.org/v1": "test_recipes.py",
+    "docs/ray.md | imagePullSecrets": "launch/test_kubernetes.py",
     "docs/how_do_i.md | {": "a setting of VS Code; its command is that of all pages",
     "docs/how_do_i.md | docker run": "needs Docker, and says that it was not tested",
     "docs/life_of_a_task.md | stateDiagram": "test_life_of_a_task_page.py",
@@ -141,7 +144,7 @@ def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
 def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
     program = TESTS / "launch" / "programs" / "train.py"
     shutil.copy(program, tmp_path / "train.py")
-    snippet, _ = (x.text for x in PYTHON if x.page == "docs/clusters.md")
+    _, snippet = (x.text for x in PYTHON if x.page == "docs/clusters.md")
     done = run(snippet, tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
@@ -150,7 +153,7 @@ def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
 
 
 def test_the_snippet_about_a_gang_makes_a_config_with_its_strategy(tmp_path):
-    _, snippet = (x.text for x in PYTHON if x.page == "docs/clusters.md")
+    snippet, _ = (x.text for x in PYTHON if x.page == "docs/clusters.md")
     shown = "print(config.train_distribute is strategy, config.model_dir)"
     program = ["import estimator_runtime as er, tensorflow as tf; er.install()"]
     done = run("\n".join([*program, snippet, shown]), tmp_path)
@@ -201,6 +204,32 @@ def init(project):
 def log(values, step):
     print("logged", step, *values)
 """
+# Stands in for TensorFlow Serving: answers each request by the newest export.
+SERVING = """
+from concurrent import futures
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+
+class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+    def Predict(self, request, context):
+        assert request.model_spec.name == "mine"
+        path = sorted(tf.io.gfile.glob("serving/*"))[-1]
+        function = tf.saved_model.load(path).signatures["serving_default"]
+        given = {k: tf.constant(tf.make_ndarray(v)) for k, v in request.inputs.items()}
+        answer = predict_pb2.PredictResponse()
+        for name, value in function(**given).items():
+            answer.outputs[name].CopyFrom(tf.make_tensor_proto(value.numpy()))
+        return answer
+
+
+server = grpc.server(futures.ThreadPoolExecutor(1))
+prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+"""
 AFTER_THE_PAGE = """
 import glob
 import itertools
@@ -231,14 +260,20 @@ def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
     (tmp_path / "follow.py").write_text(follow)
     (tmp_path / "mlflow.py").write_text(MLFLOW)
     (tmp_path / "wandb.py").write_text(WANDB)
-    optional = {"import optuna": "optuna", "from ray import tune": "pyarrow"}
+    optional = {
+        "import optuna": "optuna",
+        "from ray import tune": "pyarrow",
+        "from tensorflow_serving": "tensorflow_serving",
+    }
     left_out = [x for x, module in optional.items() if not find_spec(module)]
     program = [
         text
         for text in blocks
         if text != follow and not any(x in text for x in left_out)
     ]
-    text = "\n".join([TWO_CPUS, "import os", *program, AFTER_THE_PAGE])
+    serves = [SERVING] if find_spec("tensorflow_serving") else []
+    text = "\n".join([TWO_CPUS, "import os", *serves, *program, AFTER_THE_PAGE])
+    text = text.replace('"localhost:8500"', 'f"127.0.0.1:{port}"')
     (tmp_path / "train.py").write_text(text)
     run = [*RUNTIME, "run", "--progress", "none", "--metrics", "numbers.jsonl"]
     done = command([*run, "train.py"], tmp_path)

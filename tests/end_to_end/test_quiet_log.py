@@ -45,7 +45,7 @@ NATIVE_WARNING = re.compile(r"W\d{4} \S+ +\d+ \S+\]|\d{4}-\d\d-\d\d \S+: W ")
 def run(folder, *arguments, script=SCRIPT):
     """Return (exit status, the lines of standard error)."""
     (folder / "train.py").write_text(script)
-    dropped = ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")
+    dropped = ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLED_DEVICE_TYPES")
     inherited = {k: v for k, v in os.environ.items() if k not in dropped}
     done = subprocess.run(
         [sys.executable, "-m", "estimator_runtime", "run", *arguments],
@@ -95,4 +95,5 @@ def test_a_script_s_log_has_its_own_warnings_and_verbose_brings_back_all(tmp_pat
         "internals; --verbose shows them"
     )
     assert not [line for line in quiet if NATIVE_WARNING.match(line)]
+    assert "cuInit" not in text
     assert "left out" not in "\n".join(verbose)
