@@ -172,6 +172,8 @@ def _starts_processes(item):
 
 def _tier_of_module(file, path):
     """Return the tier of a module's tests that start no process by a fixture."""
+    if path.startswith("gpu/"):
+        return "gpu"
     if path.startswith("launch/ray/"):
         return "ray"
     if path.startswith(_SLOW):

@@ -39,8 +39,6 @@ _LAYERS = (
 )
 # Upward on purpose.
 _EXCEPTIONS = {
-    # A forked task runs the command that a new process would.
-    ("launch.backends.local.fork_server", "cli.main"),
     # It stands alone in site-packages, where it finds the whole package or none.
     ("patching.injection.startup._estimator_runtime_startup", ""),
 }

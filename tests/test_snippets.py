@@ -52,7 +52,6 @@ OTHERS = {
     'benchmarks/README.md | {"benchmark": "steps"': "the form of a file, cut short",
     "docs/architecture.md | ": "a picture; test_docs.py looks for its modules",
     "docs/checkpoints.md | estimator-runtime checkpoints": "test_snippets.py",
-    "docs/clusters.md | launcher | WARNING: chief and worker 0 read": "launch/jobs/test_input.py",
     "docs/clusters.md | estimator-runtime run --workers 2 train.py": "launch/jobs/test_training_jobs.py",
     "docs/how_do_i.md | # sbatch --nodes 4": "needs a SLURM cluster",
     "docs/how_do_i.md | {": "a setting of VS Code; its command is that of all pages",

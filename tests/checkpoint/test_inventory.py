@@ -84,14 +84,18 @@ def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys
         ("20", "good; a restart goes on from here"),
         ("30", f"damaged: {DATA} has 4 bytes of 408"),
     ]
-    own = sum(path.stat().st_size for path in ckpt.glob("model.ckpt-*"))
+    bytes_ = [path.stat().st_size for path in ckpt.glob("model.ckpt-*")]
+    graphs = [path.stat().st_size for path in ckpt.glob("*.meta")]
     assert lines[4:] == [
-        f"in all {checkpoints.size(own)}",
+        f"in all {checkpoints.size(sum(bytes_))}, of which "
+        f"{checkpoints.size(sum(graphs))} are graphs",
         "a restart would not go on from the newest, of step 30",
     ]
 
 
-def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, capsys):
+def test_graphs_of_several_names_are_counted_once_and_are_nobodys_own(
+    show, ckpt, capsys
+):
     for path in ckpt.glob("*.meta"):
         path.unlink()
     first = ckpt / "model.ckpt-10.meta"
@@ -114,7 +118,7 @@ def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, 
     lines = capsys.readouterr().out.splitlines()
     assert re.split(r"  +", lines[1].strip())[1] == checkpoints.size(files[0])
     assert lines[4] == (
-        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are shared"
+        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are graphs"
     )
 
 

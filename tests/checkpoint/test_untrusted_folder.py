@@ -185,10 +185,6 @@ class TestNoFiles:
         assert recovery.recover(str(ckpt)).step == 20
 
     def test_notes_are_none(self, ckpt, make):
-        hidden = ckpt / DEAD.format(30)
-        hidden.mkdir()
-        make(hidden / "gone.json")
-        os.utime(hidden, (1, 1))
         make(ckpt / "training_finished.json")
         if make is not huge:  # TensorFlow reads it
             assert FinishNote(str(ckpt)).step() is None

@@ -88,15 +88,6 @@ def folder(tmp_path):
             "'SCRIPT --steps'; 'estimator-runtime run --help' lists ours",
         ),
         (
-            ["run", "trian.py"],
-            "script 'trian.py' does not exist; did you mean 'train.py'?",
-        ),
-        (["run", "train"], "script 'train' does not exist; did you mean 'train.py'?"),
-        (
-            ["run", "package/trai.py"],
-            "script 'package/trai.py' does not exist; did you mean 'package/train.py'?",
-        ),
-        (
             ["run", "package.train"],
             "script 'package.train' does not exist; "
             "if it is a module, put -m before it: -m package.train",
@@ -158,30 +149,19 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
             "unknown option '--lr'; see 'estimator-runtime doctor --help'",
         ),
         (
-            ["doctor", "--modeldir", "m", "x.py"],
-            "unknown option '--modeldir' (did you mean '--model-dir'?); "
-            "see 'estimator-runtime doctor --help'",
-        ),
-        (
             ["--workers=2", "run", "x.py"],
             "option '--workers=2' stands before the command; write the command first, as "
             "in: estimator-runtime run --workers=2 ...",
         ),
-        (["rnu", "x.py"], "'rnu' is not a command; did you mean 'run'?"),
         (
             ["checkpoints", "a", "b"],
             "unexpected argument 'b'; see 'estimator-runtime checkpoints --help'",
         ),
         (
             ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2' (did you mean '--workers'?); put options of the "
+            "unknown option '--wrkers=2'; put options of the "
             "script after it, as in 'SCRIPT --wrkers=2'; 'estimator-runtime render "
             "--help' lists ours",
-        ),
-        (
-            ["run", "--keep-best", "2", "train.py"],
-            "--keep-best 2 needs the metric by which checkpoints are the best; add "
-            "--best-metric NAME, such as --best-metric loss",
         ),
     ],
 )
@@ -535,29 +515,14 @@ _HINT = (
     "is for 'estimator-runtime run', put it before the script\n"
 )
 _ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
-_KNOWS = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--workers")
-parser.add_argument("--data", required=True)
-parser.parse_args()
-"""
-_KNOWS_AND_FAILS = """
-from absl import app, flags
-flags.DEFINE_integer("workers", 1, "its own")
-app.run(lambda _: 1)
-"""
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "status", "is_told"),
     [
         (_ARGPARSE, ["--workers", "2"], 2, True),
-        ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
         (_ARGPARSE, ["--mine"], 2, False),
-        ("import sys; exit(len(sys.argv) - 1)", ["--workers", "2"], 2, False),
-        (_KNOWS, ["--workers", "2"], 2, False),
-        (_KNOWS_AND_FAILS, ["--workers", "2"], 1, False),
+        ("import sys; exit(3)", ["--workers", "2"], 3, False),
         ("import sys; print(sys.argv)", ["--workers", "2"], 0, False),
     ],
 )
@@ -592,6 +557,7 @@ def best_of(tmp_path, flags, arguments):
     [
         (["--best-metric", "auc", "--best-mode", "max"], "keep_best=3"),
         (["--keep-best", "3", "--best-metric", "auc"], "best_mode='max'"),
+        (["--keep-best", "3"], "best_metric='auc', best_mode='max'"),
     ],
 )
 def test_of_the_options_of_best_checkpoints_the_program_may_have_some(

@@ -3,9 +3,8 @@
 import os
 import pathlib
 
+import memory
 import pytest
-
-from estimator_runtime.config import memory
 
 # What a worker of tests with TensorFlow needs, with the processes that it starts.
 _MB_FOR_EACH = 3000

@@ -209,7 +209,7 @@ def test_it_is_refused_after_the_program_has_used_tensorflow_2(
 
 
 HINT = (
-    "estimator-runtime: that name is of TensorFlow 1; a program that was written for it "
+    "estimator-runtime: that name may be of TensorFlow 1; a program that was written for it "
     "runs with 'estimator-runtime run --tf1', and 'estimator-runtime doctor' says what "
     "it needs"
 )

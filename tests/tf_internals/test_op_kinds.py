@@ -69,7 +69,7 @@ def facts(name):
 )
 def test_a_kind_of_op_is_known_by_what_it_does(name, expected):
     implied = {
-        *("has_observable_end", "is_known_stateless", "is_of_table", "is_opaque_input"),
+        *("has_observable_end", "is_known_stateless", "is_of_table"),
         *("leaves_session_as_new", "never_waits", "writes_variable"),
     }
     assert facts(name) - implied == expected - implied

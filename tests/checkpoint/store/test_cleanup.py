@@ -1,7 +1,6 @@
 """What runs that died have left half done is undone or removed, and nothing else."""
 
 import errno
-import json
 import os
 import pathlib
 import shutil
@@ -16,7 +15,7 @@ import estimator_runtime as er
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.store import cleanup, durable, locks
+from estimator_runtime.checkpoint.store import cleanup, durable, locks, state_file
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.config.paths import step_of
@@ -63,8 +62,7 @@ def died_before_writing_the_state_file(folder, number):
 def died_before_deleting(folder, *obsolete):
     """Leave what a run does that died when the checkpoint of step 30 was named."""
     saving = died(folder, 30)
-    saving.note_obsolete([f"model.ckpt-{step}" for step in obsolete])
-    name_in_state(folder, 30)
+    name_in_state(folder, *obsolete, 30)
     return saving
 
 
@@ -157,48 +155,26 @@ def test_what_a_dead_run_was_to_delete_goes_with_a_later_save(ckpt):
     assert steps(ckpt) == [32]
 
 
-NO_NOTES = {
-    "cut off": b'["model.ckpt-1',
-    "no text": b"\xff\xfe",
-    "an object": b'{"model.ckpt-10": 1}',
-    "numbers": b"[10, 20]",
-    "a path with NUL": b'["model.ckpt\\u0000-10", "a\\u0000/model.ckpt-30"]',
-    "deep": b"[" * 100_000,
-    "of another series": b'["other-10", "model.ckpt", "../model.ckpt-10/"]',
-    "of newer ones": b'["model.ckpt-30", "model.ckpt-40"]',
-}
-
-
-@pytest.mark.parametrize("note", NO_NOTES)
-def test_a_note_of_another_kind_lists_nothing_and_goes(ckpt, note):
-    before = names(ckpt)
-    saving = died_before_deleting(ckpt)
-    (pathlib.Path(saving.path) / "gone.json").write_bytes(NO_NOTES[note])
-    assert recovery.recover(str(ckpt)).step == 30
-    assert (names(ckpt), listed(ckpt)) == (before, [30])
-
-
-@pytest.mark.parametrize("spelling", ["{0}", ".", "{0}/../{1}", "/elsewhere"])
-@pytest.mark.parametrize("named, of", [((20,), 20), ((20,), 30), ((10, 20), 20)])
-def test_a_note_never_lists_what_is_named_or_newer(ckpt, spelling, named, of):
-    """As after a rewind to step 20, by hand."""
-    saving = died(ckpt, of)
-    name_in_state(ckpt, *named)
-    folder = spelling.format(ckpt, ckpt.name)
-    noted = json.dumps([f"{folder}/model.ckpt-{number}" for number in (20, 30)])
-    (pathlib.Path(saving.path) / "gone.json").write_text(noted)
-    assert recovery.recover(str(ckpt)).step == 20
-    assert (steps(ckpt), listed(ckpt)) == ([10, 20, 30], [*named])
-
-
-def test_a_copy_of_a_folder_lists_nothing_of_the_original(ckpt, tmp_path):
+def test_a_checkpoint_that_a_dead_run_was_deleting_goes(ckpt):
     died_before_deleting(ckpt, 10, 20)
+    (ckpt / "model.ckpt-10.index").unlink()
+    found = inventory.take(str(ckpt))
+    shown = sorted((each.step, each.state) for each in found.entries)
+    assert shown == [(10, "orphan"), (20, "good"), (30, "good"), (30, "temporary")]
+    assert recovery.recover(str(ckpt)).step == 30
+    assert steps(ckpt) == [20, 30]
+
+
+def test_a_copy_of_a_folder_deletes_nothing_of_the_original(ckpt, tmp_path):
+    died_before_deleting(ckpt, 10, 20)
+    state = read_state(str(ckpt))
+    state_file.write_state(str(ckpt), state, relative=False)
     copy = tmp_path / "copy"
     shutil.copytree(ckpt, copy)
+    (ckpt / "model.ckpt-10.index").unlink()
+    before = names(ckpt)
     recovery.recover(str(copy))
-    assert read_state(str(copy)).paths == tuple(
-        f"{copy}/model.ckpt-{step}" for step in (10, 20, 30)
-    )
+    assert names(ckpt) == before
 
 
 def test_what_tensorflow_has_left_is_removed_once_it_is_old(ckpt):

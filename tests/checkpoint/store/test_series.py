@@ -272,15 +272,15 @@ def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
         ("rename", f"{hidden}.{data}"),
         ("rename", f"{hidden}.index"),
         ("fsync", "."),
-        ("fsync", ".model.ckpt-2.saving/.gone.json.saving"),
-        ("replace", ".model.ckpt-2.saving/.gone.json.saving"),
-        ("fsync", ".model.ckpt-2.saving"),
         ("fsync", ".checkpoint.saving"),
         ("replace", ".checkpoint.saving"),
         ("fsync", "."),
         ("unlink", "model.ckpt-1.index"),
         ("unlink", "model.ckpt-1.meta"),
         ("unlink", f"model.ckpt-1.{data}"),
+        ("fsync", ".checkpoint.saving"),
+        ("replace", ".checkpoint.saving"),
+        ("fsync", "."),
     ]
     assert [each for each in calls if each[1] == f"{hidden}.meta"] == [
         ("rename", f"{hidden}.meta")

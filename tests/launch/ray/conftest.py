@@ -61,24 +61,6 @@ class RayCluster:
     def address(self):
         return self._told["address"]
 
-    @property
-    def has(self):
-        """What the nodes have, in words."""
-        gpus = {a: f" and {gpus} GPU" if gpus else "" for a, (_, gpus) in self._sorted}
-        return ", ".join(
-            f"{a} has {cpus} CPU{gpus[a]}" for a, (cpus, _) in self._sorted
-        )
-
-    @property
-    def sum(self):
-        """What all nodes have together, in words."""
-        cpus, gpus = map(sum, zip(*self.nodes.values(), strict=True))
-        return f"{cpus} CPU" + (f" and {gpus} GPU" if gpus else "")
-
-    @property
-    def _sorted(self):
-        return sorted(self.nodes.items())
-
     def add(self, num_gpus=0, **arguments):
         """Add a node; give its address, which no other has had."""
         self._next += 1

@@ -67,7 +67,7 @@ def test_a_task_that_its_node_cannot_start_has_ended_with_the_reason(tmp_path):
     (tmp_path / "toy.py").touch()
     answer = _run(_NO_FILES, tmp_path)
     assert answer.stdout == (
-        "could not be started: Too many open files (see ulimit -n) -9 False\n"
+        "could not be started: Too many open files (see ulimit -n and -u) -9 False\n"
     ), answer.stderr
 
 

@@ -450,18 +450,12 @@ def test_a_folder_that_a_node_shares_is_left_as_it_was(start, cluster, tmp_path)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("attempt", [0, 1])
-def test_a_folder_that_a_node_does_not_share_is_refused(
-    start, cluster, tmp_path, attempt
-):
-    """Late in a later run: what the leader saves is kept then."""
+def test_a_folder_that_a_node_does_not_share_is_refused(start, cluster, tmp_path):
     tasks = start()
     cluster.actors[0].answers["problem_with"] = "node 10.0.0.1 does not see it"
-    run = Run(task=_TWO.tasks[0], attempt=attempt)
+    run = Run(task=_TWO.tasks[0], attempt=0)
     cluster.actors[0].tell(Reported(run=run, report={"model_dir": str(tmp_path)}))
-    assert _next_refusal(tasks) == Refused(
-        reason="node 10.0.0.1 does not see it", is_late=bool(attempt)
-    )
+    assert _next_refusal(tasks) == Refused(reason="node 10.0.0.1 does not see it")
 
 
 def test_a_machine_of_the_launcher_that_cannot_write_is_named(start, cluster, tmp_path):

@@ -1,8 +1,7 @@
 """How much memory there is, told from files as the kernel writes them."""
 
 import pytest
-
-from estimator_runtime.config.memory import available_mb
+from memory import available_mb
 
 _MB = 1 << 20
 
