@@ -276,21 +276,6 @@ def test_a_ps_that_goes_while_a_worker_comes_back_after_the_chief_is_not_missed(
     )
 
 
-@pytest.mark.parametrize("is_named, times", [(False, 1), (True, 0)])
-def test_a_program_whose_ps_ends_by_itself_may_not_use_tf_config(
-    run, tmp_path, is_named, times
-):
-    def script(tasks, attempt):
-        if is_named:
-            tasks.report("chief", model_dir=str(tmp_path / "model"))
-        for task in _TASKS:
-            tasks.end(task, 0)
-
-    outcome, _, said = run(script)
-    assert outcome.exit_status == 0, said
-    assert said.count("WARNING: ps 0 has ended, and no task has named a model") == times
-
-
 @pytest.mark.parametrize("evaluators, times", [(0, 1), (1, 0)])
 def test_a_job_that_evaluates_nothing_says_so_once(run, tmp_path, evaluators, times):
     def script(tasks, attempt):
