@@ -169,7 +169,7 @@ def launch(options: argparse.Namespace) -> int:
 
 
 class _StoppedBeforeStart(BaseException):
-    """A signal has come while a job waited for its start; its number is the argument."""
+    """A signal, whose number is the argument, has come before a job was started."""
 
 
 def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
