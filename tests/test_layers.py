@@ -173,24 +173,6 @@ def test_private_names_of_tensorflow_are_imported_by_few_rooms_only(module):
     assert [each for each in _imports(module) if each.startswith(private)] == []
 
 
-def _entries(folder):
-    return [
-        path
-        for path in folder.iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").exists()
-    ]
-
-
-@pytest.mark.parametrize(
-    "folder",
-    sorted({path.parent for path in _MODULES.values()}),
-    ids=lambda folder: str(folder.relative_to(_ROOT)),
-)
-def test_a_folder_is_narrow_and_says_what_it_holds(folder):
-    assert len(_entries(folder)) <= (18 if folder == _ROOT else 15)
-    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-
-
 def test_class_names_are_unique():
     where = {}
     for name, path in _MODULES.items():

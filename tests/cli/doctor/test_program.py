@@ -36,6 +36,8 @@ def answer(missing=(), of_version_1=(), lacking=()):
     of_version_1 = {**dict.fromkeys(of_version_1, ""), **dict(lacking)}
     return ProbeResult(
         devices=[],
+        cuda=None,
+        loaded=[],
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
@@ -209,6 +211,8 @@ def test_a_name_that_no_tensorflow_has_is_a_problem_once(write):
     names = ["tensorflow.oracle.a", "tensorflow.oracle.b"]
     lacks = ProbeResult(
         devices=[],
+        cuda=None,
+        loaded=[],
         missing=dict.fromkeys(names, "tensorflow.oracle"),
         of_version_1={},
         patches={},

@@ -38,7 +38,6 @@ _CASES = {
     "master": (_task(_MASTER, "master", 0), {"train_distribute": _strategy}),
     "evaluation only": (_task(_CHIEF, "worker", 1), {"eval_distribute": _strategy}),
     "inside": ({}, {"experimental_distribute": lambda: DistributeConfig(_strategy(), _strategy())}),
-    "remote": ({}, {"experimental_distribute": lambda: DistributeConfig(_strategy(), None, _REMOTE)}),
 }  # fmt: skip
 _PROPERTIES = (
     "cluster_spec task_type task_id master evaluation_master is_chief service "
@@ -68,7 +67,6 @@ def _properties(monkeypatch, case):
         ("master", None),
         ("evaluation only", None),
         ("inside", None),
-        ("remote", "standalone_client"),
     ],
 )
 def test_the_coordinator_runs_jobs_with_a_train_strategy_and_a_cluster(
@@ -114,9 +112,11 @@ def test_a_strategy_given_twice_is_refused(name):
         )
 
 
-def test_two_descriptions_of_the_cluster_are_refused(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", json.dumps(_task(_CHIEF, "chief", 0)))
-    with pytest.raises(ValueError, match='Cannot set both "cluster_spec" of TF_CONF'):
+@pytest.mark.skipif(
+    versions.parse(tf.__version__) < (2, 16), reason="TensorFlow's own accepts it"
+)
+def test_a_standalone_client_is_refused():
+    with pytest.raises(ValueError, match="leave it out, and run your program"):
         tf.estimator.RunConfig(
             experimental_distribute=DistributeConfig(_strategy(), None, _REMOTE)
         )

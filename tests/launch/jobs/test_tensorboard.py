@@ -8,12 +8,10 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
 _RATES = {"global_step/sec", "examples/sec"}
-_OWN_RATES = {"task/steps_per_sec", "task/examples_per_sec"}
 _CHECKPOINTS = {"checkpoint/blocked_secs", "checkpoint/write_secs"}
 
 
@@ -75,21 +73,19 @@ def test_the_page_of_one_process_has_rates_checkpoints_loss_and_evaluation(
     assert not page.is_there()
 
 
-def test_the_page_of_a_cluster_has_the_rates_of_each_worker(launch, tmp_path):
+def test_the_page_of_a_cluster_has_one_run_for_all_tasks(launch, tmp_path):
     go = tmp_path / "go"
     options = ("--workers", "1", "--ps", "1", "--tensorboard", "0")
     numbers = ("--steps", "200", "--log_steps", "10", "--gate", f"180:{go}")
     job = launch(*options, _PROGRAM, *numbers)
     page = _open(job)
-    page.wait_for_tags(
-        {".": {"loss"} | _RATES | _OWN_RATES | _CHECKPOINTS, "worker-0": _OWN_RATES}
-    )
+    page.wait_for_tags({".": {"loss"} | _RATES | _CHECKPOINTS})
     runs = set(page.get("/data/runs"))
     # Two writers in one folder would be one run to TensorBoard, and mixed.
     assert len(list(tmp_path.glob("model/events.*"))) == 1
     go.touch()
     assert job.end() == 0, job.text
-    assert runs == {".", "worker-0"}
+    assert runs == {"."}
     assert not page.is_there()
 
 
@@ -134,25 +130,3 @@ def test_a_port_that_is_taken_meanwhile_is_said_and_the_training_goes_on(
     go.touch()
     assert str(port) in why and "in use" in why
     assert job.end() == 0, job.text
-
-
-def test_a_worker_that_cannot_see_the_model_directory_makes_none(tmp_path):
-    from estimator_runtime.session.hooks.step_rate import TaskRateHook
-
-    folder = tmp_path / "of the chief"
-    with tf.Graph().as_default():
-        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
-        hook = TaskRateHook(1, str(folder), "worker-0")
-        with tf.compat.v1.train.MonitoredSession(hooks=[hook]) as session:
-            for _ in range(3):
-                session.run(step)
-            assert not folder.exists()
-            folder.mkdir()
-            session.run(step)
-    [events] = folder.glob("worker-0/events.*")
-    found = [
-        (event.step, value.tag)
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-    ]
-    assert found == [(4, "task/steps_per_sec")]
