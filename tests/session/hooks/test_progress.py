@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
+from estimator_runtime import reporting
 from estimator_runtime.config import options
-from estimator_runtime.session.hooks.progress import WatchedHook
+from estimator_runtime.loop.step_kind import StepKind
+from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 
 er.install()
 
@@ -143,3 +145,27 @@ def test_a_training_that_fails_leaves_no_thread_behind():
     assert displays.last.is_closed
     names = [thread.name for thread in threading.enumerate()]
     assert "estimator_runtime progress" not in names
+
+
+def test_a_launcher_gets_the_step_by_time_and_steps_in_between_call_no_hook(
+    monkeypatch,
+):
+    reports, kinds = [], []
+    monkeypatch.setattr(reporting, "progress", lambda **values: reports.append(values))
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step()
+        with tf.control_dependencies([step._graph_element]):
+            train_op = step.assign_add(1, read_value=False)
+        hooks = [train.StopAtStepHook(500)]
+        hooks.append(ProgressHook(hooks, "", trains_alone=True))
+        options_ = {"log_step_count_steps": None, "hooks": hooks}
+        with er.MonitoredTrainingSession(**options_) as session:
+            while not session.should_stop():
+                session.run(train_op)
+                kinds.append(session.step_kind)
+    steps = [each["step"] for each in reports if "step" in each]
+    assert (steps[0], steps[-1]) == (0, 499)
+    assert steps == sorted(steps) and len(steps) < 400
+    assert kinds.count(StepKind.IDLE) > 100
+    here = [each["steps_here"] for each in reports if "steps_here" in each]
+    assert here == [each + 1 for each in steps[: len(here)]]
