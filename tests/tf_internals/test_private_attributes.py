@@ -56,8 +56,6 @@ ATTRIBUTES = {
     f"{_PYTHON}.saved_model.builder_impl:SavedModelBuilder": "_add_train_op",
     f"{_PYTHON}.summary.writer.writer:FileWriter": "_closed",
     f"{_PYTHON}.summary.writer.writer_cache:FileWriterCache": "_cache",
-    f"{_PYTHON}.training.adam:AdamOptimizer": "_beta1_t _beta2_t _epsilon_t "
-    "_get_beta_accumulators _lr_t",
     f"{_PYTHON}.training.checkpoint_utils": "_get_checkpoint_filename",
     f"{_PYTHON}.training.evaluation": "_evaluate_once _get_or_create_eval_step",
     f"{_PYTHON}.training.saver:Saver": "_builder _is_empty _last_checkpoints "
