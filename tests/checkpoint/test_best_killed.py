@@ -40,8 +40,6 @@ ANEW = "a step that was trained anew"
 CASES = {
     "the first": ([], [(1, 1.0)]),
     "a better one": ([(1, 1.0), (2, 2.0)], [(3, 0.5)]),
-    "a second one": ([(1, 1.0)], [(3, 2.0)]),
-    "one in the place of the second": ([(1, 1.0), (2, 3.0)], [(3, 2.0)]),
     "one that is evaluated again": ([(1, 1.0), (2, 2.0)], [(1, 1.0)]),
     ANEW: ([(1, 1.0), (2, 2.0)], [(1, 0.5)]),
 }

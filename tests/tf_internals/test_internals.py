@@ -7,26 +7,9 @@ import tensorflow as tf
 
 import estimator_runtime
 from estimator_runtime.loop.hooks import schedule as hook_schedule
-from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import sessions
 
 estimator_runtime.install()
-
-
-def test_the_hooks_that_fetch_at_the_end_are_asked_what():
-    with tf.Graph().as_default():
-        loss = tf.constant(0.5, name="loss")
-        hooks = [
-            tf.compat.v1.train.LoggingTensorHook({"loss": loss}, at_end=True),
-            tf.compat.v1.train.LoggingTensorHook({"loss": loss}, every_n_iter=1),
-            tf.compat.v1.train.FinalOpsHook([loss]),
-            tf.compat.v1.train.FinalOpsHook(None),
-            tf.compat.v1.train.StopAtStepHook(num_steps=1),
-        ]
-        for hook in hooks[:2]:
-            hook.begin()
-        found = [tf_hooks.fetches_at_end(hook) for hook in hooks]
-    assert found == [[{"loss": loss}], [], [[loss]], [], []]
 
 
 @pytest.mark.parametrize("name", hook_schedule._BY_CLASS)

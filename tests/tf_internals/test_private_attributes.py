@@ -44,6 +44,8 @@ ATTRIBUTES = {
         "_initialize_local _initialize_multi_worker _start_check_health_thread "
         "_task_type"
     ),
+    f"{_PYTHON}.distribute.cross_device_ops:CollectiveAllReduce": "_all_reduce "
+    "_num_between_graph_workers",
     f"{_PYTHON}.distribute.distribute_coordinator:_WorkerContext": "_strategy",
     f"{_PYTHON}.distribute.mirrored_strategy:MirroredExtended": "_collective_ops "
     "_cross_device_ops _devices",
