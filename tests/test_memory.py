@@ -65,15 +65,3 @@ def test_a_container_of_cgroup_v1_sees_its_own_group_where_the_root_is(files, tm
         }
     )
     assert _seen(tmp_path) == 140
-
-
-def test_a_group_that_is_full_has_none(files, tmp_path):
-    files(
-        **{
-            "proc/meminfo": _machine(8000),
-            "proc/self/cgroup": "0::/\n",
-            "cgroup/memory.max": f"{600 * _MB}\n",
-            "cgroup/memory.current": f"{601 * _MB}\n",
-        }
-    )
-    assert _seen(tmp_path) == 0

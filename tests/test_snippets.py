@@ -43,7 +43,6 @@ OTHERS = {
     "CONTRIBUTING.md | python3 -m venv": _NOX,
     "README.md | $ python examples/digits.py": "end_to_end/test_main_job.py",
     "README.md | pip install": "pip itself; nox installs the package in the same way",
-    "README.md | estimator-runtime run examples": "end_to_end/test_main_job.py",
     "README.md | python3 -m venv": _NOX,
     "README.md | estimator-runtime doctor": "end_to_end/test_examples.py",
     "docs/start.md | estimator-runtime run train.py --your --flags     #": "test_snippets.py",

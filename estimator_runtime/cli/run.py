@@ -145,15 +145,20 @@ def launch(options: argparse.Namespace) -> int:
     def stop(number: int, _frame: FrameType | None) -> None:
         if not requests.take(number, time.monotonic()):
             return
-        name, status = signal.Signals(number).name, exit_status_of(number)
         if not handles:  # the job waits for free resources
-            console.conclude(f"stopped by {name} before the start", is_failure=True)
-            raise SystemExit(status)
-        handles[0].cancel(status, f"the job was stopped by {name}")
+            raise _StoppedBeforeStart(number)
+        name = signal.Signals(number).name
+        handles[0].cancel(exit_status_of(number), f"the job was stopped by {name}")
 
     # The first Ctrl-C, SIGTERM or notice stops the job gracefully, another one at once.
     with contextlib.closing(SignalInbox(stop)):
-        handles.append(backend.submit(job))
+        try:
+            handles.append(backend.submit(job))
+        except _StoppedBeforeStart as stopped:
+            [number] = stopped.args
+            name = signal.Signals(number).name
+            console.conclude(f"stopped by {name} before the start", is_failure=True)
+            return exit_status_of(number)
         try:
             outcome = _wait(handles[0], options.tensorboard, console)
         except LaunchError as error:
@@ -161,6 +166,10 @@ def launch(options: argparse.Namespace) -> int:
             return 1
         console.conclude(str(outcome), is_failure=bool(outcome.exit_status))
         return outcome.exit_status
+
+
+class _StoppedBeforeStart(BaseException):
+    """A signal, whose number is the argument, has come before a job was started."""
 
 
 def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:

@@ -92,18 +92,6 @@ def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
     assert hook_schedule.until_due([hook()], trained) == due
 
 
-def test_a_saver_of_checkpoints_is_due_at_its_next_one(tmp_path):
-    saver = begun(train.CheckpointSaverHook(str(tmp_path), save_steps=10), last=5)
-    assert [hook_schedule.until_due([saver], step) for step in (5, 6, 14, 15)] == [
-        10,
-        9,
-        1,
-        1,
-    ]
-    by_clock = begun(train.CheckpointSaverHook(str(tmp_path), save_secs=60), last=5)
-    assert hook_schedule.until_due([by_clock], 5) is None
-
-
 class SavesMore(train.CheckpointSaverHook):
     def end(self, session):
         super().end(session)

@@ -10,7 +10,6 @@ import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 import estimator_runtime
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import log_filter
 
 estimator_runtime.install()
@@ -122,18 +121,6 @@ def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(log
     assert warns(own)
 
 
-def test_errors_other_warnings_and_mere_words_pass(logger):
-    logger.error(log_filter._NOTICE, "file:1", "name", "tensorflow_estimator.x", "soon")
-    logger.warning("From file:1: x (from tensorflow_estimator.y) is deprecated")
-    logger.warning("loss is %s", float("nan"))
-    logger.warning(ValueError("no text at all"))
-    logger.warning(
-        log_filter._NOTICE.replace("%s", "%(x)s"), {"x": "tensorflow_estimator."}
-    )
-    assert len(passed(logger)) == 5
-    assert count(logger) == 0
-
-
 FROZEN = os.path.join(
     os.path.dirname(importlib.util.find_spec("tensorflow_estimator").origin),
     "head.py:3",
@@ -160,33 +147,16 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         ("/home/me/tensorflow/train.py:3", "tensorflow.python.training.x", False),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("shape", ["call", "argument"])
 def test_the_list_is_of_callers_and_of_what_they_call(
-    logger, caller, subject, is_left_out, shape
+    logger, caller, subject, is_left_out
 ):
-    if shape == "call":
-        logger.warning(
-            "From %s: %s (from %s) is deprecated and will be removed %s.\n"
-            "Instructions for updating:\n%s",
-            *(caller, "name", subject, "in a future version", "Do."),
-        )
-    else:
-        logger.warning(
-            "From %s: calling %s (from %s) with %s is deprecated and will be removed "
-            "%s.\nInstructions for updating:\n%s",
-            *(caller, "name", subject, "dtype", "in a future version", "Do."),
-        )
+    logger.warning(
+        "From %s: calling %s (from %s) with %s is deprecated and will be removed %s.\n"
+        "Instructions for updating:\n%s",
+        *(caller, "name", subject, "dtype", "in a future version", "Do."),
+    )
     assert count(logger) == int(is_left_out)
     assert len(passed(logger)) == 1 - int(is_left_out)
-
-
-def test_a_variable_of_another_value_is_refused():
-    with pytest.raises(ConfigError) as refusal:
-        log_filter.is_verbose({log_filter.VARIABLE: "yes"})
-    assert str(refusal.value) == (
-        "ESTIMATOR_RUNTIME_VERBOSE is 'yes'; give 1 to see every line of TensorFlow's, "
-        "or 0"
-    )
 
 
 @pytest.mark.parametrize(

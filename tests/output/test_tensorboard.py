@@ -15,16 +15,11 @@ from estimator_runtime.output import tensorboard
     [
         (["train.py"], None, ["train.py"]),
         (["--tensorboard", "train.py"], tensorboard.FIRST_FREE, ["train.py"]),
-        (["--tensorboard", "6007", "train.py"], 6007, ["train.py"]),
         (["--tensorboard=6007", "train.py"], 6007, ["train.py"]),
-        (["--tensorboard", "0", "train.py"], 0, ["train.py"]),
         (["--tensorboard", "--", "6007"], tensorboard.FIRST_FREE, ["6007"]),
         (["--tensorboard", "-m", "6007"], tensorboard.FIRST_FREE, ["6007"]),
-        (["--workers", "2", "--tensorboard", "a.py"], tensorboard.FIRST_FREE, ["a.py"]),
         (["--tensorboard", "--workers", "2", "a.py"], tensorboard.FIRST_FREE, ["a.py"]),
-        (["--no-chief", "--tensorboard", "1", "a.py"], 1, ["a.py"]),
         (["a.py", "--tensorboard", "log"], None, ["a.py", "--tensorboard", "log"]),
-        (["--", "a.py", "--tensorboard"], None, ["a.py", "--tensorboard"]),
         (["--log-dir", "--tensorboard=1", "a.py"], None, None),
     ],
 )

@@ -20,6 +20,7 @@ from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
 from estimator_runtime.tf_internals import hooks as tf_hooks
+from estimator_runtime.tf_internals import sessions
 
 _train = tf.compat.v1.train
 _Hook: TypeAlias = tf.compat.v1.train.SessionRunHook
@@ -69,8 +70,8 @@ def launcher_reports(
         reporting.send(checkpoint_dir=path)
     if not reporting.is_on():
         return []
-    counts_steps = settings.options.steps_per_run == 1
-    return [ProgressHook(hooks, path, counts_steps)]
+    is_alone = not (settings.master or sessions.current_worker_context())
+    return [ProgressHook(hooks, path, trains_alone=is_alone)]
 
 
 def batches_per_step(hooks: Sequence[_Hook]) -> int | None:

@@ -4,14 +4,10 @@ import json
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime
 from estimator_runtime.estimator.removed import estimator_training
-from estimator_runtime.estimator.removed import (
-    estimator_training as removed_estimator_training,
-)
 from estimator_runtime.tf_internals import versions
 
 estimator_runtime.install()
@@ -88,19 +84,6 @@ def test_a_config_is_initialized_as_by_tensorflows_own_module(monkeypatch, case)
         run_config, "distribute_coordinator_training", estimator_training
     )
     assert _properties(monkeypatch, case) == stock
-
-
-def test_a_chief_beside_a_job_without_tasks_takes_its_place_from_the_coordinator():
-    jobs = {"chief": ["localhost:2000"], "worker": [], "ps": {}}
-    estimator = tf.estimator.Estimator(lambda features, labels, mode: None)
-    with distribute_coordinator._WorkerContext(
-        _strategy(), tf.train.ClusterSpec(jobs), "chief", 0
-    ):
-        config = removed_estimator_training.replica_of(
-            estimator, train=_strategy()
-        ).config
-    assert (config.num_worker_replicas, config.num_ps_replicas) == (1, 0)
-    assert (config.task_type, config.global_id_in_cluster) == ("chief", 0)
 
 
 @pytest.mark.parametrize("name", ["train_distribute", "eval_distribute"])

@@ -1,6 +1,5 @@
 """Jobs of real processes that do not train: what becomes of them and of their lines."""
 
-import json
 import os
 import re
 import signal
@@ -8,7 +7,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import pytest
@@ -45,11 +43,6 @@ def run(launch, tmp_path):
         return launch("--cold", *options, "toy.py", **others)
 
     return start
-
-
-def _pid(job, task, life=0):
-    found = job.wait_for(rf"^{task} *\| pid (\d+) life {life}$")
-    return int(found[1])
 
 
 def test_each_task_has_its_place_in_one_cluster_and_its_lines_have_its_name(run):
@@ -131,34 +124,6 @@ def test_a_stopped_launcher_stops_workers_then_the_chief_then_the_ps(
     assert f"the job was stopped by {number.name}" in job.text
 
 
-def test_a_reader_who_pauses_does_not_keep_a_job_from_its_end(run, tmp_path):
-    reader, writer = os.pipe()
-    with open(reader, "rb"), open(writer, "wb") as stdout:
-        job = run(
-            """
-            def stop(number, _):
-                pathlib.Path("saved").touch()
-                os._exit(143)
-
-            signal.signal(signal.SIGTERM, stop)
-            while True:
-                os.write(1, 200 * b"x" + b"\\n")
-            """,
-            *("--workers", "0", "--ps", "0", "--log-dir", "logs"),
-            stdout=stdout,
-        )
-        log = tmp_path / "logs" / "chief-0.log"
-        # More than the pipe holds: from here on it waits for its reader.
-        deadline = time.monotonic() + 60
-        while not log.exists() or log.stat().st_size < 500_000:
-            assert job.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        job.process.send_signal(signal.SIGINT)
-        assert job.end(60) == 130
-    assert (tmp_path / "saved").exists()
-
-
 def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
     launch, tmp_path
 ):
@@ -176,23 +141,6 @@ def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
     assert job.end(60) == 130
     assert "started" not in job.text
     assert "the job was stopped by SIGINT" in job.text
-
-
-def test_ctrl_c_in_the_first_moments_of_a_job_is_for_the_launcher_alone(
-    launch, tmp_path
-):
-    (tmp_path / "toy.py").write_text("print('started')")
-    # So that there is the parent only, however long the test takes to find it.
-    (tmp_path / "tensorflow.py").write_text("import time\ntime.sleep(100)\n")
-    job = launch("--workers", "1", "toy.py", PYTHONPATH=_with(tmp_path))
-    deadline = time.monotonic() + 60
-    while not (children := job.children()):
-        assert time.monotonic() < deadline, job.text
-    # A terminal sends it to all at once; the parent may have run no line yet.
-    for pid in (*children, job.process.pid):
-        os.kill(pid, signal.SIGINT)
-    assert job.end(60) == 130, job.text
-    assert "Traceback" not in job.text
 
 
 @pytest.mark.parametrize(
@@ -334,48 +282,6 @@ os.execv(sys.executable, [sys.executable, *sys.argv])
     )
     assert job.end() == 0, job.text
     assert "killing it" not in job.text
-
-
-def test_a_task_reports_once_that_tensorflow_is_imported(tmp_path):
-    (tmp_path / "toy.py").write_text(
-        "import os, time\n"
-        "while not os.path.exists('go'):\n"
-        "    time.sleep(0.02)\n"
-        "import tensorflow\n"
-    )
-    ours, theirs = os.pipe()
-    pipe = f"/proc/{os.getpid()}/fd/{theirs}"
-    command = f"{sys.executable} -m estimator_runtime run toy.py"
-    task = subprocess.Popen(
-        ["sh", "-c", f"ESTIMATOR_RUNTIME_REPORTS=$$:{pipe} exec {command}"],
-        cwd=tmp_path,
-    )
-    limit = threading.Timer(60, task.kill)
-    limit.start()
-    with open(ours) as reports:
-        assert json.loads(reports.readline()) == {}
-        os.close(theirs)
-        (tmp_path / "go").touch()
-        later = [json.loads(line) for line in reports]
-    limit.cancel()
-    assert task.wait(60) == 0
-    assert [each for each in later if "imported" in each] == [{"imported": True}]
-    assert later[-1] == {"ending": True}
-
-
-def test_a_bad_command_line_is_one_line_and_starts_nothing(launch, tmp_path):
-    (tmp_path / "toy.py").touch()
-    for options, message in [
-        (["--workers", "-1"], "argument --workers: the value is '-1'; give a whole number, 0 or more"),
-        (["--ps", "many"], "argument --ps: the value is 'many'; give a whole number, 0 or more"),
-        (["--no-chief", "--evaluator"], "--no-chief without workers leaves nobody to train; add --workers N, or leave out --no-chief"),
-        (["--max-restarts", "0"], "--max-restarts is for a cluster; add --workers N, --ps N or --evaluator, or leave out --max-restarts"),
-        (["--cold"], "--cold is for a cluster; add --workers N, --ps N or --evaluator, or leave out --cold"),
-    ]:  # fmt: skip
-        job = launch(*options, "toy.py")
-        assert job.end() == 2
-        assert job.text.removeprefix("estimator-runtime: error: ").startswith(message)
-        assert job.text.count("\n") == 1
 
 
 @pytest.mark.parametrize("folder", ["toy.py", "/proc/self/fdinfo"])

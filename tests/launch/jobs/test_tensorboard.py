@@ -73,22 +73,6 @@ def test_the_page_of_one_process_has_rates_checkpoints_loss_and_evaluation(
     assert not page.is_there()
 
 
-def test_the_page_of_a_cluster_has_one_run_for_all_tasks(launch, tmp_path):
-    go = tmp_path / "go"
-    options = ("--workers", "1", "--ps", "1", "--tensorboard", "0")
-    numbers = ("--steps", "200", "--log_steps", "10", "--gate", f"180:{go}")
-    job = launch(*options, _PROGRAM, *numbers)
-    page = _open(job)
-    page.wait_for_tags({".": {"loss"} | _RATES | _CHECKPOINTS})
-    runs = set(page.get("/data/runs"))
-    # Two writers in one folder would be one run to TensorBoard, and mixed.
-    assert len(list(tmp_path.glob("model/events.*"))) == 1
-    go.touch()
-    assert job.end() == 0, job.text
-    assert runs == {"."}
-    assert not page.is_there()
-
-
 @pytest.mark.parametrize("options", [(), ("--evaluator",)], ids=["process", "cluster"])
 def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
     job = launch(
@@ -99,34 +83,3 @@ def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
     assert page.is_there()
     job.process.kill()
     page.wait_until_gone()
-
-
-def test_without_a_port_it_has_the_first_that_is_free(launch, tmp_path):
-    go = tmp_path / "go"
-    job = launch("--tensorboard", _PROGRAM, "--gate", f"10:{go}")
-    # Those before may be in use by others on this machine.
-    assert 6006 <= _open(job).port < 6016
-    go.touch()
-    assert job.end() == 0, job.text
-
-
-def test_a_port_that_is_taken_meanwhile_is_said_and_the_training_goes_on(
-    launch, tmp_path
-):
-    """The script itself listens there: after the look at the door."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import runpy, socket, sys\n"
-        "taken = socket.create_server(('127.0.0.1', int(sys.argv.pop(1))))\n"
-        "sys.argv[0] = sys.argv.pop(1)\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-    )
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    go = tmp_path / "go"
-    gate = ("--gate", f"10:{go}")
-    job = launch("--tensorboard", port, script, port, _PROGRAM, "--steps", "20", *gate)
-    why = job.wait_for(r"TensorBoard could not be started: (.*)$", timeout_secs=90)[1]
-    go.touch()
-    assert str(port) in why and "in use" in why
-    assert job.end() == 0, job.text

@@ -205,15 +205,3 @@ def test_a_launcher_that_is_gone_before_it_is_answered_leaves_nobody(launcher):
             assert launched.end() == (0, "")
             for each in (first, second):
                 _wait_until_gone(each)
-
-
-def test_a_launcher_that_is_gone_with_messages_unread_leaves_nobody(launcher):
-    launched = launcher()
-    with launched.start(0) as first, launched.start(1) as second:
-        _pids(first)
-        os.kill(_pids(second)[0], signal.SIGKILL)
-        assert select.select([launched.connection], [], [], _WITHIN_SECS)[0]
-        launched.connection.close()
-        assert launched.end() == (0, "")
-        for each in (first, second):
-            _wait_until_gone(each)

@@ -37,10 +37,8 @@ def _divide(job, count=0, per_worker=None, environ=None):
     [
         (2, None, {"chief": "0", "worker 0": "1", "evaluator": ""}),
         (3, None, {"chief": "0", "worker 0": "1", "evaluator": "2"}),
-        (4, 2, {"chief": "0,1", "worker 0": "2,3", "evaluator": ""}),
         (5, 2, {"chief": "0,1", "worker 0": "2,3", "evaluator": "4"}),
         (2, 0, {"chief": "", "worker 0": "", "evaluator": ""}),
-        (0, 0, {"chief": "", "worker 0": "", "evaluator": ""}),
     ],
 )
 def test_each_trainer_gets_its_own_and_an_evaluator_what_is_left(

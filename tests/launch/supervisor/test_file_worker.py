@@ -29,13 +29,6 @@ def files(said, hung):
     files.close()
 
 
-def test_operations_run_in_order_and_their_results_come_back(files):
-    done = []
-    for number in range(3):
-        files.put(f"question {number}", lambda number=number: done.append(number))
-    assert files.ask("all", lambda: list(done)) == [0, 1, 2]
-
-
 def test_a_late_answer_is_that_of_the_next_call_for_the_same_question(files):
     calls = []
 

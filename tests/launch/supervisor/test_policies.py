@@ -366,20 +366,3 @@ def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of(trained):
         for secs in (60, 120)
     ]
     assert len(said) == 11  # from one minute to half a day
-
-
-def test_an_evaluator_that_waits_for_its_restart_has_no_more_time(job_of):
-    job, tasks = job_of(
-        replicas={"chief": 1, "evaluator": 1}, evaluation_timeout_secs=100.0
-    )
-    tasks["chief"].end(0)
-    job.completed_at = 7.0
-    tasks["evaluator"].end(1)
-    tasks["evaluator"].restart(at=110.0)
-    assert _done(policies.end_with_training(job, 106.9)) == []
-    [failure] = policies.end_with_training(job, 107.0)
-    assert (failure.exit_status, failure.reason) == (
-        3,
-        "the training is done, but evaluator did not end within 100 s after it; "
-        "--evaluation-timeout is that limit",
-    )

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.task import Task
 from estimator_runtime.launch.terminal.console import Console
@@ -93,11 +92,6 @@ def test_the_row_of_a_job_has_a_bar_where_there_is_room(columns, can_unicode, te
     assert total(_SEEN, columns, can_unicode) == text
 
 
-def test_without_a_last_step_there_is_no_bar():
-    seen = dataclasses.replace(_SEEN, last_step=None)
-    assert total(seen, 200, True).startswith("step 200 | checkpoint 150 | 50.0 steps/s")
-
-
 @pytest.mark.parametrize("progress", ["auto", "bar"])
 def test_a_terminal_shows_a_row_for_each_task_and_a_bar(progress, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
@@ -152,13 +146,6 @@ def test_what_the_job_says_wins_over_the_environment():
     assert DisplaySettings.of(job, environ) == DisplaySettings(
         progress="none", is_verbose=True
     )
-
-
-@pytest.mark.parametrize("name", ["PROGRESS", "VERBOSE", "LOG_LEVEL"])
-def test_a_value_that_cannot_be_is_refused(name):
-    variable = f"ESTIMATOR_RUNTIME_{name}"
-    with pytest.raises(ConfigError, match=f"^{variable} is 'x'; give "):
-        DisplaySettings.of(_job(), {variable: "x"})
 
 
 # The lines.

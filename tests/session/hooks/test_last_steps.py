@@ -183,15 +183,6 @@ def test_a_chief_waits_for_a_worker_that_trains_and_polls_it_seldom(seen, caplog
     assert lines(caplog)[-1].startswith("still training after 300 s")
 
 
-def test_a_chief_ends_its_wait_when_the_ps_does_not_answer(seen, caplog):
-    seen.failures = [2]
-    chief = seen.hook("chief 0", "worker 0")
-    chief.after_create_session(None, None)
-    chief.end(None)
-    assert seen.slept == [0.2]
-    assert lines(caplog)[-1].startswith("the first ps does not say which tasks still")
-
-
 def test_a_chief_does_not_wait_long_for_a_worker_whose_machine_is_gone(seen, caplog):
     seen.answers["worker 0"] = Answer.SILENT
     chief = seen.hook("chief 0", "worker 0")
@@ -244,9 +235,3 @@ def test_a_chief_does_not_wait_for_a_worker_that_is_in_the_next_training(seen):
     begun(seen.hook("worker 0"))
     chief.end(None)
     assert seen.slept == []
-
-
-def test_a_limit_that_is_no_number_is_refused_before_the_training(monkeypatch):
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_LAST_STEPS_SECS", "soon")
-    with pytest.raises(er.EstimatorRuntimeError, match="LAST_STEPS_SECS is 'soon'"):
-        LastStepsHook("worker 0", "chief 0", {}, {}, None)
