@@ -105,6 +105,16 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         patch.schedule([PROGRAM_SESSION], are_required=False)
     if is_import_spared:
         garbage_collector.spare_import()
+    return _run_here(parser, run, program, arguments)
+
+
+def _run_here(
+    parser: Parser,
+    run: Callable[[str, Sequence[str]], int],
+    program: str,
+    arguments: Sequence[str],
+) -> int:
+    """Run the program in this process, and return or end with its exit status."""
     try:
         status = run(program, arguments)
         is_held_up = script.waits_at_exit(None)

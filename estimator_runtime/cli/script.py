@@ -391,18 +391,10 @@ def report(failure: BaseException) -> int:
     sys.last_traceback = failure.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = failure
-    if isinstance(failure, EstimatorRuntimeError) and sys.excepthook is _PYTHONS_HOOK:
-        frames = list(traceback.walk_tb(failure.__traceback__))
-        of_program = [each for each in frames if reporting.is_of_program(each[0])]
-        if frames[-1] not in of_program:  # not raised by the program itself
-            # An invalid setting: the user needs the line that gave it and the remedy,
-            # but not the frames in which this package found it. Python's library counts
-            # as ours, because many of our calls go through it, such as contextlib's.
-            frame, line = (of_program or frames[:1])[-1]
-            place = f"{frame.f_code.co_filename}:{line}"
-            _write(f"estimator-runtime: error: {place}: {failure}\n")
-            return 1
     is_default = sys.excepthook is _PYTHONS_HOOK
+    if is_default and (place := _place_of_setting(failure)):
+        _write(f"estimator-runtime: error: {place}: {failure}\n")
+        return 1
     is_stop_reported = is_default and _report_stop(failure)
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if is_default and not is_stop_reported and (text := summary_of(failure)):
@@ -425,6 +417,23 @@ def report(failure: BaseException) -> int:
         sys.excepthook = lambda *_: None
         raise failure
     return 1
+
+
+def _place_of_setting(failure: BaseException) -> str | None:
+    """Return where the program gave a value that this package refuses, or None.
+
+    The user needs the line that gave it and the remedy, but not the frames in which
+    this package found it. Python's library counts as ours, because many of our calls go
+    through it, such as contextlib's.
+    """
+    if not isinstance(failure, EstimatorRuntimeError):
+        return None
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    of_program = [each for each in frames if reporting.is_of_program(each[0])]
+    if frames[-1] in of_program:  # raised by the program itself
+        return None
+    frame, line = (of_program or frames[:1])[-1]
+    return f"{frame.f_code.co_filename}:{line}"
 
 
 def summary_of(failure: BaseException) -> str | None:

@@ -126,6 +126,10 @@ class Job:
                 f"Job: replicas is {dict(self.replicas)}, which has no chief and no "
                 "worker; add one"
             )
+        self._check_numbers()
+        self._check_env()
+
+    def _check_numbers(self) -> None:
         if type(self.max_restarts) is not int or self.max_restarts < 0:
             raise ConfigError(
                 f"Job: max_restarts is {self.max_restarts!r}; give a whole number, 0 "
@@ -148,6 +152,8 @@ class Job:
                 f"Job: grace_secs is {self.grace_secs!r}; give a number of seconds, 0 "
                 "or more"
             )
+
+    def _check_env(self) -> None:
         for name, value in self.env.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 raise ConfigError(
