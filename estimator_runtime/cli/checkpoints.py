@@ -105,21 +105,16 @@ def _as_text(
 ) -> Iterator[str]:
     rows = [("step", "size", "age", "state")]
     for each in found.entries:
-        reason = each.reason
-        if is_verified and each.state == inventory.GOOD:
-            reason = "checksums right" if each.is_read else "its data was not read"
-        state = f"{each.state}: {reason}" if reason else each.state
-        if each is found.restart:
-            state += "; a restart goes on from here"
         step = "-" if each.step is None else str(each.step)
+        state = _state(each, found, is_verified)
         rows.append((step, size(each.own_bytes), _age(now - each.saved_at), state))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
         yield "  ".join((*cells, row[3]))
-    shared = found.bytes - sum(each.own_bytes for each in found.entries)
-    if shared:
-        yield f"in all {size(found.bytes)}, of which {size(shared)} are shared"
+    graphs = found.bytes - sum(each.own_bytes for each in found.entries)
+    if graphs:
+        yield f"in all {size(found.bytes)}, of which {size(graphs)} are graphs"
     elif len(found.entries) > 1:
         yield f"in all {size(found.bytes)}"
     if found.state_problem:
@@ -130,6 +125,16 @@ def _as_text(
     elif not found.is_sound:
         newest: Any = found.newest  # not None: `restart` is a candidate for it
         yield f"a restart would not go on from the newest, of step {newest.step}"
+
+
+def _state(
+    entry: inventory.Entry, found: inventory.Inventory, is_verified: bool
+) -> str:
+    reason = entry.reason
+    if is_verified and entry.state == inventory.GOOD:
+        reason = "checksums right" if entry.is_read else "its data was not read"
+    state = f"{entry.state}: {reason}" if reason else entry.state
+    return f"{state}; a restart goes on from here" if entry is found.restart else state
 
 
 def _advice_as_json(costs: cost.Costs, mtbf_hours: float) -> dict[str, Any]:

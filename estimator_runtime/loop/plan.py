@@ -135,7 +135,6 @@ class Plan:
         substitute: What to run and fetch instead, or None.
 
     Attributes:
-        wanted: Consumer to its fetches.
         is_on_caller: Whether the calling thread runs the request.
         results: Turns raw values into a dict of consumer to results.
 
@@ -151,8 +150,8 @@ class Plan:
         substitute: Substitute | None = None,
     ) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
-        self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
-        handler = sessions.FetchHandler(session.graph, self.wanted, {})
+        self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
+        handler = sessions.FetchHandler(session.graph, self._wanted, {})
         if handler.has_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
         self._session, self._flush = session, flush

@@ -26,18 +26,6 @@ def _late(reference: str) -> Callable[..., Any]:
 
 PATCHES = (
     Patch(
-        name="spawned children",
-        reason="a child of multiprocessing starts as a bare interpreter",
-        after="multiprocessing.spawn",
-        apply=_late("patching.injection.children:arm_spawn"),
-    ),
-    Patch(
-        name="process name",
-        reason="absl's app.run names every task of a cluster after the script",
-        after="absl.command_name",
-        apply=_late("patching.injection.process_name:keep"),
-    ),
-    Patch(
         name="tf.estimator",
         reason="TensorFlow 2.16 removed it, and what the frozen package needs of it",
         after="tensorflow",
@@ -84,7 +72,8 @@ PATCHES = (
     ),
     Patch(
         name="multi-worker strategies",
-        reason="they fail in evaluators, ignore SIGTERM, and train without their ps",
+        reason="they fail in evaluators and with sparse gradients of changing length, "
+        "ignore SIGTERM, and train without their ps",
         after="tensorflow",
         apply=_late("estimator.strategies:patch_multi_worker"),
     ),

@@ -1,4 +1,4 @@
-"""Savers, Scaffolds and optimizers of TensorFlow."""
+"""Savers and Scaffolds of TensorFlow."""
 
 from typing import Any
 
@@ -8,6 +8,21 @@ from tensorflow.python.training import saver
 BaseSaverBuilder: Any = saver.BaseSaverBuilder
 BulkSaverBuilder: Any = saver.BulkSaverBuilder
 saver_of_graph = saver._get_saver_or_default
+
+
+def obstacle(given: Any) -> str | None:
+    """Return why a Saver does not write V2 checkpoints as TensorFlow's own does.
+
+    Returns:
+        The reason, which completes a "because ..." clause; None if it does.
+    """
+    if type(given) is not saver.Saver or "save" in vars(given):
+        return f"their saver is the program's own, {type(given).__name__!r}"
+    if given._write_version != tf.compat.v1.train.SaverDef.V2:
+        return "their saver writes the format of TensorFlow 0.x"
+    if given._is_empty:
+        return "their saver has nothing to save"
+    return "their saver has not been built" if given.saver_def is None else None
 
 
 def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
@@ -25,16 +40,3 @@ def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
         "ready_for_local_init_op": scaffold.ready_for_local_init_op,
     }
     return [name for name, value in parts.items() if value is not None]
-
-
-def adam_scalars(optimizer: tf.compat.v1.train.AdamOptimizer) -> list[Any]:
-    """Return the numbers that Adam's update uses, as tensors and variables.
-
-    Call this while the optimizer applies gradients, or after that in the same graph.
-
-    Returns:
-        The powers of beta1 and beta2, the learning rate, beta1, beta2 and epsilon.
-    """
-    powers = optimizer._get_beta_accumulators()
-    rates = optimizer._lr_t, optimizer._beta1_t, optimizer._beta2_t
-    return [*powers, *rates, optimizer._epsilon_t]

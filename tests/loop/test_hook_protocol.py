@@ -7,10 +7,9 @@ from estimator_runtime.checkpoint.hook import CheckpointHook
 from estimator_runtime.loop.hooks.protocol import (
     BackgroundHook,
     DisowningCreator,
-    ScheduledHook,
 )
 from estimator_runtime.loop.session import LoopSession
-from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
+from estimator_runtime.session.hooks.progress import WatchedHook
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -31,7 +30,6 @@ class Works(train.SessionRunHook):
         (Works, BackgroundHook),
         (CheckpointHook, BackgroundHook),
         (WatchedHook, BackgroundHook),
-        (ProgressHook, ScheduledHook),
     ],
 )
 def test_a_hook_offers_what_the_loop_asks_for(cls, protocol):

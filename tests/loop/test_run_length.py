@@ -76,7 +76,6 @@ def test_a_run_that_has_become_slow_shortens_the_next_one_at_once():
     [
         (0.001, [1, 2, 4, 8, 16, 32, 64, 64, 64]),  # 64 ms
         (0.02, [1, 2, 4, 4]),  # 80 ms
-        (0.1, [1, 1, 1]),
         (3.0, [1, 1, 1]),
     ],
 )
@@ -84,13 +83,6 @@ def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expecte
     assert (
         lengths(RunLength("auto", GRACE_SECS), secs_per_step, len(expected)) == expected
     )
-
-
-def test_runs_that_a_hook_cut_short_tell_automatic_ones_nothing():
-    length = RunLength("auto", GRACE_SECS)
-    assert lengths(length, 0.001, 8)[-1] == 64
-    assert lengths(length, 0.000_01, 3, due=10) == [10, 10, 10]
-    assert length.up_to(None) == 64
 
 
 class Often:
@@ -115,7 +107,6 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
 @pytest.mark.parametrize(
     ("steps_per_run", "secs_per_step", "every", "said"),
     [
-        (7, 0.001, None, "7 steps per session call: steps_per_run=7"),
         (
             7,
             0.001,
@@ -133,19 +124,6 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
             0.4,
             None,
             "2 steps per session call: steps_per_run=100, and so many take 0.8 s",
-        ),
-        (
-            "auto",
-            3.0,
-            None,
-            "1 step per session call: steps_per_run=auto, and so many take 3 s",
-        ),
-        (
-            "auto",
-            0.000_01,
-            100,
-            "100 steps per session call: steps_per_run=auto, and Often must see a step "
-            "then",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 `WatchedHook` shows the progress on a display. It takes part in no step, so steps may be
 fused or run without hooks: a separate thread reads the global step twice a second. The
 loss comes from TensorFlow's last log line, and the newest checkpoint from the state
-file of the folder. `ProgressHook` reports each step to the launcher.
+file of the folder. `ProgressHook` reports to the launcher ten times a second.
 """
 
 import contextlib
@@ -21,8 +21,11 @@ from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.distributed import open_trainings
 from estimator_runtime.output.progress_bar import Progress
 from estimator_runtime.signals import request
+from estimator_runtime.tf_internals import hooks as tf_hooks
 
 POLL_SECS = 0.5
+# How often the launcher's hook looks at the global step, if no other hook has to.
+_REPORT_SECS = 0.1
 # How long a session that ends waits for the thread, which may hang on a lost server.
 _END_SECS = 5.0
 
@@ -128,26 +131,34 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
 
 
 class ProgressHook(tf.compat.v1.train.SessionRunHook):
-    """Reports the global step to the launcher.
+    """Reports the global step to the launcher, ten times a second or more often.
 
-    Each step only stores the number; the reporter sends it with its next report. The
-    reported loss is the one that was logged last, and the last step is that of a
-    StopAtStepHook.
+    It reports each step that it sees, which only stores the number; the reporter sends
+    it with its next report. In between, steps may run without it. The reported loss is
+    the one that was logged last, and the last step is that of a StopAtStepHook.
 
     Args:
         hooks: The other hooks of the session.
         folder: Folder that the session saves to, or "".
-        counts_steps: Whether each session call is one step.
+        trains_alone: Whether all steps that the global step counts are of this task.
+            Else it counts the steps that it sees, which are all in a cluster.
+
+    Attributes:
+        scheduled_as: The class whose schedule it follows: that of a hook whose timer
+            goes by the clock. See `loop.hooks.schedule`.
     """
+
+    scheduled_as = tf.compat.v1.train.CheckpointSaverHook
 
     def __init__(
         self,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         folder: str,
-        counts_steps: bool,
+        trains_alone: bool,
     ) -> None:
-        self._folder, self._counts_steps = folder, counts_steps
+        self._folder, self._trains_alone = folder, trains_alone
         self._others = OtherHooks(hooks, lambda loss: reporting.progress(loss=loss))
+        self._timer = tf_hooks.SecondOrStepTimer(every_secs=_REPORT_SECS)
 
     def begin(self) -> None:
         """Report that a training begins, and find the global step if there is one."""
@@ -156,6 +167,7 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         reporting.progress(doing="creating the session")
         self._others.listen()
         self._global_step = tf.compat.v1.train.get_global_step()
+        self._first: int | None = None  # the first step that it has seen
         self._runs = 0
 
     def after_create_session(
@@ -183,17 +195,23 @@ class ProgressHook(tf.compat.v1.train.SessionRunHook):
         if run_values.results is None:
             return
         self._runs += 1
-        here = {"steps_here": self._runs} if self._counts_steps else {}
-        reporting.progress(step=int(run_values.results), **here)
+        step = int(run_values.results)
+        if self._first is None:
+            self._first = step
+        here = step - self._first + 1 if self._trains_alone else self._runs
+        reporting.progress(step=step, steps_here=here)
+        if self._timer.should_trigger_for_step(step):
+            self._timer.update_last_triggered_step(step)
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Report that the training has ended, unless a signal has stopped it."""
+        if self._first is not None and self._trains_alone:
+            # The last steps may have run without this hook. It reports the value from
+            # before a step.
+            reporting.progress(step=int(session.run(self._global_step)) - 1)
         reporting.expect_no_steps()
         if not request.is_requested():
             open_trainings.end(self._folder)
-
-    def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
 
 
 class OtherHooks:
