@@ -20,7 +20,6 @@ from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.config import options
 from estimator_runtime.errors import CheckpointError
-from estimator_runtime.signals import request
 
 er.install()
 
@@ -158,64 +157,6 @@ def test_no_checkpoint_has_values_of_two_steps(tmp_path, around_writes):
         reader = tf.train.load_checkpoint(str(tmp_path / f"model.ckpt-{number}"))
         found = {v: set(reader.get_tensor(v).tolist()) for v in ("v0", "v3", "v7")}
         assert list(found.values()) == [{float(number)}] * 3
-
-
-class NotesHolds(train.SessionRunHook, train.CheckpointSaverListener):
-    """Notes what holds the grace of a signal, and what does not."""
-
-    def __init__(self, log):
-        self._log = log
-
-    def note(self, what):
-        self._log.append((what, request._request.grace.is_held))
-
-    def after_run(self, run_context, run_values):
-        self.note("step")
-
-    def before_save(self, session, step):
-        self.note("before_save")
-
-    def after_save(self, session, step):
-        self.note("after_save")
-
-    def end(self, session, step=None):
-        self.note("end of a hook" if step is None else "end of a listener")
-
-
-@pytest.mark.parametrize("is_blocking", [False, True])
-def test_the_grace_of_a_signal_stands_still_while_a_checkpoint_is_saved(
-    tmp_path, around_writes, monkeypatch, is_blocking
-):
-    log = []
-    notes = NotesHolds(log)
-    make_room, save = CheckpointWriter.make_room, train.Saver.save
-
-    def noting(what, original):
-        def call(*args, **kwargs):
-            notes.note(what)
-            return original(*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr(CheckpointWriter, "make_room", noting("room", make_room))
-    around_writes(before=lambda _: notes.note("write"))
-    monkeypatch.setattr(train.Saver, "save", noting("write", save))
-    server = tf.distribute.Server.create_local_server()
-    step = step_op()
-    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
-    hook = train.CheckpointSaverHook(str(tmp_path), save_steps=1, listeners=[notes])
-    with er.MonitoredTrainingSession(
-        server.target if is_blocking else "", hooks=[notes, hook]
-    ) as session:
-        session.run(step)
-    saved = [
-        ("room", True),
-        ("before_save", False),
-        ("write", True),
-        ("after_save", False),
-    ]
-    ends = [("end of a hook", False), ("end of a listener", True)]
-    assert log == [*saved, ("step", False), *saved, *ends]
 
 
 class Listener(train.CheckpointSaverListener):
@@ -530,24 +471,6 @@ def test_a_training_after_a_second_ctrl_c_waits_for_the_write_that_was_left(
             assert saved_steps(tmp_path) == [0]
             run(session, step, 4)
     assert weights(tmp_path) == {0: 0, 4: 4}
-
-
-def test_training_waits_for_the_saver_where_variables_are_in_a_cluster(
-    tmp_path, caplog
-):
-    caplog.set_level("INFO", logger="tensorflow")
-    server = tf.distribute.Server.create_local_server()
-    step = step_op()
-    with er.MonitoredTrainingSession(
-        server.target, checkpoint_dir=str(tmp_path), save_checkpoint_steps=2
-    ) as session:
-        run(session, step, 4)
-        assert weights(tmp_path) == {0: 0, 2: 2, 4: 4}
-    reasons = [m for m in caplog.messages if m.startswith("Training waits for each")]
-    assert reasons == [
-        f"Training waits for each checkpoint in {tmp_path}, because the variables may "
-        "be on other tasks of a cluster."
-    ]
 
 
 def test_a_checkpoints_graph_is_stocks_and_is_written_once(tmp_path):

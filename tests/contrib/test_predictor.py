@@ -77,13 +77,6 @@ def classifier(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def regressor(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("regressor")
-    estimator = tf.estimator.DNNRegressor([4], _COLUMNS, str(folder))
-    return estimator.train(_batches(_LABELS.astype(np.float32)), steps=3)
-
-
-@pytest.fixture(scope="module")
 def export(classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     return classifier.export_saved_model(str(folder), _example_receiver)
@@ -136,16 +129,6 @@ def test_the_default_output_of_a_classifier_has_classes_and_scores(classifier):
     np.testing.assert_array_equal(
         found["scores"], _predicted(classifier)["probabilities"]
     )
-
-
-@pytest.mark.parametrize("key", ["serving_default", "regression", "predict"])
-def test_each_output_of_a_regressor_is_that_of_a_plain_session(regressor, key):
-    feeds = {"examples" if key == "predict" else "inputs": _examples()}
-    with predictor.from_estimator(regressor, _example_receiver, key) as predict:
-        found = predict(feeds)
-    _assert_equal(found, _raw_outputs(regressor, _example_receiver, key, feeds))
-    [values] = found.values()
-    np.testing.assert_array_equal(values, _predicted(regressor)["predictions"])
 
 
 def test_a_saved_model_gives_what_its_estimator_gives(classifier, export):
@@ -348,23 +331,6 @@ def test_inputs_with_a_default_or_without_an_effect_can_be_left_out(spec_predict
     )
 
 
-def test_an_input_that_only_a_control_dependency_needs_is_needed(spec_predictor):
-    def checked(features, _):
-        with tf.control_dependencies([tf.group(tf1.assert_positive(features["x"]))]):
-            return tf.identity(features["y"])
-
-    def receiver():
-        features = {key: tf1.placeholder(tf.float32, [None]) for key in "xy"}
-        return _RAW(features, features)
-
-    with spec_predictor(checked, receiver) as predict:
-        assert predict({"x": [1.0], "y": [5.0]})["output"] == [5.0]
-        with pytest.raises(PredictorInputError, match=r"^input_dict lacks 'x'; "):
-            predict({"y": [5.0]})
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            predict({"x": [-1.0], "y": [5.0]})
-
-
 def test_sparse_inputs_are_given_as_values(spec_predictor):
     def receiver():
         features = {"x": tf1.sparse_placeholder(tf.float32, [None, 3])}
@@ -455,16 +421,6 @@ def test_an_unknown_output_is_named_with_those_there_are(classifier):
         "model_fn are 'classification', 'predict', 'regression', 'serving_default'"
     )
     assert isinstance(caught.value, KeyError)
-
-
-def test_features_that_do_not_go_with_a_classification_are_named(classifier):
-    with pytest.raises(ConfigError) as caught:
-        predictor.from_estimator(classifier, _raw_receiver)
-    assert str(caught.value).startswith(
-        "from_estimator: output_key 'serving_default' does not go with the inputs "
-        "'word', 'x' of serving_input_receiver_fn: "
-    )
-    assert 'An output_key such as "predict" takes any inputs' in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,6 @@ def dropout(features):
     return loss_of(tf.nn.relu(dense(net, 8, "second")), features["y"])
 
 
-def branches(features):
-    loss = network(features)
-    return tf.cond(loss > 0.6, lambda: loss * 2, lambda: loss + 1)
-
-
 def in_python(features):
     """Python keeps how often it was called, in order."""
     calls = []
@@ -251,7 +246,6 @@ def test_variables_are_equal_to_the_bit(cluster, model, optimizer):
     [
         partitioned,
         dropout,
-        branches,
         same_ids,
         in_python,
         in_a_loop,
@@ -326,18 +320,6 @@ def summaries(folder):
     ]
 
 
-def test_a_training_goes_on_from_a_checkpoint_as_without_packing(cluster, tmp_path):
-    outcomes = []
-    for name, pack in (("packed", True), ("plain", False)):
-        folder = tmp_path / name
-        run(cluster, network, pack=pack, steps=7, checkpoint_dir=folder)
-        outcomes.append(
-            run(cluster, network, pack=pack, steps=5, checkpoint_dir=folder)
-        )
-    assert_equal(*outcomes)
-    assert outcomes[0].variables["global_step:0"] == 12
-
-
 def test_a_loss_that_becomes_nan_ends_the_training_at_the_same_step(cluster):
     def hooks(loss):
         return [Fetching(loss), train.NanTensorHook(loss)]
@@ -385,26 +367,6 @@ def test_a_step_with_feeds_is_packed_where_they_are_placeholders(cluster):
     assert len(packed.log) == 1
 
 
-def test_steps_that_take_turns_are_each_packed(cluster):
-    ops = []
-
-    def two_steps(optimizer, loss, step):
-        variables = tf1.trainable_variables()
-        ops[:] = [
-            optimizer.minimize(loss, step, var_list=variables[:3]),
-            optimizer.minimize(-loss, step, var_list=variables[3:]),
-        ]
-        return ops[0]
-
-    def call(session, train_op, loss):
-        return [session.run([each, loss])[1] for each in ops]
-
-    packed = run(cluster, network, pack=True, train_op=two_steps, call=call)
-    plain = run(cluster, network, pack=False, train_op=two_steps, call=call)
-    assert_equal(packed, plain)
-    assert len(packed.log) == 1  # both have as many tensors
-
-
 def test_what_cannot_be_packed_runs_as_it_is_and_the_log_says_why_once(cluster):
     def model(features):
         weights = [
@@ -425,30 +387,6 @@ def test_what_cannot_be_packed_runs_as_it_is_and_the_log_says_why_once(cluster):
     assert_equal(packed, run(cluster, model, pack=False))
 
 
-def test_a_step_that_one_task_runs_is_not_spoken_of(cluster):
-    cluster = dataclasses.replace(cluster, worker=cluster.ps)
-    outcome = run(cluster, network, pack=True, steps=2)
-    assert (len(outcome.results), outcome.log) == (2, [])
-
-
-def test_an_error_names_the_op_of_the_program_and_the_line_that_made_it(cluster):
-    def too_large(features):
-        return tf.debugging.check_numerics(network(features) / 0, "the loss is lost")
-
-    def message(pack):
-        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-            run(cluster, too_large, pack=pack)
-        # What follows differs from run to run: which task was the first to tell.
-        where, _, text = caught.value.message.partition("Node: ")
-        return caught.value.op.name, where, "the loss is lost" in text
-
-    packed, plain = [message(pack) for pack in (True, False)]
-    assert packed == plain
-    assert packed[0] == "CheckNumerics"
-    assert "in too_large" in packed[1]
-    assert packed[2]
-
-
 def test_a_step_that_a_debugger_watches_runs_unchanged(cluster):
     def call(session, train_op, loss):
         options = tf1.RunOptions()
@@ -458,12 +396,4 @@ def test_a_step_that_a_debugger_watches_runs_unchanged(cluster):
     assert run(cluster, network, pack=True, steps=2, call=call).log == [
         "pack_transfers: a step runs as it is, because it is watched by a debugger "
         "(RunOptions.debug_options)"
-    ]
-
-
-def test_a_session_that_xla_compiles_runs_unchanged(cluster, monkeypatch):
-    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
-    assert run(cluster, network, pack=True, steps=1).log == [
-        "pack_transfers: a step runs as it is, because it is compiled by XLA "
-        "(TF_XLA_FLAGS)"
     ]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.loop.packing.step import CannotPack, NothingToPack
-from estimator_runtime.loop.packing.transfers import StepTransfers
+from estimator_runtime.loop.packing.step import CannotPack
 
 tf1 = tf.compat.v1
 
@@ -28,12 +27,6 @@ def trained(loss):
     return tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
 
 
-def packed_names(step, task_of):
-    return [
-        [t.name for t in pack.tensors] for pack in StepTransfers(step, task_of).packs
-    ]
-
-
 def test_the_weights_cross_as_one_tensor_and_the_gradients_as_another(cluster):
     with cluster.devices():
         train_op = trained(network(layers=5))
@@ -42,18 +35,6 @@ def test_the_weights_cross_as_one_tensor_and_the_gradients_as_another(cluster):
     assert (step.count, step.packed_count) == (21, 2)
     _, (copy,) = step.substitutes([], [train_op])
     assert (cluster.crossing(train_op), cluster.crossing(copy)) == (21, 2)
-
-
-def test_tensors_of_different_levels_are_not_packed_together(cluster):
-    with cluster.devices():
-        first, second = variable("first", [8]), variable("second", [8])
-        table = variable("table", [8, 2])
-        ids = tf.cast(first + second, tf.int32)
-        rows = [tf.gather(table, ids), tf.gather(table, ids + 1)]
-        loss = tf.reduce_sum(tf.concat(rows, 0))
-    transfers = StepTransfers(cluster.step(loss.op), cluster.task_of())
-    ways = [(p.source[5:7], len(p.tensors), p.shapes[0]) for p in transfers.packs]
-    assert ways == [("ps", 2, (8,)), ("wo", 2, (8,)), ("ps", 2, (8, 2))]
 
 
 def test_a_tensor_that_waits_for_a_queue_is_packed_with_none_that_does_not(cluster):
@@ -78,19 +59,6 @@ def test_a_tensor_that_waits_for_a_queue_is_packed_with_none_that_does_not(clust
         values, _ = session.run([packed, copy], options=limit)
     assert step.packed_count < step.count
     np.testing.assert_array_equal(values, [16, 16])
-
-
-def test_copies_stay_on_the_device_that_the_program_names(cluster):
-    with cluster.devices():
-        weights = [variable(f"v{i}", [3]) for i in "ab"]
-        total = tf.add_n([tf.identity(each) for each in weights])
-        with tf1.device("/device:CPU:1"):
-            loss = 2 * total
-    with tf1.device("/device:CPU:1"):
-        update = tf.raw_ops.AssignAddVariableOp(resource=weights[0].handle, value=loss)
-    (copy,), (target,) = cluster.pack(update).substitutes([loss], [update])
-    assert copy.device == "/job:worker/task:0/device:CPU:1"
-    assert target.device == "/job:ps/replica:0/task:0/device:CPU:1"
 
 
 def reference_variable():
@@ -138,15 +106,6 @@ def test_a_step_that_cannot_be_packed_says_why(cluster, make, reason):
     with pytest.raises(CannotPack, match=f"^{reason}$"):
         cluster.pack(result.op)
     assert len(tf1.get_default_graph().get_operations()) == before
-
-
-def test_an_op_without_a_task_of_its_own_is_not_packed(cluster):
-    with tf1.device(cluster.ps):
-        weights = [variable(f"v{i}", [3]) for i in "ab"]
-    with tf1.device("/job:ps"):  # any of two
-        loss = tf.add_n([tf.identity(each) for each in weights])
-    with pytest.raises(NothingToPack, match="has no tensor that is known"):
-        cluster.pack(loss.op)
 
 
 TYPES = [
