@@ -52,15 +52,6 @@ def test_that_estimators_are_deprecated_is_left_out_and_counted(logger):
     assert count(logger) == 2
 
 
-def test_feature_columns_and_export_outputs_of_the_program_are_left_out(logger):
-    column = tf.feature_column.categorical_column_with_identity("digit", 10)
-    tf.feature_column.embedding_column(column, 2)
-    tf.feature_column.numeric_column("pixel")
-    tf.estimator.export.PredictOutput(tf.constant(0.0))
-    assert passed(logger) == []
-    assert count(logger) == 4
-
-
 def test_what_the_program_itself_calls_of_tensorflow_passes(logger):
     v1.train.SessionRunArgs(None)
     v1.to_float(1)
@@ -82,24 +73,6 @@ def test_that_layers_of_tensorflow_1_are_deprecated_is_left_out_and_others_are_s
         v1.nn.rnn_cell.GRUCell(1)
     warnings.warn("`mine` is deprecated and will be removed", UserWarning, stacklevel=2)
     assert (shown, counter.count) == (["`mine` is deprecated and will be removed"], 2)
-
-
-def test_what_keras_says_of_the_calls_of_a_keras_estimator_is_left_out(
-    monkeypatch, tmp_path
-):
-    shown, counter = [], log_filter.DeprecationFilter()
-    monkeypatch.setattr(warnings, "showwarning", lambda *all: shown.append(str(all[0])))
-    log_filter.leave_out_old_layers(counter)
-    warnings.simplefilter("always")
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
-    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
-    estimator = tf.keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
-    data = ([[1.0, 1.0]], [[1.0]])
-    estimator.train(lambda: tf.data.Dataset.from_tensors(data), steps=1)
-    assert [x for x in shown if "learning_phase" in x or "state_updates" in x] == []
-    assert counter.count >= 2
-    tf.keras.backend.set_learning_phase(0)  # by the program
-    assert len([x for x in shown if "set_learning_phase` is deprecated" in x]) == 1
 
 
 def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(logger):
@@ -160,17 +133,6 @@ def test_the_list_is_of_callers_and_of_what_they_call(
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    [
-        (1, "left out 1 warning about Estimator internals; --verbose shows them"),
-        (54, "left out 54 warnings about Estimator internals; --verbose shows them"),
-    ],
-)
-def test_one_line_says_how_many_were_left_out(count, expected):
-    assert log_filter.summary(count) == expected
-
-
-@pytest.mark.parametrize(
     ("environ", "gpus", "level", "devices"),
     [
         ({}, [], "2", "CPU"),
@@ -187,12 +149,3 @@ def test_native_code_logs_errors_only_unless_the_user_or_a_gpu_needs_more(
     log_filter.set_native_level(environ)
     assert environ.get("TF_CPP_MIN_LOG_LEVEL") == level
     assert environ.get("TF_ENABLED_DEVICE_TYPES") == devices
-
-
-def test_devices_of_an_installed_plugin_are_looked_for(monkeypatch, tmp_path):
-    (tmp_path / "tensorflow-plugins").mkdir()
-    monkeypatch.setattr("sys.path", [str(tmp_path)])
-    monkeypatch.setattr("glob.glob", lambda pattern: [])
-    environ = {}
-    log_filter.set_native_level(environ)
-    assert environ == {"TF_CPP_MIN_LOG_LEVEL": "2"}
