@@ -188,21 +188,6 @@ def test_what_is_written_is_read_back_equal(config):
     assert TFConfig.from_environ({"TF_CONFIG": config.to_json()}) == config
 
 
-def test_only_what_is_set_is_written():
-    assert TFConfig().to_json() == "{}"
-    config = TFConfig(
-        cluster=Cluster({"chief": ["h:1"], "ps": ["h:2"]}),
-        task_type="ps",
-        task_index=0,
-        model_dir="/m",
-    )
-    assert json.loads(config.to_json()) == {
-        "cluster": {"chief": ["h:1"], "ps": ["h:2"]},
-        "task": {"type": "ps", "index": 0},
-        "model_dir": "/m",
-    }
-
-
 @pytest.mark.parametrize("config", ROUND_TRIPS)
 def test_a_config_can_be_copied_pickled_hashed_and_printed(config):
     copies = [

@@ -1,7 +1,6 @@
 """Every bad form of TF_CONFIG, and the one line that each of them ends in."""
 
 import json
-import re
 
 import pytest
 
@@ -18,10 +17,6 @@ EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
-
-
-def read(document, **requirements):
-    return TFConfig.from_environ({"TF_CONFIG": json.dumps(document)}, **requirements)
 
 
 NO_CHIEF = (
@@ -289,30 +284,6 @@ def test_a_bad_form_is_one_line_with_field_value_and_remedy(text, error, message
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TypeError) == (error is ConfigTypeError)
     assert len(message.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (
-            {"cluster": {"chief": ["h:1", "h:2"]}},
-            'must have only one "chief" node',
-        ),
-        (
-            {"cluster": {"worker": ["h:1"]}, "task": WORKER_1},
-            "task.index is 1, but cluster['worker'] has 1 address",
-        ),
-        ({"cluster": {"worker": [1]}}, "cluster['worker'][0] is 1, not a string"),
-    ],
-)
-def test_what_is_there_is_checked_even_where_nothing_is_required(document, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read(
-            document,
-            check_addresses=False,
-            chief_required=False,
-            task_required=False,
-        )
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,6 @@ def test_training_goes_on_once_there_is_room(small_disk):
     assert good_steps(small_disk) == [2, 4, 6]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 # TensorFlow's thread that writes the file ends with the error.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("in_cluster", [False, True])

@@ -107,10 +107,9 @@ def test_a_restarted_chief_counts_from_its_checkpoint(look):
             {0: 0, 30: 0, 32: 100, 34: 300, 44: 1300, 54: 2300, 64: 2500},
             [None, None, 50, 75, 100, 100, 60],
         ),
-        ({0: 0, 1: 100, 11: 100, 12: 100}, [None, 100, 100 / 11, None]),
         ({0: 0, 100: 1, 150: 1, 200: 2, 350: 2}, [None, 1 / 100, 1 / 150, 1 / 100, None]),
     ],
-    ids=["of the last ten seconds", "none while it stands still", "steps of minutes"],
+    ids=["of the last ten seconds", "steps of minutes"],
 )  # fmt: skip
 def test_a_rate_is_that_of_the_last_seconds(look, steps, rates):
     look, tasks, _ = look
