@@ -70,16 +70,22 @@ actions. The supervisor executes them in their order.
 {events}
 ### While the job goes on
 
-The supervisor asks these after each end of a task, and at least every 0.2 s, in this
-order.
+The supervisor asks these after each end of a task, and every few tenths of a second,
+in this order.
 
 | policy | does |
 |---|---|
 {in_training}
 ### Once the job has to stop
 
-A job has to stop when it has failed, or when it gets Ctrl-C or SIGTERM. A second
-request kills all tasks at once.
+A job has to stop when it has failed, when the launcher gets Ctrl-C, SIGTERM, SIGHUP or
+a notice of a batch system (SIGUSR1, SIGUSR2, SIGXCPU), or when a program cancels it. A
+second request, or the first one after a failure, kills all tasks at once.
+
+A job fails when a task fails for good that it needs (any but the evaluator, until the
+training is complete); when the last checkpoint does not show; when the evaluator
+exceeds `--evaluation-timeout`; when tasks name different model directories; and when
+the tasks cannot be placed, or the back end is lost.
 
 | policy | does |
 |---|---|

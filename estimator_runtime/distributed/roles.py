@@ -15,7 +15,7 @@ Evaluator:
     changes.
 
 `liveness.watched_peers` says which tasks a trainer watches. Under our launcher, the
-supervisor knows which tasks are there, and ends the ps and the evaluator.
+supervisor knows which tasks are there, and ends the ps.
 """
 
 from __future__ import annotations

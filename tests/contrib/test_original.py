@@ -29,6 +29,7 @@ from tensorflow.contrib.training.python.training import hparam
 from tensorflow.contrib.learn.estimators import model_fn
 from tensorflow.contrib.data import Dataset
 from tensorflow.contrib.distributions.python.ops.normal import Normal
+from tensorflow.contrib.framework.python.ops import audio_ops
 from tensorflow.python.util import nest
 import tensorflow.contrib.slim as slim
 import tensorflow.contrib.learn.python.learn.learn_runner as learn_runner
@@ -47,6 +48,7 @@ for found, expected in [
     (model_fn.ModelFnOps, tf.contrib.learn.ModelFnOps),
     (Dataset, tf.data.Dataset),
     (Normal, tf.distributions.Normal),
+    (audio_ops.decode_wav, tf.audio.decode_wav),
     (tf.contrib.keras.layers.Dense, tf.keras.layers.Dense),
     (importlib.import_module("tensorflow.contrib.eager").Variable,
      tf.contrib.eager.Variable),

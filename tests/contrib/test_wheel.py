@@ -2,11 +2,13 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import zipfile
 
 import pytest
+from tf1_contrib import patience
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf1.contrib import wheel
@@ -55,11 +57,38 @@ def test_without_a_package_index_the_error_says_what_to_do(tmp_path):
     )
 
 
+def test_an_index_that_does_not_answer_is_given_up(tmp_path):
+    """As on a network that drops packets: the connection gets no reply."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        done = subprocess.run(
+            [sys.executable, "-m", "estimator_runtime", "tf1", "install"],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PIP_INDEX_URL": index,
+                "PIP_EXTRA_INDEX_URL": "",
+                "PIP_CONFIG_FILE": os.devnull,
+                "PIP_DEFAULT_TIMEOUT": "1",
+                "PIP_RETRIES": "0",
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith(
+        "estimator-runtime: error: estimator-runtime tf1 install: pip download failed: "
+    )
+
+
 @pytest.fixture(scope="module")
-def wheels(original_contrib, tmp_path_factory):
+def wheels(original_contrib, fetched_wheel, tmp_path_factory):
     """Return the file that `--output` writes, and the variable of its files."""
     folder = tmp_path_factory.mktemp("wheels")
-    wheel.install([], str(folder), {})
+    with patience():
+        wheel.install([fetched_wheel], str(folder), {})
     return folder / wheel.WHEEL, original_contrib[wheel.FOLDER_VARIABLE]
 
 

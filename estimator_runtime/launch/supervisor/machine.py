@@ -43,7 +43,7 @@ class Cause(enum.Enum):
     SIGN_OF_LIFE = "it sends its first report"
     TERMINATE = "it gets SIGTERM, or stops together with another task"
     KILL = "it gets SIGKILL"
-    SUCCESS = "it ends with status 0, and its training is complete"
+    SUCCESS = "it ends with status 0, is no ps, and no leader in mid-training"
     FAILURE = "it ends in any other way"
     RESTART = "it is to be restarted"
     RELEASE = "it has ended or waits, and the job goes on without it"

@@ -82,8 +82,10 @@ def _stall(task: Task, stall: Mapping[str, Any]) -> Iterator[Action]:
 def on_end(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     """Decide what follows the end of a run: a restart, a release, or a failure.
 
-    A task that fails is restarted while its budget lasts, a gang as a whole. A task
-    without which the job can be completed is released.
+    A task that fails is restarted while its budget lasts, a gang as a whole. Without a
+    budget, an evaluator is released, and any other task fails the job. Once the leader
+    has ended its training, no trainer is restarted for a failure of the connection, and
+    the job goes on without those that are left.
     """
     if state.phase is TaskPhase.RELEASED:
         return
@@ -226,8 +228,9 @@ def start_those_due(job: JobState, now: float) -> Iterator[Action]:
 def stop_for_relocation(job: JobState, now: float) -> Iterator[Action]:
     """End all tasks when one has lost its address, because all get new addresses.
 
-    With every ps still running and trainers that train on their own, the leader saves
-    the progress of all after the others have ended, and every ps stays until then.
+    Most of them are killed. With every ps still running and trainers that train on
+    their own, the leader saves the progress of all after the others have ended (with
+    SyncReplicasOptimizer, at the same time), and every ps stays until then.
     """
     if not job.needs_addresses:
         return
@@ -248,8 +251,9 @@ def end_silent_tasks(job: JobState, now: float) -> Iterator[Action]:
     """Name a task that gives no sign of life, and kill it later; it has failed then.
 
     A task that sends no reports but uses the CPU is alive: a native call may be holding
-    the GIL. It is named, and never killed. A call that holds the GIL and only waits,
-    for example for a file on a dead network drive, cannot be told from a hang.
+    the GIL. It is named, and not killed unless it is ending. A call that holds the GIL
+    and only waits, for example for a file on a dead network drive, cannot be told from
+    a hang.
     """
     for state in job.alive:
         if state.phase is TaskPhase.KILLED:
@@ -338,7 +342,10 @@ def wait_for_last_checkpoint(job: JobState, now: float) -> Iterator[Action]:
 
 
 def end_with_training(job: JobState, now: float) -> Iterator[Action]:
-    """Release each ps when the training is complete, and wait for the evaluator."""
+    """Release each ps when the training is complete, and wait for the evaluator.
+
+    The job fails if the evaluator takes longer than `evaluation_timeout_secs`.
+    """
     if job.completed_at is None:
         return
     for state in job.tasks.values():

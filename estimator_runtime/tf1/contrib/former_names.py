@@ -147,6 +147,7 @@ REPLACED = {
     "keras": "tensorflow.compat.v1.keras",
     # At their places before 1.15.
     "estimator.python.estimator.hooks": "tensorflow.contrib.estimator",
+    "framework.python.ops.audio_ops": f"{_TF}.ops.gen_audio_ops",
     "keras.python.keras": "tensorflow.compat.v1.keras",
     "lookup.python.ops.lookup_ops": "tensorflow.contrib.lookup.lookup_ops",
     "rnn.python.ops.core_rnn": "tensorflow.contrib.rnn",
@@ -181,6 +182,25 @@ CHANGED_LINES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "elif config.task_type == run_config_lib.TaskType.WORKER:",
             "elif config.task_type in ('chief', run_config_lib.TaskType.WORKER):",
+        ),
+    ),
+    # A variable decays when its gradient has been computed. In 1.15.5 that is a race,
+    # which the gradient wins nine times in ten; here it would mostly lose it.
+    "opt.python.training.weight_decay_optimizers": (
+        (
+            "control_dependencies([self._decay_weights_op(var)])",
+            "control_dependencies([grad]), "
+            "ops.control_dependencies([self._decay_weights_op(var)])",
+        ),
+        (
+            "decay_op = self._decay_weights_sparse_op(var, grad.indices, scatter_add)",
+            "with ops.control_dependencies([grad.values]): decay_op = "
+            "self._decay_weights_sparse_op(var, grad.indices, scatter_add)",
+        ),
+        (
+            "decay_op = self._decay_weights_sparse_op(var, indices, scatter_add)",
+            "with ops.control_dependencies([grad]): decay_op = "
+            "self._decay_weights_sparse_op(var, indices, scatter_add)",
         ),
     ),
     "timeseries.python.timeseries.math_utils": (
