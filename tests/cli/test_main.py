@@ -161,6 +161,14 @@ def test_a_text_that_cannot_be_written_is_one_line(arguments, tmp_path):
     assert done.returncode == 1
 
 
+def test_what_the_encoding_of_standard_output_lacks_is_escaped(folder):
+    (folder / "model\udcff").mkdir()
+    arguments = ["doctor", "--model-dir", "model\udcff"]
+    status, output, error = run(arguments, folder, PYTHONIOENCODING="utf-8:strict")
+    assert (status, error) == (0, "")
+    assert f"{folder}/model\\udcff can be written" in output
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -326,6 +326,14 @@ def test_ctrl_c_ends_the_process_by_the_signal(tmp_path):
     assert found == expected
 
 
+def test_a_compiled_script_runs(tmp_path):
+    write(tmp_path, {"train.py": "print(__file__, type(__loader__))\n1 / 0\n"})
+    compiling = "import py_compile; py_compile.compile('train.py', 'train.pyc')"
+    assert run([*PLAIN, "-c", compiling], tmp_path) == (0, b"", b"")
+    expected = run([*PLAIN, "train.pyc"], tmp_path)
+    assert run([*OURS, "train.pyc"], tmp_path) == expected
+
+
 def test_a_task_of_a_cluster_has_its_name(tmp_path):
     show = f"print(open('/proc/self/comm').read(), end='')\n{NO_TENSORFLOW}"
     write(tmp_path, {"program.py": show})

@@ -1,4 +1,4 @@
-"""Every bad form of TF_CONFIG, and the one line that each of them ends in."""
+"""Each kind of bad TF_CONFIG, and the one line that it ends in."""
 
 import json
 

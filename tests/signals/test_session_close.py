@@ -219,22 +219,6 @@ def iterated(dataset):
     return tf.compat.v1.data.make_initializable_iterator(dataset).get_next()
 
 
-@pytest.mark.parametrize("is_in_cluster", [False, True])
-def test_a_session_of_a_dataset_closes_at_once_or_in_the_background(is_in_cluster):
-    server = tf.compat.v1.train.Server.create_local_server()
-    with tf.Graph().as_default():
-        iterated(tf.data.Dataset.range(3))
-        session = tf.compat.v1.Session(server.target if is_in_cluster else "")
-    never, close = threading.Event(), session.close
-    session.close = lambda: (never.wait(), close())
-    closing = closable(session)
-    assert type(closing) is BoundedClose
-    closing.close()
-    assert session_close.are_left(wait_secs=0.05)
-    never.set()
-    assert not session_close.are_left(wait_secs=10)
-
-
 @pytest.mark.parametrize(
     ("build", "is_observable"),
     [
